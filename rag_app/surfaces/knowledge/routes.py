@@ -53,16 +53,6 @@ QUERY = "What did the customer say about pricing?"
 QUOTE = "The yearly plan is more than we can spend."
 Relevance = Annotated[float, Meta(ge=0, le=1, description="cosine similarity", examples=[0.87])]
 QueryText = Annotated[str, Meta(description="as it was sent", examples=[QUERY])]
-SourceType = Annotated[str, Meta(examples=["transcript"])]
-SourceTitle = Annotated[str, Meta(examples=["Call with Ada, 14 January"])]
-SourceUri = Annotated[str | None, Meta(description="a link to the source, if it has one", examples=[None])]
-SourceMeta = Annotated[
-    dict[str, MetadataValue],
-    Meta(
-        description="metadata of the source: call_sid, org_id, date, section, page ...",
-        examples=[{"call_sid": "CA1", "date": "2025-01-14T00:00:00Z"}],
-    ),
-]
 Moment = Annotated[
     str,
     Meta(
@@ -138,15 +128,26 @@ class SearchRequest(RetrievalRequest, frozen=True, forbid_unknown_fields=True):
     mode: SearchMode | None = None
 
 
-class SearchResult(Struct, frozen=True):
-    chunk_id: UUID
+class RetrievalSource(Struct, frozen=True, kw_only=True):
+    """The source of a result or a citation."""
+
     source_id: UUID
+    source_type: Annotated[str, Meta(examples=["transcript"])]
+    source_title: Annotated[str, Meta(examples=["Call with Ada, 14 January"])]
+    source_uri: Annotated[str | None, Meta(description="a link to the source, if it has one", examples=[None])]
+    meta: Annotated[
+        dict[str, MetadataValue],
+        Meta(
+            description="metadata of the source: call_sid, org_id, date, section, page ...",
+            examples=[{"call_sid": "CA1", "date": "2025-01-14T00:00:00Z"}],
+        ),
+    ]
+
+
+class SearchResult(RetrievalSource, frozen=True):
+    chunk_id: UUID
     score: Relevance
     snippet: Annotated[str, Meta(description="the first 200 characters of the chunk", examples=[QUOTE])]
-    source_type: SourceType
-    source_title: SourceTitle
-    source_uri: SourceUri
-    meta: SourceMeta
     rank: Annotated[int, Meta(ge=1, description="the place of the result in the order of the mode")]
 
 
@@ -169,16 +170,11 @@ class AnswerText(Struct, frozen=True):
     generated_at: Annotated[str, Meta(description="ISO 8601, UTC", examples=["2025-01-15T10:30:00Z"])]
 
 
-class RetrievalCitation(Struct, frozen=True):
-    source_id: UUID
-    source_type: SourceType
-    source_title: SourceTitle
-    source_uri: SourceUri
+class RetrievalCitation(RetrievalSource, frozen=True):
     snippet: Annotated[str, Meta(description="the excerpt that supports the answer", examples=[QUOTE])]
     relevance_score: Annotated[
         float, Meta(ge=0, le=1, description="cosine similarity of the source's best chunk", examples=[0.87])
     ]
-    meta: SourceMeta
 
 
 class ContextUsed(Struct, frozen=True):

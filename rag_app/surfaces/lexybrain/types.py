@@ -262,10 +262,16 @@ REFERENCE_TYPES = tuple(each.removesuffix("s") for each in RagReferences.__struc
 """The types of sources that clients know: an index says how it shows the others (`shown_types`)."""
 
 
-Grounded = Annotated[
-    bool | None,
-    Meta(description="whether a cited source supports every claim of the answer; absent if no claim was checked"),
-]
+class AnswerRemarks(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What is told of an answer where there is something to tell."""
+
+    grounded: Annotated[
+        bool | None,
+        Meta(description="whether a cited source supports every claim of the answer; absent if no claim was checked"),
+    ] = None
+    removed_sentences: Removed = 0
+    understood: Understood = ""
+    courtesy: Courtesy = False
 
 
 class SourcePlace(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -343,7 +349,7 @@ class ThreadSource(RagSource, frozen=True):
     passage: CitedPassage | None = None
 
 
-class ThreadFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
+class ThreadFlags(AnswerRemarks, frozen=True, rename="camel"):
     used_rag: bool
     fallback_to_generic: bool
     insufficient_context: bool
@@ -352,10 +358,6 @@ class ThreadFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
         Meta(description="the text is incomplete because the model failed, or the client disconnected or stopped it"),
     ]
     refused: Annotated[bool, Meta(description="the text says that there is no answer; `sources` are the closest hits")]
-    grounded: Grounded = None
-    removed_sentences: Removed = 0
-    understood: Understood = ""
-    courtesy: Courtesy = False
 
 
 class MessageFeedback(Struct, frozen=True, rename="camel"):
@@ -420,7 +422,7 @@ class ThreadsResponse(Struct, frozen=True, rename="camel"):
     next_cursor: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
 
 
-class RagFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
+class RagFlags(AnswerRemarks, frozen=True, rename="camel"):
     used_rag: Annotated[bool, Meta(description="at least one source was retrieved for the answer")]
     fallback_to_generic: Annotated[
         bool, Meta(description="the model failed; the answer lists the sources that were found")
@@ -428,10 +430,6 @@ class RagFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
     insufficient_context: Annotated[
         bool, Meta(description="fewer than five sources were found, or none was relevant enough")
     ]
-    grounded: Grounded = None
-    removed_sentences: Removed = 0
-    understood: Understood = ""
-    courtesy: Courtesy = False
 
 
 class RagResponse(Struct, frozen=True, rename="camel"):
@@ -468,7 +466,7 @@ class ConsentInfo(Struct, frozen=True):
 # -- what a turn is made of
 
 
-class Flags(Struct, frozen=True, rename="camel"):
+class Flags(AnswerRemarks, frozen=True, rename="camel", omit_defaults=False):
     """What a client should know of an answer; kept as JSON.
 
     `used_rag`: something was retrieved. `fallback_to_generic`: the model failed, the text says what was found.
@@ -485,10 +483,6 @@ class Flags(Struct, frozen=True, rename="camel"):
     insufficient_context: bool = False
     interrupted: bool = False
     refused: bool = False
-    grounded: bool | None = None
-    removed_sentences: int = 0
-    understood: str = ""
-    courtesy: bool = False
 
 
 class PastMessage(Struct, frozen=True):

@@ -15,6 +15,7 @@ from litestar.response import File
 from msgspec import Meta, Struct, json
 
 from rag_app.documents.uploads import OrganizationFull, Upload
+from rag_app.documents.workspace import temporary_folder
 from rag_app.domain import (
     EmbeddingFailed,
     Forbidden,
@@ -206,7 +207,7 @@ async def upload(request: Caller, sources: Injected[Sources]) -> Response[Upload
 
     With an `Idempotency-Key`, a repeated request is executed only once.
     """
-    with sources.receiving() as folder:
+    with temporary_folder() as folder:
         sent = await _receive_content(request, sources, folder, None, several=True)
         if _wants_job(request, sources, sent):
             return await _hand_over(request, sources, sent)
@@ -227,7 +228,7 @@ async def upload(request: Caller, sources: Injected[Sources]) -> Response[Upload
 )
 async def put_document(request: Caller, sources: Injected[Sources]) -> Response[UploadResponse]:
     """Replaces the source with this `external_id`, or adds it if there is none."""
-    with sources.receiving() as folder:
+    with temporary_folder() as folder:
         return await _upload(request, sources, await _receive_content(request, sources, folder, None))
 
 
@@ -246,7 +247,7 @@ async def put_document(request: Caller, sources: Injected[Sources]) -> Response[
 async def put_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> Response[UploadResponse]:
     """The last part of the path is the external id, percent-encoded. If the external id contains a slash, use
     `PUT /api/v1/sources` and send it in the body."""
-    with sources.receiving() as folder:
+    with temporary_folder() as folder:
         return await _upload(request, sources, await _receive_content(request, sources, folder, source_id))
 
 

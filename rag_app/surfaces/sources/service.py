@@ -6,8 +6,7 @@ Sources outside the scope raise NotFound. Writing requires a role in the index (
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -290,7 +289,7 @@ class Sources:
 
         async def make() -> Response:
             target = await self._target(principal, org_id, sent)
-            with self.receiving() as folder:
+            with temporary_folder() as folder:
                 return await receive(spec, target, [await self._fetch_upload(each, folder) for each in sent.uploads])
 
         if key is None or principal.user is None:
@@ -374,12 +373,6 @@ class Sources:
         entry = await self._entry(principal, name)
         path, called = await self._originals.path(principal.scope(), entry.source.id)
         return path, called or entry.source.external_id
-
-    @contextmanager
-    def receiving(self) -> Iterator[Path]:
-        """A folder for the files of a request, removed afterwards."""
-        with temporary_folder() as folder:
-            yield folder
 
     async def _fetch_upload(self, upload: Upload, folder: Path) -> Upload:
         if upload.url is None:
