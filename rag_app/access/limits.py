@@ -4,7 +4,6 @@ from math import ceil
 from uuid import UUID, uuid4
 
 from sqlalchemy import BigInteger, Double, Uuid, bindparam, text
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
 from rag_app.domain import frozen
@@ -98,8 +97,7 @@ class Leases:
         One short transaction. The lock is a separate statement, so that the next statement sees what the previous holder
         wrote. Keys do not wait for each other.
         """
-        async with self._database.session() as session:
-            return await self._take(session, uuid4(), key, limit)
+        return await self._take(uuid4(), key, limit)
 
     async def extend(self, lease: UUID, key: str, limit: int) -> bool:
         """Keep a lease that was taken with this key and limit. One that was lost, or has expired, is taken again if
@@ -107,15 +105,13 @@ class Leases:
         if await self._database.fetch(_EXTEND, lease, self._seconds):
             return True
         await self.give_back(lease)  # what is left of it
-        async with self._database.session() as session:
-            return await self._take(session, lease, key, limit) is not None
+        return await self._take(lease, key, limit) is not None
 
-    async def _take(self, session: AsyncSession, lease: UUID, key: str, limit: int) -> UUID | None:
-        await session.execute(_ONE_AT_A_TIME, {"name": f"rag_app/lease/{key}"})
-        taken: UUID | None = await session.scalar(
-            _TAKE, {"id": lease, "key": key, "limit": limit, "seconds": self._seconds}
-        )
-        return taken
+    async def _take(self, lease: UUID, key: str, limit: int) -> UUID | None:
+        wanted = {"id": lease, "key": key, "limit": limit, "seconds": self._seconds}
+        async with self._database.session() as session:
+            await session.execute(_ONE_AT_A_TIME, {"name": f"rag_app/lease/{key}"})
+            return lease if await session.scalar(_TAKE, wanted) else None
 
     async def give_back(self, lease: UUID) -> None:
         """Idempotent; an expired lease is ignored."""

@@ -97,7 +97,8 @@ async def receive_form(request: AnyRequest, allowed: BodyLimits, folder: Path) -
                     part = _begin(event, folder)
                     files += part.file is not None
                     if files > allowed.documents:
-                        raise _too_many(allowed)
+                        problem = f"The form has more than {allowed.documents} files (RAG_UPLOAD_DOCUMENTS)"
+                        raise BodyTooLarge("", None, problem)
                 elif part is not None and event:
                     _write(part, bytes(event))
                 elif part is not None:
@@ -134,10 +135,6 @@ def _too_large(allowed: BodyLimits) -> BodyTooLarge:
     return BodyTooLarge("", None, f"The body is larger than {allowed.size / 1_000_000:,.0f} MB (RAG_UPLOAD_MEGABYTES)")
 
 
-def _too_many(allowed: BodyLimits) -> BodyTooLarge:
-    return BodyTooLarge("", None, f"The form has more than {allowed.documents} files (RAG_UPLOAD_DOCUMENTS)")
-
-
 def _begin(segment: Any, folder: Path) -> _Part:
     if segment.filename is None:
         return _Part(segment)
@@ -151,26 +148,19 @@ def _write(part: _Part, data: bytes) -> None:
         return
     part.text += data
     if len(part.text) > _FIELD:
-        raise BodyTooLarge(_truncate_name(part.segment.name), None, f"must not be longer than {_FIELD:,} bytes")
+        raise BodyTooLarge(part.segment.name[:100], None, f"must not be longer than {_FIELD:,} bytes")
 
 
 def _end(part: _Part, form: Form) -> None:
     if part.file is not None and part.path is not None:
         part.file.close()
-        form.files.append(ReceivedFile(file_name(part.segment.filename or ""), _media_type(part.segment), part.path))
+        media_type = str(part.segment.header("Content-Type", "") or "")[:200]
+        form.files.append(ReceivedFile(file_name(part.segment.filename or ""), media_type, part.path))
         return
     try:
         form.fields[part.segment.name] = part.text.decode()
     except UnicodeDecodeError:
-        raise InvalidInput(_truncate_name(part.segment.name), None, "is not valid UTF-8") from None
-
-
-def _media_type(segment: Any) -> str:
-    return str(segment.header("Content-Type", "") or "")[:200]
-
-
-def _truncate_name(name: str) -> str:
-    return name[:100]
+        raise InvalidInput(part.segment.name[:100], None, "is not valid UTF-8") from None
 
 
 def file_name(said: str) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from functools import partialmethod
 from importlib.resources import files
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from litestar import Request, delete, get, patch, post, put
 from litestar.connection import ASGIConnection
@@ -33,6 +33,7 @@ Caller = Request[Principal, Any, Any]
 
 Route = Callable[[AnyCallable], HTTPRouteHandler]
 
+_Decorate = Callable[..., Route]
 _LONGEST_NAME = 100
 _BODY_ERRORS = (HTTPException(status_code=413), HTTPException(status_code=415))
 _DECODING = {"dto": JsonBody, "return_dto": None}
@@ -161,11 +162,11 @@ class Surface:
 
         return keep
 
-    get = partialmethod(_route, get, {})
-    delete = partialmethod(_route, delete, {})
-    post = partialmethod(_route, post, {"status_code": 200, **_DECODING})
-    put = partialmethod(_route, put, _DECODING)
-    patch = partialmethod(_route, patch, _DECODING)
+    get = cast(_Decorate, partialmethod(_route, get, {}))
+    delete = cast(_Decorate, partialmethod(_route, delete, {}))
+    post = cast(_Decorate, partialmethod(_route, post, {"status_code": 200, **_DECODING}))
+    put = cast(_Decorate, partialmethod(_route, put, _DECODING))
+    patch = cast(_Decorate, partialmethod(_route, patch, _DECODING))
 
 
 def with_limits(

@@ -18,12 +18,12 @@ from uuid import UUID
 from msgspec import Struct, json
 
 from rag_app.application import Application
-from rag_app.domain import InvalidInput, NotFound, Scope
+from rag_app.domain import InvalidInput, Scope
 from rag_app.http.bodies import decode
-from rag_app.retrieval.filters import checked_text
 from rag_app.surfaces.library.arguments import checked_call
-from rag_app.surfaces.library.rag import Rag, scope_of
+from rag_app.surfaces.library.rag import Rag
 from rag_app.surfaces.library.rag import open as open_rag
+from rag_app.surfaces.library.retrieval import scope_of_stranger
 from rag_app.surfaces.owner.routes import (
     CAPABILITY,
     INDEX,
@@ -126,10 +126,6 @@ def _check_request(of: type[T], **values: object) -> T:
 
 
 async def _shop_scope(application: Application, shop_id: str | UUID) -> Scope:
-    """NotFound does not name the shops there are: the name may be a stranger's."""
     if not str(shop_id).strip():
         raise InvalidInput("shop_id", shop_id, "is required: a name or an id")
-    try:
-        return await scope_of(application, checked_text("shop_id", str(shop_id)))
-    except NotFound as error:
-        raise NotFound(error.kind, error.name) from None
+    return await scope_of_stranger(application, ("shop_id", str(shop_id)))

@@ -161,7 +161,7 @@ async def retrieve_chunks(
             raise InvalidInput(
                 "allowed_source_types", unknown, f"{', '.join(unknown)}; accepted: {', '.join(spec.source_types)}"
             )
-        scope = await _scope(application, str(tenant_id), str(site_id))
+        scope = await scope_of_stranger(application, ("tenant_id", str(tenant_id)), ("site_id", str(site_id)))
         # in other modes the order is not the similarities': what the threshold cuts has others behind it
         fetch = None if question.mode is Mode.DENSE else max(top_k, spec.fusion.depth)
         filters = (condition("source_type", IN, source_types),) if source_types else ()
@@ -178,10 +178,12 @@ def _question(text: str, top_k: int, similarity_threshold: float, mode: str) -> 
     return replace(question, threshold=round(2 * similarity_threshold - 1, 12))  # 2 * 0.8 - 1 is a little more than 0.6
 
 
-async def _scope(application: Application, tenant_id: str, site_id: str) -> Scope:
-    """The tenant's, for one site. NotFound does not name the tenants there are: the name may be a stranger's."""
-    tenant, site = checked_text("tenant_id", tenant_id), checked_text("site_id", site_id)
+async def scope_of_stranger(
+    application: Application, organization: tuple[str, str], site: tuple[str, str] | None = None
+) -> Scope:
+    """An organization's, for one site; both by argument and name. NotFound does not tell the names there are."""
+    names = checked_text(*organization), None, checked_text(*site) if site else None
     try:
-        return await scope_of(application, tenant, None, site)
+        return await scope_of(application, *names)
     except NotFound as error:
         raise NotFound(error.kind, error.name) from None

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 from uuid import UUID
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import convert
 from sqlalchemy import DateTime, Text, bindparam, delete, text
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.types import Uuid
@@ -15,16 +15,6 @@ from rag_app.database.session import Database
 from rag_app.domain import InvalidInput, NotFound, Principal, frozen, storable
 from rag_app.surfaces.management.tables import SettlementRow
 from rag_app.surfaces.management.types import FeedbackQueuePage, QueuedFeedback
-
-
-class QueueFilter(Struct, frozen=True, omit_defaults=True):
-    """None is all. `state` is open or settled, `kind` message or answer, `rating` positive, negative or neutral."""
-
-    state: str | None = None
-    kind: str | None = None
-    rating: str | None = None
-    prompt: str | None = None
-
 
 # one statement: a page, and how many are open, of the same moment
 _QUEUE = (
@@ -100,13 +90,24 @@ class FeedbackQueue:
     _database: Database
 
     async def read(
-        self, principal: Principal, wanted: QueueFilter, *, limit: int, after: str | None
+        self,
+        principal: Principal,
+        *,
+        state: str | None,
+        kind: str | None,
+        rating: str | None,
+        prompt: str | None,
+        limit: int,
+        after: str | None,
     ) -> FeedbackQueuePage:
-        """Newest first; `after` is a page's cursor. Raises InvalidInput for an invalid one."""
+        """Newest first; `after` is a page's cursor. Raises InvalidInput for an invalid one.
+
+        None is all. `state` is open or settled, `kind` message or answer, `rating` positive, negative or neutral.
+        """
         moment, row = (None, None) if after is None else pages.place(after)
-        values: dict[str, Any] = {name: getattr(wanted, name) for name in QueueFilter.__struct_fields__}
-        values |= {"moment": moment, "row": row, "most": limit + 1}
-        act = Act("feedback.read", EVERYBODY, to_builtins(wanted))
+        wanted = {"state": state, "kind": kind, "rating": rating, "prompt": prompt}
+        values = {**wanted, "moment": moment, "row": row, "most": limit + 1}
+        act = Act("feedback.read", EVERYBODY, {name: value for name, value in wanted.items() if value is not None})
         async with administering(self._database, principal, act) as session:
             rows = (await session.execute(_QUEUE, values)).mappings().all()
             still_open = rows[0]["open"] if rows else await session.scalar(_OPEN)

@@ -15,7 +15,7 @@ from rag_app.domain import Forbidden, InvalidInput, NotFound, StoreFailed, Unaut
 from rag_app.http.bodies import WORD
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.management.belonging import Belonging
-from rag_app.surfaces.management.feedback import FeedbackQueue, QueueFilter
+from rag_app.surfaces.management.feedback import FeedbackQueue
 from rag_app.surfaces.management.types import (
     FEEDBACK,
     AuditResponse,
@@ -88,7 +88,7 @@ async def feedback(
 ) -> FeedbackQueuePage:
     """Returns each feedback with its question, answer, sources and prompt versions."""
     return await feedback_queue.read(
-        request.user, QueueFilter(settled, kind, rating, prompt), limit=limit, after=cursor
+        request.user, state=settled, kind=kind, rating=rating, prompt=prompt, limit=limit, after=cursor
     )
 
 

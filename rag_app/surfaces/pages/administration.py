@@ -19,7 +19,7 @@ from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.lexybrain.administration_routes import NewPrompt
 from rag_app.surfaces.lexybrain.statistics import Statistics
 from rag_app.surfaces.management.belonging import Belonging
-from rag_app.surfaces.management.feedback import FeedbackQueue, QueueFilter
+from rag_app.surfaces.management.feedback import FeedbackQueue
 from rag_app.surfaces.management.types import TrendDay
 from rag_app.surfaces.management.usage import Usage
 from rag_app.surfaces.pages.charts import Series, bars, lines
@@ -103,8 +103,8 @@ async def feedback(request: Caller, feedback_queue: Injected[FeedbackQueue]) -> 
         "rating": query_value(request, "rating", RATINGS),
         "prompt": query_value(request, "prompt"),
     }
-    wanted = QueueFilter(None if state == "all" else state, asked["kind"], asked["rating"], asked["prompt"])
-    found = await feedback_queue.read(request.user, wanted, limit=20, after=query_value(request, "cursor"))
+    wanted = {**asked, "state": None if state == "all" else state}
+    found = await feedback_queue.read(request.user, **wanted, limit=20, after=query_value(request, "cursor"))
     given = {name: value for name, value in asked.items() if value}
     more = found.next_cursor and "?" + urlencode({**given, "cursor": found.next_cursor})
     return render(

@@ -24,14 +24,11 @@ _SHOWN_CHUNKS = 100
 async def documents(request: Caller, sources: Injected[Sources]) -> Html:
     """A page of the caller's sources, by a part of their names, by index and by state."""
     indexes = sources.indexes(request.user)
-    asked = {
-        "index": query_value(request, "index", indexes),
-        "search": query_value(request, "search"),
-        "state": query_value(request, "state", STATES),
-        "sort": query_value(request, "sort", SORTS) or "-updated_at",
-    }
-    cursor, search = query_value(request, "cursor"), asked["search"]
-    found = await sources.page(request.user, **{**asked, "search": search and search[:200]}, cursor=cursor)
+    index, state = query_value(request, "index", indexes), query_value(request, "state", STATES)
+    search, sort = query_value(request, "search"), query_value(request, "sort", SORTS) or "-updated_at"
+    asked = {"index": index, "search": search, "state": state, "sort": sort}
+    search, cursor = search and search[:200], query_value(request, "cursor")
+    found = await sources.page(request.user, index=index, search=search, sort=sort, cursor=cursor, state=state)
     return render(
         request,
         "documents.html",

@@ -59,20 +59,12 @@ from rag_app.surfaces.playground.types import (
 SENTENCES = 10
 
 
-class Stages:
-    """How long each stage took."""
-
-    def __init__(self) -> None:
-        self.times: list[StageTime] = []
-
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        started = perf_counter()
-        yield
-        self.add(stage, perf_counter() - started)
-
-    def add(self, stage: str, seconds: float) -> None:
-        self.times.append(StageTime(stage, round(1000 * seconds, 1)))
+@contextmanager
+def timed(took: dict[str, float], stage: str) -> Iterator[None]:
+    """Writes down the seconds of a stage."""
+    started = perf_counter()
+    yield
+    took[stage] = perf_counter() - started
 
 
 class Playground:
@@ -161,35 +153,34 @@ class Playground:
         return replace(principal, organizations=frozenset({found.id}))
 
     async def _result(self, principal: Principal, text: str, asked: Configuration) -> PlaygroundResult:
-        spec, stages = find_index(self._indexes, asked.index), Stages()
+        spec, took = find_index(self._indexes, asked.index), dict[str, float]()
         scope = (await self._narrow_principal(principal, asked.organization)).scope()
         filters = tuple(parse_condition(each) for each in asked.filters)
         question = Question(text, filters, asked.top_k, Mode(asked.mode), asked.threshold)
         asking.set(scope.organizations)
-        with stages.timed("embedding"):
+        with timed(took, "embedding"):
             vector = await embed_query(self._embedder, text, self._dimension)
         store = await self._open_store(spec, scope)
         checked = check_filters(filters, spec)
-        with stages.timed("search"):
+        with timed(took, "search"):
             search = Search(vector, text, checked, Mode.HYBRID, asked.top_k, spec.fusion.depth)
             candidates = await store.candidates(search)
             ranking = rank(candidates, question.mode, spec.fusion)[: asked.top_k]
-        with stages.timed("chunks"):
+        with timed(took, "chunks"):
             nodes = await store.fetch([each.id for each in ranking])
         found = [NodeWithScore(node=nodes[each.id], score=each.cosine) for each in ranking if each.id in nodes]
         hits = _hits(found, candidates, asked.threshold)
         capability = capability_of(spec)
         if capability is None:
-            return PlaygroundResult(asked, hits, len(candidates), [], None, None, None, stages.times)
+            return PlaygroundResult(asked, hits, len(candidates), [], None, None, None, _stages(took))
         engine = self._pipeline.engine(capability.name, question, scope)
-        with stages.timed("retrieval and judging"):
+        with timed(took, "retrieval and judging"):
             evidence = await engine.gather(question)
         answer: Answer | None = None
         if asked.answer:
-            with stages.timed("the whole answer"):
+            with timed(took, "the whole answer"):
                 answer = await self._pipeline.answer(capability.name, question, scope)
-            for stage, seconds in answer.seconds.items():
-                stages.add(f"of it {stage}", seconds)
+            took |= {f"of it {stage}": seconds for stage, seconds in answer.seconds.items()}
         return PlaygroundResult(
             asked,
             hits,
@@ -198,7 +189,7 @@ class Playground:
             _gate(engine, evidence),
             await self._prompt(capability, question, evidence.context),
             None if answer is None else _answer(answer),
-            stages.times,
+            _stages(took),
         )
 
     async def _sentences(self, question: Question, context: Context, answer: Answer | None) -> list[ScoredSentence]:
@@ -228,6 +219,10 @@ class Playground:
         told = messages_of(prompt, question, context.text)
         messages = [PromptMessage(each.role.value, each.content or "") for each in told]
         return PlaygroundPrompt(f"{prompt.name}_{prompt.version}", messages)
+
+
+def _stages(took: Mapping[str, float]) -> list[StageTime]:
+    return [StageTime(stage, round(1000 * seconds, 1)) for stage, seconds in took.items()]
 
 
 def capability_of(spec: IndexSpec) -> Capability | None:
