@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from pydantic import SecretStr
 
 from rag_app.access.budgets import Budgets
 from rag_app.access.calendar import Calendar
@@ -41,7 +40,7 @@ from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.evaluation.records import Validations
 from rag_app.evaluation.stored_fits import Calibrations
 from rag_app.pipeline import Pipeline
-from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
+from rag_app.retrieval.confidence import shipped_fit
 from rag_app.retrieval.embedders import build_embedder
 from rag_app.retrieval.embedding import MiniLM, embed_query
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
@@ -185,7 +184,11 @@ class Application(Directory):
         self.models = ChosenModels(settings, self.embedder, self.prompts.draw, parts, file)
         self.kept_answers = KeptAnswers(database, self.ledger, self.models.cost_cents)
         rerankers = Rerankers(file, settings.model.models_file)
-        self.calibrations = Calibrations(database, self.backends.kind, self._shipped_fit)
+        self.calibrations = Calibrations(
+            database,
+            self.backends.kind,
+            lambda spec: shipped_fit(resource_folder("indexes"), spec.name, self.embedder.model_name),
+        )
         self.fit_for = self.calibrations.fit_for
 
         def own(capability: Capability) -> Parts:
@@ -276,9 +279,6 @@ class Application(Directory):
             await self.seed_prompts()
         for spec in self.indexes.values():
             await self._check_index(spec)
-
-    def _shipped_fit(self, spec: IndexSpec) -> tuple[Fit, Basis]:
-        return shipped_fit(resource_folder("indexes"), spec.name, self.embedder.model_name)
 
     async def build_missing(self) -> list[str]:
         """Make a first generation of each index that has none; the names of those made.
@@ -714,14 +714,9 @@ def _embedder(settings: Settings, file: ModelsFile, parts: Parts) -> tuple[BaseE
         inner, _ = said.build(BaseEmbedding, where, file.folder, waits)  # type: ignore[type-abstract]
         limits = {"timeout_s": said.timeout, "retries": said.retries, "batch": said.batch}
         return OwnEmbedder(inner, said.dimension, said.model, **limits), said.dimension
-    key = _first(chosen.api_key, settings.providers.openai_api_key)
-    embedder = build_embedder(chosen.kind, chosen.model, chosen.api_base, key)
+    key = chosen.api_key or settings.providers.openai_api_key
+    embedder = build_embedder(chosen.kind, chosen.model, chosen.api_base, key.get_secret_value() if key else None)
     return embedder, getattr(embedder, "dimension", chosen.dimension)
-
-
-def _first(*keys: SecretStr | None) -> str | None:
-    """The first one that is set."""
-    return next((key.get_secret_value() for key in keys if key is not None), None)
 
 
 def _built_with(spec: IndexSpec) -> dict[str, object]:

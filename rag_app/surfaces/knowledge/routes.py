@@ -51,7 +51,6 @@ MOST_CITATIONS = 5
 
 QUERY = "What did the customer say about pricing?"
 QUOTE = "The yearly plan is more than we can spend."
-Relevance = Annotated[float, Meta(ge=0, le=1, description="cosine similarity", examples=[0.87])]
 QueryText = Annotated[str, Meta(description="as it was sent", examples=[QUERY])]
 Moment = Annotated[
     str,
@@ -146,7 +145,7 @@ class RetrievalSource(Struct, frozen=True, kw_only=True):
 
 class SearchResult(RetrievalSource, frozen=True):
     chunk_id: UUID
-    score: Relevance
+    score: Annotated[float, Meta(ge=0, le=1, description="cosine similarity", examples=[0.87])]
     snippet: Annotated[str, Meta(description="the first 200 characters of the chunk", examples=[QUOTE])]
     rank: Annotated[int, Meta(ge=1, description="the place of the result in the order of the mode")]
 

@@ -48,10 +48,6 @@ SURFACE = replace(
 STATS, FEEDBACK, CONFIGS = (f"/api/admin/lexybrain/{each}" for each in ("rag/stats", "rag/feedback", "configs"))
 NOTHING_TO_CHANGE = "The body must have `active`, `weight` or both"
 REFUSED = Forbidden("Only a signed-in administrator may do this; an API key may not")
-Since = Annotated[
-    date | None, QueryParameter(name="from", description="first day (UTC); by default 30 days before the last day")
-]
-Until = Annotated[date | None, QueryParameter(name="to", description="last day (UTC); today by default")]
 # as `prompts add` has it: text and line breaks, and something in it that is not white space
 _UNPRINTABLE = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029"
 _INSTRUCTIONS = rf"^[^{_UNPRINTABLE}]*[^\s{_UNPRINTABLE}\ufeff][^{_UNPRINTABLE}]*$"
@@ -125,7 +121,12 @@ PromptChangeBody = Annotated[
     summary="Show the statistics of a period",
 )
 async def stats(
-    request: Caller, statistics: Injected[Statistics], since: Since = None, until: Until = None
+    request: Caller,
+    statistics: Injected[Statistics],
+    since: Annotated[
+        date | None, QueryParameter(name="from", description="first day (UTC); by default 30 days before the last day")
+    ] = None,
+    until: Annotated[date | None, QueryParameter(name="to", description="last day (UTC); today by default")] = None,
 ) -> LexyBrainStats:
     """A period is at most 366 whole days in UTC; the default is the last 30 days. docs/surfaces/lexybrain-admin.md
     defines each figure."""

@@ -39,7 +39,6 @@ from rag_app.surfaces.validation.types import StoredValidation, ValidationsRespo
 
 ADMIN = "/api/v1/admin"
 ORGANIZATION = f"{ADMIN}/organizations/{{organization:str}}"
-REFUSED = Forbidden("Only a signed-in administrator may do this; an API key may not")
 NO_ORGANIZATION = NotFound("organization", "aurora")
 SURFACE = Surface(
     name="management",
@@ -49,7 +48,7 @@ SURFACE = Surface(
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION}),
     errors=(
         Unauthenticated("The token has expired"),
-        REFUSED,
+        Forbidden("Only a signed-in administrator may do this; an API key may not"),
         UnknownField("colour", []),
         StoreFailed(),
         RuntimeError(),
@@ -58,8 +57,6 @@ SURFACE = Surface(
 )
 MONTH = r"^20[0-9]{2}-(0[1-9]|1[0-2])$"
 Limit = Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")]
-Since = Annotated[date | None, QueryParameter(name="from", description="first day (UTC)")]
-Until = Annotated[date | None, QueryParameter(name="to", description="last day (UTC); today by default")]
 
 
 class Settled(Struct, frozen=True):
@@ -129,8 +126,8 @@ async def reopen(request: Caller, feedback_queue: Injected[FeedbackQueue], feedb
 async def trends(
     request: Caller,
     usage: Injected[Usage],
-    since: Since = None,
-    until: Until = None,
+    since: Annotated[date | None, QueryParameter(name="from", description="first day (UTC)")] = None,
+    until: Annotated[date | None, QueryParameter(name="to", description="last day (UTC); today by default")] = None,
     capability: Annotated[
         Literal["knowledge_answer", "owner_ask"] | None,
         QueryParameter(description="answers of `/api/rag/answer` or of `/owner/ask`; the default is conversations"),

@@ -3,9 +3,9 @@
 The contract's own words are kept: field names, ranges, defaults, texts.
 """
 
-from collections.abc import Iterable
 from datetime import date, datetime
 from functools import partial
+from operator import attrgetter
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -77,10 +77,6 @@ Limit = Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 5
 MinSimilarity = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
 Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1, description="a whole number of at most 64 bits")]
 Day = Annotated[date, Meta(description="a date, YYYY-MM-DD: the whole day, UTC", examples=["2026-01-08"])]
-RecordType = Annotated[
-    Literal["call_transcript", "call_summary", "booking_note"],
-    Meta(description="one of call_transcript, call_summary, booking_note"),
-]
 Reference = Annotated[str | None, Meta(examples=[CALL])]
 
 
@@ -90,7 +86,12 @@ class RecordFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     source_types: (
         Annotated[
-            list[RecordType],
+            list[
+                Annotated[
+                    Literal["call_transcript", "call_summary", "booking_note"],
+                    Meta(description="one of call_transcript, call_summary, booking_note"),
+                ]
+            ],
             Meta(min_length=1, description="a list with some of call_transcript, call_summary, booking_note"),
         ]
         | None
@@ -279,7 +280,9 @@ async def ask(
             request,
             pipeline.stream(*asked),
             meta={"query": data.question},
-            sources=lambda hits: [_source(hit, hit.text[:EXCERPT]) for hit in _most_similar_first(hits)],
+            sources=lambda hits: [
+                _source(hit, hit.text[:EXCERPT]) for hit in sorted(hits, key=attrgetter("score"), reverse=True)
+            ],
             citations=_cited_sources,
             body=response,
         )
@@ -326,10 +329,6 @@ def _source(hit: Hit, excerpt: str) -> OwnerSource:
 def _render_record(of: type[T], hit: Hit, **own: object) -> T:
     ids = {name: _text(hit, name) for name in ("booking_id", "call_id")}
     return as_wire(of, hit, created_at=hit.moment, similarity=hit.relevance, **ids, **own)
-
-
-def _most_similar_first(hits: Iterable[Hit]) -> list[Hit]:
-    return sorted(hits, key=lambda hit: hit.score, reverse=True)
 
 
 def _text(hit: Hit, name: str) -> str | None:

@@ -1,6 +1,5 @@
 """What pages load: scripts and styles, under a path that changes with them, so that browsers keep them for good."""
 
-from collections.abc import Mapping
 from hashlib import sha256
 from importlib.resources import files
 from mimetypes import guess_type
@@ -14,12 +13,7 @@ _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
 _KEPT = "public, max-age=31536000, immutable"
 
 
-def _load_files() -> Mapping[str, bytes]:
-    folder = files(__package__) / "static"
-    return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
-
-
-FILES = _load_files()
+FILES = {each.name: each.read_bytes() for each in (files(__package__) / "static").iterdir() if each.is_file()}
 """By name."""
 VERSION = sha256(b"".join(name.encode() + FILES[name] for name in sorted(FILES))).hexdigest()[:12]
 

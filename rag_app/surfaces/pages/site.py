@@ -168,21 +168,16 @@ def visitor_of(request: AnyRequest) -> Visitor:
 # -- how it looks
 
 
-def _environment() -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(str(files(__package__) / "templates")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
-    made.globals["static"] = static
-    return made
-
-
-TEMPLATES = _environment()
+TEMPLATES = Environment(
+    loader=FileSystemLoader(str(files(__package__) / "templates")),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
 """Filters and globals of pages are added here."""
+TEMPLATES.globals["static"] = static
 
 
 def render(

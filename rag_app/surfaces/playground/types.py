@@ -25,7 +25,6 @@ IndexName = Annotated[
 OrganizationName = Annotated[
     str, Meta(min_length=1, max_length=200, description="the slug of one of your organizations; all of them by default")
 ]
-ModeName = Literal["hybrid", "dense", "text"]
 Cosine = Annotated[float, Meta(ge=-1, le=1, description="cosine similarity")]
 Place = Annotated[int, Meta(ge=1)]
 
@@ -35,7 +34,7 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
 
     index: IndexName = "org_knowledge"
     organization: OrganizationName | None = None
-    mode: Annotated[ModeName, Meta(description="one of hybrid, dense, text")] = "hybrid"
+    mode: Annotated[Literal["hybrid", "dense", "text"], Meta(description="one of hybrid, dense, text")] = "hybrid"
     filters: Annotated[
         list[Annotated[str, Meta(min_length=1, max_length=3000)]],
         Meta(

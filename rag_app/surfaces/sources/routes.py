@@ -54,7 +54,6 @@ from rag_app.surfaces.sources.types import (
 
 PATH = "/api/v1/sources"
 INDEXES = "/api/v1/indexes"
-CREDENTIALS = frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.API_KEY})
 
 ALL_KINDS: Kinds = {
     **KINDS,
@@ -72,7 +71,7 @@ SURFACE = Surface(
     tag=Tag("Sources", "documents of an organization: upload, list, read, change and delete them"),
     paths=(PATH, INDEXES),
     limit=300,
-    credentials=CREDENTIALS,
+    credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.API_KEY}),
     kinds=ALL_KINDS,
     errors=(
         Unauthenticated("The token has expired"),

@@ -12,10 +12,6 @@ SOURCE = "6f2d0e5c-58f3-5c0e-9a53-3b1d8c6f7a10"
 MOMENT = "2026-01-15T10:30:00Z"
 TEXT = "We open at nine.\n\nReturns are free within 30 days."
 
-MetadataInfo = Annotated[
-    JsonObject,
-    Meta(description="metadata as sent; fields listed in `undeclared` cannot be used in filters", examples=[{}]),
-]
 LinkInfo = Annotated[str, Meta(description="the path of the source", examples=[f"/api/v1/sources/{SOURCE}"])]
 
 
@@ -36,7 +32,10 @@ class SourceInfo(Struct, frozen=True, kw_only=True):
     sheet: Annotated[
         str | None, Meta(description="if the source is a row of a workbook: the sheet that contains the row")
     ]
-    metadata: MetadataInfo
+    metadata: Annotated[
+        JsonObject,
+        Meta(description="metadata as sent; fields listed in `undeclared` cannot be used in filters", examples=[{}]),
+    ]
     undeclared: Annotated[
         list[str],
         Meta(
