@@ -12,7 +12,7 @@ from rag_app.access.tables import OrganizationRow
 from rag_app.database.session import Database
 from rag_app.domain import InvalidInput, Scope
 
-_KEPT = 60.0
+_SECONDS_REMEMBERED = 60.0
 """Seconds that a process remembers time zones."""
 
 
@@ -22,14 +22,14 @@ class Calendar:
     def __init__(self, database: Database, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._database, self.now = database, now
         self._zones: Mapping[UUID, str] = {}
-        self._read_at = -_KEPT
+        self._read_at = -_SECONDS_REMEMBERED
 
     async def today(self, scope: Scope) -> date:
         """The day in the time zone of the scope's organization (of several, the lowest id), or in UTC.
 
         A change of the time zone is seen within a minute. Raises StoreFailed.
         """
-        if time.monotonic() - self._read_at >= _KEPT:
+        if time.monotonic() - self._read_at >= _SECONDS_REMEMBERED:
             self._zones, self._read_at = await self._read(), time.monotonic()
         zone = next((self._zones[each] for each in sorted(scope.organizations) if each in self._zones), "UTC")
         return self.now().astimezone(ZoneInfo(zone)).date()

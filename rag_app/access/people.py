@@ -48,9 +48,9 @@ _PRINCIPAL = """
     """
 PREFIX = "rag_"
 """What API keys begin with, and tokens never do. Lets scanners for leaked secrets know one."""
-_BEGINNING = 12  # characters
+_BEGINNING_LENGTH = 12  # characters
 _KEY = re.compile(PREFIX + "[A-Za-z0-9_-]{43}")
-_A_BEGINNING = re.compile(PREFIX + "[A-Za-z0-9_-]{1,8}")  # of no characters it would be that of any key
+_BEGINNING_PATTERN = re.compile(PREFIX + "[A-Za-z0-9_-]{1,8}")  # of no characters it would be that of any key
 
 _KEY_PRINCIPAL = """
     WITH used AS (
@@ -355,7 +355,7 @@ class Keys:
                     id=key_id,
                     name=name.strip(),
                     digest=_digest(secret),
-                    beginning=secret[:_BEGINNING],
+                    beginning=secret[:_BEGINNING_LENGTH],
                     user_id=user_id,
                     org_id=organization.id,
                     indexes=None if indexes is None else list(dict.fromkeys(indexes)),
@@ -377,7 +377,7 @@ class Keys:
         Idempotent. `by`: an administrator, who may revoke only keys of their own organizations. Raises NotFound, and
         InvalidInput if the beginning is ambiguous.
         """
-        shown = key if uuid_in(key) else key[:_BEGINNING]
+        shown = key if uuid_in(key) else key[:_BEGINNING_LENGTH]
         async with acting(self._database, by, Act("keys.revoke", shown)) as session:
             row = await _find_key(session, key)
             if by is not None and row.org_id not in by.organizations:
@@ -455,7 +455,7 @@ async def _update_limits(
 
 async def _find_key(session: AsyncSession, key: str) -> ApiKeyRow:
     """Find a key by its id, its beginning, or in full. Raises NotFound, and InvalidInput if the beginning is ambiguous."""
-    shown = key[:_BEGINNING]  # an error must not show more of a key than a list does
+    shown = key[:_BEGINNING_LENGTH]  # an error must not show more of a key than a list does
     found = (await session.scalars(select(ApiKeyRow).where(_key_condition(key)))).all()
     if not found:
         raise NotFound("key", key if uuid_in(key) else shown)
@@ -513,7 +513,7 @@ def beginning_of(name: str) -> str:
     >>> beginning_of("ada"), beginning_of("rag_" + 43 * "x")
     ('ada', 'rag_xxxxxxxx')
     """
-    return name[:_BEGINNING] if _KEY.fullmatch(name) else name
+    return name[:_BEGINNING_LENGTH] if _KEY.fullmatch(name) else name
 
 
 def _key_condition(key: str) -> ColumnElement[bool]:
@@ -521,7 +521,7 @@ def _key_condition(key: str) -> ColumnElement[bool]:
         return ApiKeyRow.id == key_id
     if _KEY.fullmatch(key):
         return ApiKeyRow.digest == _digest(key)
-    if _A_BEGINNING.fullmatch(key):
+    if _BEGINNING_PATTERN.fullmatch(key):
         return func.starts_with(ApiKeyRow.beginning, key)
     return false()
 

@@ -46,7 +46,7 @@ LOOPBACK_HOST = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5
 
 _HOST = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
 _PORT = re.compile(r":[0-9]+\Z")
-_FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
+_PROXY_HEADERS = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
 _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", re.IGNORECASE)
 
@@ -225,7 +225,7 @@ def is_near(connection: AnyConnection) -> bool:
 
 def is_local_client(connection: AnyConnection) -> bool:
     """Whether a request comes from this machine and no proxy has forwarded it."""
-    if _FORWARDED & set(connection.headers.keys()) or connection.client is None:
+    if _PROXY_HEADERS & set(connection.headers.keys()) or connection.client is None:
         return False
     try:
         return ip_address(connection.client.host).is_loopback

@@ -39,7 +39,7 @@ Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
 
 logger = logging.getLogger("rag_app.http")
 
-_GONE = 499  # for what has no status: its client has gone before there was one. nginx's number
+_STATUS_CLIENT_LEFT = 499  # for what has no status: its client has gone before there was one. nginx's number
 
 LARGEST_BODY = 1_000_000  # bytes. The longest question is 2 kB in the widest script
 
@@ -106,7 +106,7 @@ class _Api(Litestar):
         finally:
             await current.close()
             route = scope.get("path_template", "")
-            served.end(route, scope["path"], current.status or _GONE, perf_counter() - current.started)
+            served.end(route, scope["path"], current.status or _STATUS_CLIENT_LEFT, perf_counter() - current.started)
 
 
 @frozen

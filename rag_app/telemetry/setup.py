@@ -37,9 +37,9 @@ Connections = Callable[[], tuple[int, int]]
 """Of a pool: how many are in use, how many are open."""
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-_SAMPLED = 0.1  # of the requests: to trace all costs a fifth of a short search's processor time
+_SAMPLING_RATIO = 0.1  # of the requests: to trace all costs a fifth of a short search's processor time
 _SECONDS_BETWEEN_LOOKS = 1.0
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
+_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
     "asctime",
     "message",
     "taskName",
@@ -136,7 +136,7 @@ class _TextLine(_Line):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         line = super().formatMessage(record)
-        given = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        given = {name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES}
         if not given:
             return line
         fields = {**given, "user_id": getattr(record, "user_id", None), "thread_id": getattr(record, "thread_id", None)}
@@ -149,7 +149,7 @@ class _JsonLine(_Line, MsgspecFormatter):
             self,
             ["asctime", "levelname", "name", "message", "request_id", "user_id", "thread_id"],
             rename_fields={"asctime": "time", "levelname": "level", "name": "logger", "exc_info": "exception"},
-            reserved_attrs=[*(_STANDARD - {"trace_id"})],
+            reserved_attrs=[*(_STANDARD_ATTRIBUTES - {"trace_id"})],
         )
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's name
@@ -338,7 +338,7 @@ def _traces(to: str) -> Any:
         named["service.name"] = "rag-app"
 
     provider = TracerProvider(
-        None if os.environ.get("OTEL_TRACES_SAMPLER") else ParentBasedTraceIdRatio(_SAMPLED),
+        None if os.environ.get("OTEL_TRACES_SAMPLER") else ParentBasedTraceIdRatio(_SAMPLING_RATIO),
         Resource.create(named),
         shutdown_on_exit=False,
     )

@@ -44,7 +44,7 @@ from rag_app.surfaces.lexybrain.training import CollectedLesson, Consenting
 
 _ATTEMPTS = 5
 _DEADLOCK = "40P01"
-_TOGETHER = 500  # sources of an organization that are taken out at once
+_SOURCES_AT_ONCE = 500  # sources of an organization that are taken out at once
 _PASSES = 5  # over a user's sources, where somebody ingests new ones meanwhile
 
 
@@ -83,7 +83,7 @@ async def erase_organization(application: Application, organization: Organizatio
         raise InvalidInput("organization", organization.slug, "the public organization cannot be deleted")
     work, users = _Erasure(application), 0
     for _ in range(_PASSES):
-        while sources := await work.personal.sources(organization.id, _TOGETHER):
+        while sources := await work.personal.sources(organization.id, _SOURCES_AT_ONCE):
             await work.take_sources([(source, True) for source in sources])
         for user in await work.personal.belonging_nowhere_else(organization.id):
             also = await erase(application, user)
@@ -203,7 +203,7 @@ class Personal:
         async with self._database.scoped(Scope(frozenset(organizations), user), operator=True) as session:
             found = {
                 kind: [dict(row) for row in (await session.execute(text(statement), {"user": user})).mappings()]
-                for kind, statement in _KEPT.items()
+                for kind, statement in _EXPORT_QUERIES.items()
             }
         messages: dict[UUID, list[JsonObject]] = {}
         for message in found.pop("messages"):
@@ -351,7 +351,7 @@ _FORGET_KEYS = {
     )
     for table in ("rate_windows", "request_leases")
 }
-_KEPT = {
+_EXPORT_QUERIES = {
     "account": """
         SELECT id, name, subject, plan_code AS plan, role, created_at, training_opt_in_at AS training_consent_since
         FROM users WHERE id = :user

@@ -125,7 +125,7 @@ async def _ask(
 # -- what its thread is called
 _LONGEST_TITLE = 80  # characters
 # fillers and variation selectors: letters and marks to Unicode, but nothing to the eye
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 
@@ -147,7 +147,7 @@ def title_of(text: str) -> str:
 
 def is_visible(character: str) -> bool:
     """Whether it can be seen, or is white space."""
-    return character.isspace() or not (category(character) in {"Cc", "Cf", "Cs"} or _UNSEEN.match(character))
+    return character.isspace() or not (category(character) in {"Cc", "Cf", "Cs"} or _INVISIBLE.match(character))
 
 
 # -- what has been said before, as a prompt shows it and as a search takes it in

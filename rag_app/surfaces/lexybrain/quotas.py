@@ -101,16 +101,16 @@ _CHARGE = text(
     """
 )
 # whose reservation ends holds its thread no longer (threads.py)
-_FREED = "freed AS (DELETE FROM request_leases WHERE key = CAST(CAST(:id AS uuid) AS text))"
-_SETTLE = text(f"WITH {_FREED} DELETE FROM usage_reservations WHERE id = :id RETURNING id")
+_FREE_THREAD = "freed AS (DELETE FROM request_leases WHERE key = CAST(CAST(:id AS uuid) AS text))"
+_SETTLE = text(f"WITH {_FREE_THREAD} DELETE FROM usage_reservations WHERE id = :id RETURNING id")
 _GIVE_BACK = text(
     f"""
-    WITH {_FREED}, returned AS (DELETE FROM usage_reservations WHERE id = :id RETURNING user_id, period)
+    WITH {_FREE_THREAD}, returned AS (DELETE FROM usage_reservations WHERE id = :id RETURNING user_id, period)
     UPDATE usage_counters AS stored SET used = greatest(used - 1, 0) FROM returned
     WHERE stored.user_id = returned.user_id AND key = '{_KEY}' AND stored.period = returned.period
     """
 )
-_USED = text(
+_COUNT_USE = text(
     f"""
     WITH {MONTH}
     SELECT greatest(0, coalesce((
@@ -121,7 +121,7 @@ _USED = text(
     )) AS used, {RESETS} AS resets_at FROM month
     """
 )
-_SPENT_TODAY = text(f"SELECT cents FROM daily_costs WHERE day = {_TODAY}").bindparams(NOW)
+_COST_OF_TODAY = text(f"SELECT cents FROM daily_costs WHERE day = {_TODAY}").bindparams(NOW)
 _ADD_FAILURES = """
     INSERT INTO ai_failures (user_id, message_id, capability, model_id, kind, message)
     SELECT :user, :message, :capability, :model, kind, said
@@ -152,7 +152,7 @@ _RECORD = text(
 UNSUPPORTED = "AnswerUnsupported"
 """The kind of failure that an answer is of which the check left nothing."""
 _MOST_FREE = 5  # of them, for a user and day: more are charged, or a user could have answers refused for nothing
-_REFUSED_TODAY = text(
+_COUNT_REFUSALS = text(
     f"""
     SELECT count(*) FROM ai_failures
     WHERE user_id = :user AND kind = '{UNSUPPORTED}' AND (created_at AT TIME ZONE 'UTC')::date = {_TODAY}
@@ -269,7 +269,7 @@ class Accounts:
         async with self._database.session() as session:
             for user in users:
                 await session.execute(set_tenant(Scope.alone(user)))
-                found[user] = (await session.execute(_USED, {"user": user, "now": None})).one().used
+                found[user] = (await session.execute(_COUNT_USE, {"user": user, "now": None})).one().used
         return found
 
 
@@ -306,7 +306,7 @@ async def admit(
     over_budget = OVER_BUDGET.bindparams(organizations=list(scope.organizations), default=token_budget, now=now)
     this = (
         _ACCOUNTS.add_columns(
-            _SPENT_TODAY.bindparams(now=now).columns(cents=Numeric()).scalar_subquery().label("spent"),
+            _COST_OF_TODAY.bindparams(now=now).columns(cents=Numeric()).scalar_subquery().label("spent"),
             over_budget.columns(budget=JSON()).scalar_subquery().label("over_budget"),
         )
         .where(UserRow.id == scope.user)
@@ -364,7 +364,7 @@ async def is_free(session: AsyncSession, account: Account, now: datetime | None 
 
     Call it after `give_back`, which serializes a user's messages, and before this one is recorded.
     """
-    return (await session.scalar(_REFUSED_TODAY, {"user": account.user, "now": now}) or 0) < _MOST_FREE
+    return (await session.scalar(_COUNT_REFUSALS, {"user": account.user, "now": now}) or 0) < _MOST_FREE
 
 
 async def give_back(session: AsyncSession, reservation: UUID) -> None:
@@ -373,7 +373,7 @@ async def give_back(session: AsyncSession, reservation: UUID) -> None:
 
 
 async def usage(session: AsyncSession, account: Account, now: datetime | None = None) -> MonthlyUse:
-    row = (await session.execute(_USED, {"user": account.user, "now": now})).one()
+    row = (await session.execute(_COUNT_USE, {"user": account.user, "now": now})).one()
     return MonthlyUse(row.used, account.messages, row.resets_at)
 
 

@@ -522,7 +522,7 @@ _APPEND = text(
 ).bindparams(
     *(bindparam(each, type_=JSONB(none_as_null=True)) for each in ("context", "sources", "generation", "flags"))
 )
-_UNSAID: Mapping[str, Any] = {
+_EMPTY_MESSAGE: Mapping[str, Any] = {
     "context": None,
     "model": None,
     "sources": None,
@@ -536,7 +536,7 @@ async def _append(
     session: AsyncSession, user: UUID | None, thread: UUID, message: UUID, said: Mapping[str, Any]
 ) -> ThreadRow | None:
     """Count a message and append it to the user's thread; None if there is no such thread."""
-    values = {**_UNSAID, **said, "user": user, "thread": thread, "message": message}
+    values = {**_EMPTY_MESSAGE, **said, "user": user, "thread": thread, "message": message}
     row: ThreadRow | None = await session.scalar(
         select(ThreadRow).from_statement(_APPEND), values, execution_options=_FRESH
     )

@@ -41,7 +41,7 @@ _COLLECT = text(
     SELECT id, user_id, :model, :text FROM request
     """
 ).bindparams(bindparam("prompt", type_=JSONB()), bindparam("context", type_=JSONB()))
-_COLLECTED = text(
+_READ_LESSONS = text(
     """
     SELECT q.capability, a.model_id, q.prompt, q.context, a.content,
         coalesce(m.generation_metadata -> 'prompts', '{}') AS prompts, f.rating, q.created_at, q.id
@@ -191,7 +191,7 @@ class Training:
         while True:
             values = {"user": of.user, "capability": capability, "after": after, "last": last, "page": _PAGE}
             async with self._database.scoped(of.scope) as session:
-                rows = (await session.execute(_COLLECTED, values)).tuples().all()
+                rows = (await session.execute(_READ_LESSONS, values)).tuples().all()
             if rows:
                 yield [CollectedLesson(*row[:-1]) for row in rows]
             if len(rows) < _PAGE:

@@ -67,7 +67,7 @@ _QUEUE = (
     )
     .columns(prompts=JSONB(), sources=JSONB())
 )
-_OPEN = text(
+_COUNT_OPEN = text(
     """
     SELECT (SELECT count(*) FROM rag_feedback f JOIN rag_messages m ON m.id = message_id WHERE deleted_at IS NULL
             AND NOT EXISTS (SELECT FROM feedback_settlements s WHERE s.feedback_id = f.id))
@@ -75,7 +75,7 @@ _OPEN = text(
             AND NOT EXISTS (SELECT FROM feedback_settlements s WHERE s.answer_id = a.id))
     """
 )
-_WHICH = text(
+_FIND_COLUMN = text(
     """
     SELECT 'feedback_id' FROM rag_feedback WHERE id = :id
     UNION ALL SELECT 'answer_id' FROM kept_answers WHERE id = :id AND verdict IS NOT NULL
@@ -110,7 +110,7 @@ class FeedbackQueue:
         act = Act("feedback.read", EVERYBODY, {name: value for name, value in wanted.items() if value is not None})
         async with administering(self._database, principal, act) as session:
             rows = (await session.execute(_QUEUE, values)).mappings().all()
-            still_open = rows[0]["open"] if rows else await session.scalar(_OPEN)
+            still_open = rows[0]["open"] if rows else await session.scalar(_COUNT_OPEN)
         page = [_queue_entry(dict(each)) for each in rows[:limit]]
         more = pages.cursor(page[-1].given_at, page[-1].id) if len(rows) > limit else None
         return FeedbackQueuePage(page, cast(int, still_open), more)
@@ -121,7 +121,7 @@ class FeedbackQueue:
             raise InvalidInput("note", None, "must not contain NUL characters or unpaired surrogates")
         act = Act("feedback.settle", str(feedback), {"resolution": resolution})
         async with administering(self._database, principal, act) as session:
-            which = await session.scalar(_WHICH, {"id": feedback})
+            which = await session.scalar(_FIND_COLUMN, {"id": feedback})
             if which is None:
                 raise NotFound("feedback", str(feedback))
             said = {

@@ -40,7 +40,7 @@ RESOLUTIONS = ("fixed", "noted", "dismissed")
 RATINGS = ("positive", "negative", "neutral")
 PRODUCTS = {"knowledge_answer": "Knowledge", "owner_ask": "Calls"}
 """Those that answer outside of conversations, by their capability."""
-_UNCHANGED = 3  # lines around a difference
+_CONTEXT_LINES = 3  # lines around a difference
 TEMPLATES.globals["ADMIN_TABS"] = TABS
 
 
@@ -191,7 +191,7 @@ def differences(before: PromptVersion, after: PromptVersion) -> list[tuple[str, 
     """Lines of two versions: ("same" | "gone" | "new" | "skip", line); what is the same far from any change is skipped."""
     old, new = before.config.instructions.splitlines(), after.config.instructions.splitlines()
     found: list[tuple[str, str]] = []
-    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_UNCHANGED):
+    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT_LINES):
         if found:
             found.append(("skip", "…"))
         for kind, old_from, old_to, new_from, new_to in group:

@@ -58,7 +58,9 @@ def _render_chat(request: Caller, thread: str, demo: bool) -> Html:
 async def threads_without_scripts(request: Caller, threads: Injected[Threads]) -> Html:
     """The caller's threads, for browsers that run no scripts."""
     cursor = query_value(request, "cursor")
-    found = await threads.list(request.user, limit=_SHOWN, after=cursor, archived=None, user=None, everybody=False)
+    found = await threads.list(
+        request.user, limit=_ROWS_OF_A_PAGE, after=cursor, archived=None, user=None, everybody=False
+    )
     return render(request, "threads.html", found=found)
 
 
@@ -67,11 +69,11 @@ async def thread_without_scripts(request: Caller, threads: Injected[Threads], th
     """Messages of one thread, the newest or those before one, for browsers that run no scripts."""
     said = query_value(request, "before")
     before = None if said is None else uuid("before", said)
-    thread = await threads.read(request.user, thread_id, limit=_SHOWN, before=before)
+    thread = await threads.read(request.user, thread_id, limit=_ROWS_OF_A_PAGE, before=before)
     return render(request, "thread.html", thread=thread, newest=before is not None)
 
 
-_SHOWN = 50  # threads, or messages, on a page without scripts
+_ROWS_OF_A_PAGE = 50  # threads, or messages, on a page without scripts
 _PAGE = 100  # messages, as many as are read at once
 
 

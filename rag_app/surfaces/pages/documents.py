@@ -16,8 +16,8 @@ SORTS = {
     "-size": "size, largest first",
 }
 STATES = {"ready": "ready", "writing": "being written"}
-_LONGEST_SHOWN = 200_000  # characters of a text
-_SHOWN_CHUNKS = 100
+_LONGEST_TEXT = 200_000  # characters of a text
+_MOST_CHUNKS = 100
 
 
 @page("/documents", menu="Documents", order=30)
@@ -48,10 +48,10 @@ async def document(request: Caller, sources: Injected[Sources], source_id: FromP
     shown = await sources.get(request.user, str(source_id), None if said is None else uuid("chunk", said))
     text = (await sources.text(request.user, str(source_id))).text
     start, end = (shown.passage.start, shown.passage.end) if shown.passage is not None else (None, None)
-    parts = (text[:_LONGEST_SHOWN], "", "")
+    parts = (text[:_LONGEST_TEXT], "", "")
     if start is not None and end is not None:
-        parts = (text[:start], text[start:end], text[end : end + _LONGEST_SHOWN])
-    chunks = await sources.chunks(request.user, str(source_id), -1, _SHOWN_CHUNKS)
+        parts = (text[:start], text[start:end], text[end : end + _LONGEST_TEXT])
+    chunks = await sources.chunks(request.user, str(source_id), -1, _MOST_CHUNKS)
     return render(request, "document.html", shown=shown, passages=parts, chunks=chunks)
 
 

@@ -10,7 +10,7 @@ from litestar.exceptions import NotFoundException
 from litestar.params import FromPath
 
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
-_KEPT = "public, max-age=31536000, immutable"
+_CACHE_FOR_GOOD = "public, max-age=31536000, immutable"
 
 
 FILES = {each.name: each.read_bytes() for each in (files(__package__) / "static").iterdir() if each.is_file()}
@@ -30,7 +30,7 @@ async def static_file(version: FromPath[str], name: FromPath[str]) -> Response[b
     content = FILES.get(name)
     if content is None:
         raise NotFoundException
-    kept = _KEPT if version == VERSION else "no-cache"
+    kept = _CACHE_FOR_GOOD if version == VERSION else "no-cache"
     suffix = PurePosixPath(name).suffix
     media_type = _TYPES.get(suffix) or guess_type(name)[0] or "application/octet-stream"
     if media_type.startswith("text/"):

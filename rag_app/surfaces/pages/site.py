@@ -41,10 +41,10 @@ SECURITY: Mapping[str, str] = {
 }
 
 CSRF_FIELD, CSRF_HEADER = "csrf", "x-csrf-token"
-_SAID_COOKIE = "rag_said"
-_LONGEST_SAID = 500  # characters
+_FLASH_COOKIE = "rag_said"
+_LONGEST_FLASH = 500  # characters
 _LONGEST_PATH = 2000  # characters
-_UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_UNSAFE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 logger = logging.getLogger("rag_app.http")
 
@@ -131,7 +131,7 @@ def admit(people: People, sessions: Sessions) -> Callable[[AnyConnection, BaseRo
         except Unauthenticated:
             pass
         connection.scope["state"]["visit"] = visit
-        if connection.scope.get("method") in _UNSAFE:
+        if connection.scope.get("method") in _UNSAFE_METHODS:
             if not is_same_origin(connection):
                 raise Forbidden("This form was sent from another site")
             if visit is not None and not await _holds_token(request, visit.csrf):
@@ -197,7 +197,7 @@ def render(
         said=said,
         **values,
     )
-    cookies = [Cookie(_SAID_COOKIE, value="", max_age=0, path="/", httponly=True)] if said else []
+    cookies = [Cookie(_FLASH_COOKIE, value="", max_age=0, path="/", httponly=True)] if said else []
     return Response(
         content, status_code=status, media_type="text/html", headers={**SECURITY, **(headers or {})}, cookies=cookies
     )
@@ -207,14 +207,14 @@ def redirect(request: AnyRequest, path: str, said: str | None = None) -> Html:
     """To another page of ours. `said` is shown there, once."""
     cookies = []
     if said is not None:
-        kept = urlsafe_b64encode(said[:_LONGEST_SAID].encode("utf-8", "replace")).decode()
-        cookies.append(Cookie(_SAID_COOKIE, value=kept, max_age=60, path="/", httponly=True, samesite="lax"))
+        kept = urlsafe_b64encode(said[:_LONGEST_FLASH].encode("utf-8", "replace")).decode()
+        cookies.append(Cookie(_FLASH_COOKIE, value=kept, max_age=60, path="/", httponly=True, samesite="lax"))
     return Redirect(path, status_code=303, headers=dict(SECURITY), cookies=cookies)
 
 
 def _flash_message(request: AnyRequest) -> str | None:
     try:
-        return urlsafe_b64decode(request.cookies.get(_SAID_COOKIE, "")).decode()[:_LONGEST_SAID] or None
+        return urlsafe_b64decode(request.cookies.get(_FLASH_COOKIE, "")).decode()[:_LONGEST_FLASH] or None
     except ValueError:
         return None
 

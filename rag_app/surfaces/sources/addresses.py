@@ -114,12 +114,6 @@ class _PublicNetwork(httpcore.AsyncNetworkBackend):
                     raise
         raise httpcore.ConnectError("it cannot be reached")
 
-    async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
-        raise _NotPublic
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
 
 async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> tuple[str, ReceivedFile]:
     """Read one document of at most `most` bytes into a file below `folder`; the address that had it after redirects, and

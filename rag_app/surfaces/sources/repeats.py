@@ -20,7 +20,7 @@ from rag_app.documents.tables import SentBeforeRow
 from rag_app.domain import InvalidInput, JsonObject, Scope
 from rag_app.domain.errors import StoreFailed
 
-_KEPT = timedelta(days=1)
+_LIFETIME = timedelta(days=1)
 LEASE = timedelta(minutes=1)
 
 
@@ -40,7 +40,7 @@ class Repeats:
     async def begin(self, org_id: UUID, user: UUID, key: str, fingerprint: str) -> JsonObject | None:
         """The earlier response to the same request; None: execute it now. Raises KeyInUse."""
         over = or_(
-            SentBeforeRow.created_at < func.now() - _KEPT,
+            SentBeforeRow.created_at < func.now() - _LIFETIME,
             SentBeforeRow.response.is_(None) & (SentBeforeRow.created_at < func.now() - LEASE),
         )
         async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
