@@ -91,11 +91,10 @@ async def ask(application: Application, row: Row) -> Any:
     thread = Thread.model_validate(
         {
             **{name: row[name] for name in ("id", "corpus", "kind", "language", "organization", "user", "site")},
-            "turns": [{"text": row["question"]}],
+            "turns": [{"text": text} for text in (*row.get("before", ()), row["question"])],
         }
     )
-    (scored,) = await ask_threads(application, [thread], None, None, None, lambda _: None)
-    return scored
+    return (await ask_threads(application, [thread], None, None, None, lambda _: None))[-1]
 
 
 async def run(arguments: list[str], home: Path, settings: Settings, urls: DatabaseUrls) -> int:
