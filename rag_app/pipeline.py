@@ -274,7 +274,7 @@ class Pipeline:
         if not spec.records:
             return None
         writer = self._query_writer(chosen)
-        return RecordFinder(spec, opening, self._embedder, self._dimension, chosen.max_sources, writer)
+        return RecordFinder(spec, opening, self._embedder, self._dimension, chosen.max_sources, writer, chosen.lists)
 
     def _gate(self, spec: IndexSpec, scope: Scope, retriever: BaseRetriever) -> Gate:
         if spec.confidence.signal != "fitted":

@@ -11,6 +11,20 @@ from rag_app.domain import Misconfigured, NotFound, frozen
 
 
 @frozen
+class RecordList:
+    """Records of one `kind` that tell of a subject: those with the most of `order` first, one's `own` or those of others.
+
+    `of` is the kind that they come along with where it is named. `texts`: each is told with its own text as well.
+    """
+
+    kind: str
+    order: str | None = None
+    own: bool | None = None
+    of: str | None = None
+    texts: bool = False
+
+
+@frozen
 class Capability:
     """One way to answer from one index, and the words for when it cannot.
 
@@ -35,6 +49,8 @@ class Capability:
     context holds at most `max_sources` sources with `chunks_per_source` chunks each in `max_context_tokens` tokens of
     the bundled tokenizer; an answer is cut after `max_sentences` sentences or `max_words` words. There is one citation
     a source.
+
+    A message that asks for no more than what is known of a subject (briefs.py) is answered by the `lists`.
 
     `parts` are LlamaIndex parts of its own: a retriever, postprocessors, a model, a synthesizer.
     """
@@ -67,6 +83,7 @@ class Capability:
     max_sources: int = 5
     max_sentences: int | None = None
     max_words: int | None = None
+    lists: tuple[RecordList, ...] = ()
     parts: Parts = NO_PARTS
 
 
@@ -83,6 +100,7 @@ _NAMED = r"[\"“'‘](?=\w)[^\"“”'‘’]{2,60}[\"”'’](?!\w)"  # "linen
 _TRACKED = "add it to a watchlist so that it is tracked"
 _NEAR = "I found data, but none of it answers this."
 _UNSUPPORTED = "I found related data but cannot give an answer that it supports. Try a more specific question."
+_OF_KEYWORDS = (RecordList("keyword"), RecordList("history", "date", of="keyword"))
 _LEXYBRAIN = Capability(
     name="general_chat",
     description="anything else: help with LexyHub, the asker's own lists and notes, advice on selling, small talk",
@@ -117,6 +135,7 @@ _LEXYBRAIN = Capability(
     by_source=True,
     max_sources=10,
     max_context_tokens=4000,
+    lists=(*_OF_KEYWORDS, RecordList("watchlist"), RecordList("alert")),
 )
 """Ask LexyBrain without anything special: the other four differ from it."""
 
@@ -170,7 +189,7 @@ CAPABILITIES: list[Capability] = [
                 r"|should (?:i|we) (?:start|sell|enter|expand)|expand|grow(?:ing|s|n)?\b|underserved|low.competition|overview|outlook|summar"
                 r"|sells? (?:best|well|more)|room for|gap\b|ideas?\b|season|hot (?:right|this|in)|business|lately|(?:shoppers|customers|people) (?:are )?"
                 r"|(?:still|be) (?:buying|big|higher|lower)|are people|buyers|this (?:spring|summer|autumn|fall|winter|year|month|quarter)"
-                r"|last year|next year|christmas|halloween",
+                r"|last year|next year|christmas|halloween|brief(?:ing)?\b|what(?:['’]s| is) (?:going on|happening|new) (?:on|in|at)\b",
             ),
         ),
         grounded=True,
@@ -185,6 +204,7 @@ CAPABILITIES: list[Capability] = [
         recent_days=90,
         top_k=12,
         max_sources=12,
+        lists=(RecordList("keyword", "opportunity"), RecordList("trend", "trend_momentum")),
     ),
     replace(
         _LEXYBRAIN,
@@ -212,6 +232,12 @@ CAPABILITIES: list[Capability] = [
         preferred_status=("active", "open", "tracked"),
         top_k=12,
         max_sources=12,
+        lists=(
+            RecordList("listing", "sales", own=True),
+            RecordList("listing", "sales", own=False),
+            RecordList("shop", "sales", own=True),
+            RecordList("shop", "sales", own=False),
+        ),
     ),
     replace(
         _LEXYBRAIN,
@@ -231,6 +257,7 @@ CAPABILITIES: list[Capability] = [
         near=f"{_NEAR} Check the keyword's spelling, or {_TRACKED}.",
         rerank="exact_match",
         source_types=("keyword", "keyword_history", "alert"),
+        lists=_OF_KEYWORDS,
     ),
     replace(
         _LEXYBRAIN,
@@ -257,6 +284,7 @@ CAPABILITIES: list[Capability] = [
         severities=("low", "medium", "high", "critical"),
         top_k=8,
         max_sources=8,
+        lists=(RecordList("alert", "date", texts=True), RecordList("rule", texts=True)),
     ),
     _LEXYBRAIN,
     Capability(

@@ -127,7 +127,7 @@ class Plan:
 
     `single`: one record is asked for, so that others come in only where they are its equals; the one at `place`, 1 being
     the first. `distinct`: how many different values there are. `everything` is the query without those conditions.
-    `everybody`: those of all organizations are asked for.
+    `everybody`: those of all organizations are asked for. `texts`: each record is told with its text.
     """
 
     query: RecordQuery
@@ -140,6 +140,7 @@ class Plan:
     figures: tuple[str, ...] = ()
     place: int = 1
     everybody: bool = False
+    texts: bool = False
 
     @property
     def is_list(self) -> bool:

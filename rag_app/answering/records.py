@@ -10,6 +10,8 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.vector_stores.types import MetadataFilter
 
+from rag_app.answering.briefs import read_lists, subject_of
+from rag_app.answering.capabilities import RecordList
 from rag_app.answering.following import DatedText, before_in, follow, without_opening
 from rag_app.answering.planning import (
     Plan,
@@ -99,7 +101,8 @@ class Step:
 class RecordFinder:
     """Answers questions about the records of an index, in one scope, from at most `most` sources.
 
-    `writer` asks a model for the query of a question about records that the rules do not understand.
+    `writer` asks a model for the query of a question about records that the rules do not understand. `lists` tell what is
+    known of a subject.
     """
 
     def __init__(
@@ -110,8 +113,10 @@ class RecordFinder:
         dimension: int | None = None,
         most: int = 12,
         writer: QueryWriter | None = None,
+        lists: Sequence[RecordList] = (),
     ) -> None:
         self._spec, self._open_store, self._writer = spec, open_store, writer
+        self._lists = [each for each in lists if each.kind in spec.records]
         self._embedder, self._dimension, self._most = embedder, dimension, most
 
     async def find(self, question: Question) -> FoundRecords | NotRecorded | None:
@@ -122,10 +127,13 @@ class RecordFinder:
         """
         before = before_in((question.searched, *question.also), question.text)
         asks = not question.leans and may_ask(question.text, self._spec, question.period)
-        if not asks and not before:
+        briefs = bool(self._lists) and not question.leans and subject_of(question.text) is not None
+        if not (asks or before or briefs):
             return None
         store = await self._open_store()
         asking.set(store.scope.organizations)
+        if briefs and (brief := await self._brief(question, store)) is not None:
+            return brief
         if asks and (steps := await self._read_steps(question, store)) is not None:
             return await self._tell_in_steps(steps, question, store)
         if asks and (both := await self._compare(question, store)) is not None:
@@ -138,6 +146,27 @@ class RecordFinder:
         if not asks:
             return None
         return await self._by_model(question, store) or self._unread(reading, question.text)
+
+    async def _brief(self, question: Question, store: ScopedStore) -> FoundRecords | None:
+        """The lists of records that tell of a subject; None where there are none, or it is not understood."""
+        spec, text, period = self._spec, question.text, question.period
+        words = words_left(f"{spec.records[self._lists[0].kind].words[0]} {text}", spec, None)
+        values = await store.named_values(words) if words else []
+        plans = read_lists(text, self._lists, spec, values, period, question.today)
+        return await self._tell_lists(plans, question, store)
+
+    async def _tell_lists(self, plans: Sequence[Plan], question: Question, store: ScopedStore) -> FoundRecords | None:
+        """Lists one after the other, those with few records whole; None where there are no records."""
+        queried = [await self._query(plan, question, store) for plan in plans]
+        found = [each for each in queried if each[2] == "found" and each[1].total]
+        room, shares = self._most, dict[int, int]()
+        for place in sorted(range(len(found)), key=lambda place: found[place][1].total):
+            shares[place] = min(found[place][1].total, room // (len(found) - len(shares)))
+            room -= shares[place]
+        cut = [(plan, replace(rows, rows=rows.rows[: shares[at]]), way) for at, (plan, rows, way) in enumerate(found)]
+        told = [await self._tell(*each, question, store) for each in cut]
+        kept = [each for each in told if each is not None and each.nodes]
+        return _join(kept, self._most) if kept else None
 
     async def _compare(self, question: Question, store: ScopedStore) -> FoundRecords | None:
         """The figures of two periods, one after the other; None where the question compares none, or one has no records."""
@@ -156,7 +185,7 @@ class RecordFinder:
             if one is None or not one.nodes:
                 return None
             told.append(one)
-        return _together(told[0], told[1]) if len(told) == 2 else None
+        return _join(told, _COMPARED) if len(told) == 2 else None
 
     async def _tell(
         self, plan: Plan, found: Records, outcome: Outcome, question: Question, store: ScopedStore
@@ -255,11 +284,7 @@ class RecordFinder:
             return await self._tell(*await self._query(plan, question, store), question, store) if plan else None
         if steps.way is Way.BOTH:
             plans = [plan for plan in (steps.first, steps.second) if plan is not None]
-            lists = [await self._tell(*await self._query(plan, question, store), question, store) for plan in plans]
-            found = [each for each in lists if each is not None and each.nodes]
-            if len(found) < 2:
-                return found[0] if found else None
-            return _together(found[0], found[1], self._most // 2)
+            return await self._tell_lists(plans, question, store)
         told = [await self._step(plan, question, store) for plan in (steps.first, steps.second) if plan is not None]
         return _told_together(steps, [each for each in told if each is not None], self._spec)
 
@@ -357,7 +382,7 @@ def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> Found
             f"the share of {part.telling.understood} in {whole.telling.understood}",
             computed=True,
         )
-    both = _together(_figure_found(part, steps.first), _figure_found(whole, steps.first))
+    both = _join([_figure_found(part, steps.first), _figure_found(whole, steps.first)], _COMPARED)
     apart = part.telling.difference(abs(part.figure - whole.figure))
     return replace(both, text=f"{both.text} {apart}") if part.nodes and whole.nodes else None
 
@@ -366,13 +391,15 @@ def _figure_found(step: Step, plan: Plan) -> FoundRecords:
     return FoundRecords(plan, step.nodes, step.telling.text, step.telling.understood, computed=True)
 
 
-def _together(first: FoundRecords, second: FoundRecords, most: int = _COMPARED) -> FoundRecords:
-    """Both, each with the first of its sources; those of the second are numbered behind those of the first."""
-    before = min(len(first.nodes), most)
-    nodes = (*first.nodes[:most], *second.nodes[:most])
-    text = f"{_cut_citations(first.text, 0, most)} {_cut_citations(second.text, before, most)}"
-    computed = first.computed and second.computed
-    return FoundRecords(first.plan, nodes, text, f"{first.understood}; {second.understood}", computed)
+def _join(found: Sequence[FoundRecords], most: int) -> FoundRecords:
+    """All of them, each with the first of its sources; those of each are numbered behind those before."""
+    nodes: list[NodeWithScore] = []
+    texts = []
+    for each in found:
+        texts.append(_cut_citations(each.text, len(nodes), most))
+        nodes += each.nodes[:most]
+    understood = "; ".join(each.understood for each in found)
+    return FoundRecords(found[0].plan, tuple(nodes), " ".join(texts), understood, all(each.computed for each in found))
 
 
 def _cut_citations(text: str, before: int, most: int) -> str:

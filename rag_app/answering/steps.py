@@ -14,7 +14,7 @@ from math import ceil, floor
 from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.planning import Plan, read_question, told_condition, without_period
-from rag_app.answering.wording import Token, is_figure, read_words, vocabulary_of
+from rag_app.answering.wording import Token, is_figure, read_words, vocabulary_of, without_phrases
 from rag_app.domain import FieldType, Filters, days_around, frozen
 from rag_app.retrieval.filters import GT, LTE
 from rag_app.retrieval.index import IndexSpec
@@ -137,7 +137,7 @@ def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps
     pair = _two_kinds(tokens)
     if pair is None:
         return None
-    first, second = (read(_text_without(tokens, each)) for each in reversed(pair))
+    first, second = (read(without_phrases(tokens, [tokens[each]])) for each in reversed(pair))
     if first is None or second is None or first.conditions or second.conditions:
         return None
     plain = first.is_list and second.is_list and first.query.order is None and second.query.order is None
@@ -227,7 +227,7 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
     pair = _pair(tokens)
     if pair is None:
         return None
-    plans = [read(_text_without(tokens, each)) for each in reversed(pair)]
+    plans = [read(without_phrases(tokens, [tokens[each]])) for each in reversed(pair)]
     measured = [_measuring_plan(plan, spec) for plan in plans if plan is not None]
     first, second = (*measured, None, None)[:2]
     return Steps(Way.DIFFERENCE, first, second) if first and second and _alike(first, second) else None
@@ -251,14 +251,6 @@ def _pair(tokens: Sequence[Token]) -> tuple[int, int] | None:
 
 def _field(token: Token) -> str:
     return token.meaning.name if token.meaning else ""
-
-
-def _text_without(tokens: Sequence[Token], place: int) -> str:
-    """The words without the phrase at a place."""
-    end = place + 1
-    while end < len(tokens) and tokens[end].inside:
-        end += 1
-    return " ".join(token.text for at, token in enumerate(tokens) if not place <= at < end)
 
 
 def _measuring_plan(plan: Plan, spec: IndexSpec) -> Plan | None:

@@ -5,6 +5,8 @@ from datetime import date, datetime
 from typing import Literal
 from uuid import UUID
 
+from llama_index.core.vector_stores.types import MetadataFilter
+
 from rag_app.answering.context import neutralise
 from rag_app.answering.planning import Plan
 from rag_app.answering.wording import plural_of
@@ -97,16 +99,20 @@ class Telling:
 
     # -- a list
     def _list(self) -> str:
-        lines = [self._line(row) for row in self._found.rows if row.sources[0] in self._hits]
+        rows = [row for row in self._found.rows if row.sources[0] in self._hits]
+        lines = [self._line(row) for row in rows]
         if self._plan.single:
             lead = self._one_of_them(len(lines)) if self._found.total > 1 else ""
         elif len(lines) < self._found.total:
             lead = f"the first {len(lines)} of {self.understood}"
         else:
             lead = self.understood
-        said = "; ".join(lines) if len(lines) > _SENTENCES else ". ".join(lines)
-        told = f"{lead[:1].upper()}{lead[1:]}: {said}." if lead else f"{said}."
-        return f"{told} {self._text()}".rstrip() if len(lines) == 1 else told
+        begun = f"{lead[:1].upper()}{lead[1:]}: " if lead else ""
+        if len(rows) == 1 or self._plan.texts:
+            return begun + " ".join(
+                f"{line}. {self._text(row)}".rstrip() for line, row in zip(lines, rows, strict=True)
+            )
+        return begun + ("; " if len(lines) > _SENTENCES else ". ").join(lines) + "."
 
     def _one_of_them(self, number: int) -> str:
         """ "The cheapest of your 4 listings", "Of your 10 keywords, the 2 with the highest momentum"."""
@@ -141,12 +147,12 @@ class Telling:
             return "most" if descending else "least"
         return "highest" if descending else "lowest"
 
-    def _text(self) -> str:
-        """The first sentences of the one record that is told, where its kind has a text that says more."""
+    def _text(self, row: Record) -> str:
+        """The first sentences of a record's text, where its kind has one that says more."""
         kind = self._spec.records.get(self._plan.kind or "")
         if kind is None or not kind.text:
             return ""
-        (number, hit), *_ = self._hits.values()
+        number, hit = self._hits[row.sources[0]]
         said = [_one_line(each).rstrip(".!?") for each in sentences(hit.text, hit.lang)[:_TEXT]]
         return " ".join(f"{each} [Source {number}]." for each in said)
 
@@ -298,7 +304,14 @@ class Telling:
 
     def _noun(self, number: int) -> str:
         name = self._spec.records[self._plan.kind].words[0] if self._plan.kind else "record"
-        return _plural(name, number)
+        return f"{self._whose}{_plural(name, number)}"
+
+    @property
+    def _whose(self) -> str:
+        """The index's word for what belongs to others, where only that counts."""
+        others = (each for each in self._plan.query.filters if isinstance(each, MetadataFilter) and each.value is False)
+        words = next((words for each in others if (words := self._words(each.key)).own), None)
+        return f"{words.values['false'][0]} " if words and words.values.get("false") else ""
 
     def _name(self, field: str) -> str:
         words = self._words(field).words

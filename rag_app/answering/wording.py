@@ -76,6 +76,15 @@ def read_words(text: str, spec: IndexSpec, values: Sequence[NamedValue] = ()) ->
     return tokens
 
 
+def without_phrases(tokens: Sequence[Token], left_out: Sequence[Token]) -> str:
+    """The words without the phrases that begin with one of the others."""
+    kept, out = [], False
+    for token in tokens:
+        out = out if token.inside else any(token is each for each in left_out)
+        kept += [] if out else [token.text]
+    return " ".join(kept)
+
+
 def known_words(spec: IndexSpec, values: Iterable[NamedValue]) -> frozenset[str]:
     """The stems of all words that mean something in an index, but for short ones that only ask: "perm" is not "per"."""
     own = frozenset(word for phrase, _ in _meanings(spec, values) for word in stems(phrase))
