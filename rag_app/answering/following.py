@@ -8,14 +8,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rag_app.answering.wording import Token, read_words
+from rag_app.answering.wording import Token, figure, read_words
 from rag_app.domain import frozen
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period
 from rag_app.retrieval.records import NamedValue
 
 SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "newest", "oldest"})
-_TAKEN_UP = SUPERLATIVES | {"value", "ordinal"}
+BOUNDS = frozenset({"over", "under", "least_of", "most_of", "between"})
+_TAKEN_UP = SUPERLATIVES | BOUNDS | {"value", "ordinal"}
 _OPENING = re.compile(
     r"\W*(?:(?:ok(?:ay)?|and|but|now|then|so|well|right|what about|how about|what of|und|was ist mit|et)\b[\s,.!:;–-]*)+",
     re.I,
@@ -61,7 +62,9 @@ def follow(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence
     """The question before with what this one says instead; None where it says nothing of that kind, or anything else."""
     asked, tokens = read_words(before.bare, spec, values), read_words(text.bare, spec, values)
     meant = [token for token in tokens if token.meaning is not None]
-    other = any(token.is_left or (token.meaning and token.role not in _TAKEN_UP) for token in tokens)
+    bounded = any(token.role in BOUNDS for token in tokens)
+    left = [token for token in tokens if token.is_left and not (bounded and figure(token.text) is not None)]
+    other = left or any(token.meaning and token.role not in _TAKEN_UP for token in tokens)
     if other or not (meant or text.period):
         return None
     kept = [*_keep_tokens(asked, tokens)]
@@ -86,7 +89,8 @@ def _keep_tokens(asked: Sequence[Token], tokens: Sequence[Token]) -> Iterator[To
         if token.meaning is not None or token.is_left:
             value = token.role == "value" and token.meaning is not None and token.meaning.name in fields
             again = token.role == "ordinal" and ("ordinal" in roles or ordered)
-            goes = value or again or (ordered and token.role in SUPERLATIVES)
+            bound = bool(roles & BOUNDS) and (token.role in BOUNDS or (goes and figure(token.text) is not None))
+            goes = value or again or bound or (ordered and token.role in SUPERLATIVES)
         if not goes:
             yield token
 

@@ -5,15 +5,15 @@ change what is meant, so with one left over there is no query, and the words' wa
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import pairwise
 
-from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
+from rag_app.answering.conditions import COMPARED, GRAINS, SUPERLATIVES, Conditions, told_condition
 from rag_app.answering.wording import (
-    NUMBER_FIELDS,
     NUMBERS_OF,
     PREPOSITIONS,
     Meaning,
@@ -22,6 +22,7 @@ from rag_app.answering.wording import (
     goes_by,
     is_figure,
     known_words,
+    people_field,
     plural_of,
     read_words,
     says_nothing,
@@ -29,11 +30,12 @@ from rag_app.answering.wording import (
     stems,
     variants,
     vocabulary_of,
+    word_set,
     words_alike,
 )
 from rag_app.domain import FieldType, day_text, frozen
-from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, NE, any_of, condition
-from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.filters import CONTAINS, EQ, GT, IN, IS_EMPTY, LT, any_of, condition
+from rag_app.retrieval.index import IndexSpec, template_fields
 from rag_app.retrieval.periods import Period, conditions_of
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery
 from rag_app.retrieval.spelling import correct_spelling
@@ -41,59 +43,19 @@ from rag_app.retrieval.text import tokens as tokens_of
 
 _MOST_LEFT = 6  # words that may be values
 _LISTED, _RANKED, _GROUPED, _SEVERAL = 12, 10, 24, 5
-_GRAINS = ("day", "week", "month", "year")
-_COMPARED = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
 _ASKS_A_FIELD = frozenset({"count", "much", "sum", "average", "most", "least", "best", "worst", "each", "rank"})
-_SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "newest", "oldest"})
-_ASKED_OF_ALL = (
-    _ASKS_A_FIELD | _SUPERLATIVES | {"all", "next", "ahead", "total", "over", "under", "most_of", "least_of"}
-)
-_RANKS = _SUPERLATIVES - {"newest", "oldest"} | _COMPARED.keys() | {"count", "sum", "average", "each", "rank"}
+_ASKED_OF_ALL = _ASKS_A_FIELD | SUPERLATIVES | {"all", "next", "ahead", "total", "over", "under", "most_of", "least_of"}
+_RANKS = SUPERLATIVES - {"newest", "oldest"} | COMPARED.keys() | {"count", "sum", "average", "each", "rank"}
 _NAMED = frozenset({"kind", "field", "total", "high", "low", "unit", "value"})
 _LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal", "more", "left_out", "class", "unclear"})
-_BOUNDS = frozenset({"over", "under"})
-_WHO = frozenset({"who", "whom", "wer", "wen", "qui"})
-_AUXILIARIES = frozenset(
-    [
-        "has",
-        "had",
-        "have",
-        "will",
-        "would",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "been",
-        "do",
-        "does",
-        "did",
-        "can",
-        "could",
-    ]
-)
-_BEHIND_A_MEASURE = _AUXILIARIES - {"be", "been"}  # "how warm was it"
+_ANYONE = word_set("who") | {"anyone", "anybody", "someone", "somebody", "everyone", "everybody"}
+_BEHIND_A_MEASURE = word_set("auxiliaries") - {"be", "been"}  # "how warm was it"
 _FURTHEST = 5  # "the fifth cheapest"
-_OF_WORDS = frozenset({"how", "why", "where", "wo", "wie", "warum", "wieso", "weshalb", "comment", "où", "pourquoi"})
 _WHERE, _WHICH = (
     frozenset({"where", "wo", "où"}),
     frozenset({"which", "what", "welche", "welcher", "welches", "quel", "quelle"}),
 )
 _MEANS = frozenset({"mean"})
-_PAST = frozenset(
-    {"was", "were", "did", "had", "came", "saw", "went", "has", "have", "war", "waren", "kam", "était", "venu", "venue"}
-)
-_LAST = frozenset({"last", "zuletzt", "letzte", "letzter", "dernier", "dernière"})
-_PLACES = frozenset(
-    {"under", "below", "beneath", "over", "above", "beyond", "between", "unter", "über", "zwischen", "entre"}
-)
-_IMPLY = frozenset({"under", "over", "between"})
-_JOINS = frozenset({"and", "or", "und", "oder", "et", "ou", "with", "also", "by"})
-_ALL = frozenset(
-    {"all", "every", "everything", "everybody", "everyone", "each", "anything", "anybody", "alle", "tous", "toutes"}
-)
-_ONE = frozenset({"a", "an", "eine", "einen", "einem", "une", "un"})
 _YEARS = range(1900, 2101)
 _TIMES, _ONLY = frozenset({"once", "twice"}), frozenset({"only", "just", "exactly"})
 _SIZES: Mapping[str, Callable[[int], tuple[int, int]]] = {
@@ -102,23 +64,14 @@ _SIZES: Mapping[str, Callable[[int], tuple[int, int]]] = {
     "most_of": lambda number: (0, number),
     "under": lambda number: (0, number - 1),
 }
-_RECORDED = frozenset(
-    {"recorded", "known", "given", "missing", "listed", "noted", "entered", "stored", "registered", "available"}
-)
-_DIFFERENT = frozenset({"different", "distinct", "unique", "verschiedene", "différent", "différente"})
-_CHANGED = frozenset({"dated", "updated", "changed", "edited", "revised", "modified", "change", "edit", "update"})
 _INCLUDED = re.compile(
     r",?\s*\b(?:even\s+)?(?:if|when)\s+[\w ]{1,60}\s(?:counts?|are counted|is counted|are included|is included)\s*(?:as well|too|also|in)?\s*[?.!]*$"
     r"|,\s*(?:with\s+)?[\w ]{1,40}\s(?:included|inclusive|as well|too)\s*[?.!]*$"
     r"|,?\s*\b(?:including|also counting|counting also|inclusive of)\s+[\w ]{1,60}[?.!]*$",
     re.I,
 )
-_LESS = frozenset({"less", "fewer", "lower", "smaller", "weniger", "moins"})
 _OF_IT = frozenset({"of", "for", "von", "de"})
-_FOR = frozenset({"for", "in", "on", "of", "bei", "pour"})
-_BUT = frozenset({"but", "mais", "aber"})
 _LONGEST_FIELD = 2  # words of a field that no record has
-_CONDITION = re.compile(r"(<=|>=|<|>|==)\s*(-?\d+(?:\.\d+)?)")
 
 
 @frozen
@@ -216,7 +169,7 @@ def _limits(tokens: Sequence[Token], spec: IndexSpec) -> bool:
     named = any(
         token.meaning and token.role in ("field", "unit") and is_figure(spec, token.meaning.name) for token in tokens
     )
-    return roles >= {"rank", "kind"} or (bool(roles & _COMPARED.keys()) and bool(figures) and named)
+    return roles >= {"rank", "kind"} or (bool(roles & COMPARED.keys()) and bool(figures) and named)
 
 
 def names_kind_first(text: str, spec: IndexSpec) -> bool:
@@ -260,7 +213,9 @@ def read_question(
     tokens = read_words(without_period(text, period), spec, values)
     own = _words_of_fields(tokens, spec)
     for token in tokens:
-        changed = period is not None and token.stem in _CHANGED  # those days are of that
+        if comparing and token.role == "unclear" and token.stem in word_set("compares"):
+            token.meaning = None
+        changed = period is not None and token.stem in word_set("changed")  # those days are of that
         token.said = token.said or changed or (token.is_left and token.stem in own)
     reader = _Reader(spec, tokens, period, today, comparing)
     plan = reader.plan()
@@ -271,7 +226,7 @@ def read_question(
     unknown, kind = tuple(token.text.lower() for token in left), reader.kind_asked()
     missing = " ".join(unknown) if kind is not None and _is_missing_field(tokens, left) else ""
     ranked = (
-        missing != "" and reader.kind is not None and any(token.role in _SUPERLATIVES | {"rank"} for token in tokens)
+        missing != "" and reader.kind is not None and any(token.role in SUPERLATIVES | {"rank"} for token in tokens)
     )
     return Reading(None, unknown, missing, kind if missing else None, ranked, ranks, limits)
 
@@ -320,7 +275,7 @@ def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
     return asked or named or (places[0] == 1 and tokens[0].stem in ("what", "which"))
 
 
-class _Reader:
+class _Reader(Conditions):
     """Reads the tokens of one question. `plan` is None where they are no query, or more than one."""
 
     def __init__(
@@ -331,14 +286,13 @@ class _Reader:
         today: date | None,
         comparing: bool = False,
     ) -> None:
-        self.spec, self.tokens, self.today, self.comparing = spec, tokens, today, comparing
+        super().__init__(spec, tokens, None)
+        self.today, self.comparing = today, comparing
         self.period = period or self._year()
         self.aside: list[MetadataFilters] = []
         self._drop_kinds_left_out()
         self.kinds = self._kinds()
         self.kind = next(iter(self.kinds), None)
-        self.figures = [name for name in self._fields("field", "total") if self._is_figure(name)]
-        self.keys = [name for name in self._fields("field") if spec.fields.get(name) is FieldType.KEYWORD]
         self.group, self.grain = self._group()
         self.figures = [name for name in self.figures if name != self.group]
         self.kind = self.kind or self._series()
@@ -365,7 +319,7 @@ class _Reader:
     ) -> Plan | None:
         """The plan of a query with its conditions; None where nothing is asked of it, or of nobody knows what."""
         kind = self.kind or self._kind_meant(query, [*compared, *values])
-        if kind is None and self.period is not None and self.tokens[0].stem in _WHO:
+        if kind is None and self.period is not None and self.tokens[0].stem in word_set("who"):
             kind = self._usual()
         weekdays = tuple(int(day) for each in self._meanings_with("weekday") for day in each.value.split(","))
         ahead = self._ahead()
@@ -445,8 +399,12 @@ class _Reader:
             kind = bool(after and after[0].role == "kind")
             lead = next((each for each in reversed(self.tokens[:place]) if each.role or not each.inside), None)
             if value is None or value != int(value) or lead is None or not (times or kind):
-                continue
+                continue  # "three months"
+            behind = next((each for each in self.tokens[place + 2 : place + 3] if each.role in _SIZES), None)
+            lead = behind or lead  # "three bookings or more"
             bounds = _SIZES.get(lead.role) if lead.meaning else (lambda n: (n, n)) if lead.stem in _ONLY else None
+            if bounds is not None and not self.keys and any(each.stem in _ANYONE for each in self.tokens):
+                self.keys = [name for name in [people_field(self.spec)] if name is not None]
             if bounds is None or len(self.keys) != 1:
                 continue
             token.said, lead.said, lead.meaning = True, True, None
@@ -467,10 +425,10 @@ class _Reader:
     def _missing_fields(self) -> list[MetadataFilter] | None:
         """Fields that a record lacks: "no horsepower recorded"; None where "no" stands before a field otherwise."""
         found = []
-        recorded = any(token.stem in _RECORDED for token in self.tokens)
+        recorded = any(token.stem in word_set("recorded") for token in self.tokens)
         meant = [token for token in self.tokens if token.meaning]
         for link, token in pairwise(meant):
-            no = link.role == "not" and link.stem not in _BUT
+            no = link.role == "not" and link.stem not in word_set("but")
             if no and token.role == "field" and token.meaning is not None:
                 if not recorded:
                     return None
@@ -505,25 +463,6 @@ class _Reader:
         kind = self.spec.records[name]
         return replace(query, filters=(condition("source_type", IN, kind.source_types),), having=kind.having)
 
-    def _kind_meant(self, query: RecordQuery, conditions: Sequence[MetadataFilter]) -> str | None:
-        """The kind that is meant where none is named: that of the figure, else of the fields, where they agree."""
-        figures, others = (
-            {query.order, query.of},
-            {query.group, *self.figures, *self.keys, *(each.key for each in conditions)},
-        )
-        for names in figures, others:
-            kinds = {kind for name in names if (kind := vocabulary_of(self.spec, name).kind) is not None}
-            if kinds:
-                return kinds.pop() if len(kinds) == 1 else None
-        if having := {kind for name in figures | others if name and (kind := self._only_of(name)) is not None}:
-            return having.pop() if len(having) == 1 else None
-        return next(iter(self.spec.records)) if len(self.spec.records) == 1 else None
-
-    def _only_of(self, field: str) -> str | None:
-        """The only kind of record that has to have a field."""
-        having = [name for name, kind in self.spec.records.items() if field in kind.having]
-        return having[0] if len(having) == 1 else None
-
     def _usual(self) -> str | None:
         """The kind that the fields are of, where all that say one agree."""
         kinds = {kind for name in self.spec.fields if (kind := vocabulary_of(self.spec, name).kind) is not None}
@@ -540,8 +479,8 @@ class _Reader:
 
     def _until_today(self) -> Period | None:
         """Until today, where the last one that has been is asked for: "when was she last in"."""
-        past = any(token.stem in _PAST for token in self.tokens)
-        if self.today is None or not past or not any(token.stem in _LAST for token in self.tokens):
+        past = any(token.stem in word_set("past") for token in self.tokens)
+        if self.today is None or not past or not any(token.stem in word_set("last") for token in self.tokens):
             return None
         return Period(None, self.today, f"until {day_text(self.today)}", (0, 0))
 
@@ -551,11 +490,11 @@ class _Reader:
             one.stem in _WHICH and other.role == "kind" for one, other in pairwise(self.tokens)
         )  # "where is it worst: which term ..."
         asks = any(
-            token.meaning is None and token.stem in _OF_WORDS and not self._measures(place)
+            token.meaning is None and token.stem in word_set("of_words") and not self._measures(place)
             for place, token in enumerate(self.tokens)
             if not (named and token.stem in _WHERE)
         )
-        asks = asks and not any(map(self._has, ("sum", "average", "count", "much")))
+        asks = asks and not (self.comparing or any(map(self._has, ("sum", "average", "count", "much"))))
         last = self.tokens[-1] if self.tokens else None
         return asks or (last is not None and last.role == "average" and last.stem in _MEANS)
 
@@ -575,7 +514,7 @@ class _Reader:
             return 1
         behind = meant[places[0] + 1].role if places[0] + 1 < len(meant) else ""
         place = int(next(iter(self._meanings_with("ordinal"))).value)
-        return place if len(places) == 1 and behind in _SUPERLATIVES and place <= _FURTHEST else None
+        return place if len(places) == 1 and behind in SUPERLATIVES and place <= _FURTHEST else None
 
     # -- the one thing that is asked
     def _read_query(self) -> RecordQuery | None:
@@ -597,6 +536,9 @@ class _Reader:
         """One figure for each period; of records that are only named, their number."""
         if query is not None and query.aggregate is None and self.kind is not None and not self.figures:
             return RecordQuery(aggregate=Aggregate.COUNT)  # "bookings in January as against February"
+        if query is not None and query.aggregate is None and len(self.figures) == 1:
+            added = vocabulary_of(self.spec, self.figures[0]).adds_up
+            return RecordQuery(aggregate=Aggregate.SUM if added else Aggregate.AVERAGE, of=self.figures[0])
         return query if query is not None and query.aggregate is not None and query.group is None else None
 
     def _plainly(self) -> RecordQuery | None:
@@ -631,7 +573,7 @@ class _Reader:
             if not self._tells_different():
                 return None  # sizes are no number of records
             return RecordQuery(aggregate=Aggregate.COUNT, group=counted.meaning.name, limit=_GROUPED)
-        if counted is not None and counted.role in _GRAINS and (self.kind or self.keys or self._has("value")):
+        if counted is not None and counted.role in GRAINS and (self.kind or self.keys or self._has("value")):
             grain = Grain(counted.role)
             return RecordQuery(
                 aggregate=Aggregate.COUNT, group="date", grain=grain, limit=_GROUPED, order="date", descending=False
@@ -644,24 +586,26 @@ class _Reader:
 
     def _compares_values(self) -> bool:
         """Whether one of two values is asked for, by one figure: "does A or B have more demand"."""
-        named = {
-            (token.meaning.name, token.meaning.value)
-            for token in self.tokens
-            if token.meaning and token.role == "value"
-        }
-        fields = {name for name, _ in named}
-        alike = len(named) > 1 and len(fields) == 1 and self.spec.fields.get(next(iter(fields))) is FieldType.KEYWORD
-        return alike and self._has("or") and len(self.figures) == 1 and not self._has("count")
+        return bool(self._rivals()) and self._has("or") and len(self.figures) == 1 and not self._has("count")
+
+    def _rivals(self) -> list[Meaning]:
+        """The values of the one field of which several are named."""
+        named = list(dict.fromkeys(self._meanings_with("value")))
+        several = [each for each in named if sum(other.name == each.name for other in named) > 1]
+        alike = len({each.name for each in several}) == 1 and self.spec.all_fields[several[0].name] is FieldType.KEYWORD
+        return several if alike else []
 
     def _larger_of_values(self) -> RecordQuery:
-        """The one of the values with the larger total, or mean of what does not add up, of the figure."""
-        name = next(iter(self._meanings_with("value"))).name
+        """The values by their total, or mean of what does not add up, of the figure, the larger one first."""
+        rivals = self._rivals()
         way = Aggregate.SUM if vocabulary_of(self.spec, self.figures[0]).adds_up else Aggregate.AVERAGE
-        least = any(token.role == "more" and token.stem in _LESS for token in self.tokens)
-        return RecordQuery(aggregate=way, of=self.figures[0], group=name, descending=not least, limit=1)
+        least = any(token.role == "more" and token.stem in word_set("less") for token in self.tokens)
+        return RecordQuery(
+            aggregate=way, of=self.figures[0], group=rivals[0].name, descending=not least, limit=len(rivals)
+        )
 
     def _tells_different(self) -> bool:
-        return any(token.stem in _DIFFERENT for token in self.tokens)
+        return any(token.stem in word_set("different") for token in self.tokens)
 
     def _counted_token(self) -> Token | None:
         """What stands behind "how many"; of two words the second: "customer bookings"."""
@@ -696,8 +640,11 @@ class _Reader:
         if not any(token.role == "sum" and token.stem == "one" for token in self.tokens):
             return []
         kind = self.kind or self._kind_meant(RecordQuery(), self._values() or [])
-        words = self.spec.vocabulary.items()
-        return [name for name, each in words if kind is not None and each.kind == kind and self._is_figure(name)]
+        if kind is None:
+            return []
+        own = [name for name, each in self.spec.vocabulary.items() if each.kind == kind and self._is_figure(name)]
+        told = (name for each in self.spec.records[kind].sentence[:1] for name in sorted(template_fields(each)))
+        return own or [name for name in told if self._is_figure(name)]
 
     def _aggregate_over(self, aggregate: Aggregate, of: str | None) -> RecordQuery:
         """Over all records, or for each group: groups of time in their order, others the largest first."""
@@ -712,7 +659,7 @@ class _Reader:
             return named
         if named := [name for name in self._fields("unit") if self._is_figure(name)]:
             return named
-        return self._added_up(self.kind or self._kind_meant(RecordQuery(), ()))
+        return self._added_up(self.kind or self._kind_meant(RecordQuery(), self._values() or ()))
 
     def _added_up(self, kind: str | None) -> list[str]:
         """The figures of a kind that add up."""
@@ -794,7 +741,7 @@ class _Reader:
         """What there is one of: "which stylist", "which year"."""
         if len(self.keys) == 1:
             return self.keys[0], None
-        said = next((role for role in _GRAINS if self._has(role)), None)
+        said = next((role for role in GRAINS if self._has(role)), None)
         if said is not None and self.kind is not None and self.spec.records[self.kind].every == said:
             return None, None  # each of its records is one
         named = name in self._fields("field", "high", "low")
@@ -810,7 +757,7 @@ class _Reader:
             for other in self.tokens[place + 1 : place + 5]:
                 if other.meaning is None:
                     continue
-                if other.role in _GRAINS:
+                if other.role in GRAINS:
                     return "date", Grain(other.role)
                 if other.role == "field" and self._tells_apart(other.meaning.name, place):
                     return other.meaning.name, None
@@ -838,7 +785,7 @@ class _Reader:
 
     def _ranks_a_plural(self) -> bool:
         """Whether several are asked for: "the top trending keywords", and not "which of the keywords is best"."""
-        ranked = [place for place, token in enumerate(self.tokens) if token.role in _SUPERLATIVES]
+        ranked = [place for place, token in enumerate(self.tokens) if token.role in SUPERLATIVES]
         if any(self._is_plural_noun(place) for place in ranked):
             return True
         behind = self.tokens[ranked[0] + 1 :] if ranked else []
@@ -853,260 +800,6 @@ class _Reader:
         return self.tokens[place].role in ("high", "low") and self.tokens[last].text.casefold() == plural_of(
             self.tokens[last].stem
         )
-
-    # -- conditions
-    def _comparisons(self) -> list[MetadataFilter] | None:
-        """Figures with what they are compared by; each belongs to a field, by its unit, its name, or as the only one.
-
-        None where something is compared with what is no figure: "hotter than the day before".
-        """
-        found = self._ranges()
-        for place, token in enumerate(self.tokens):
-            value = self._value_at(place) if token.is_left or self._is_one(place) else None
-            bound = None if value is None else self._build_bound(place, value)
-            if bound is not None and not self._is_of_time(place):
-                found.append(bound)
-                token.said = True
-        self._measure_others([each.key for each in found])
-        bounds = sum(token.role in _COMPARED or token.role == "between" for token in self.tokens)
-        if bounds > len(found):
-            return None  # it limits what is not understood
-        thans = [
-            range(place + 1, min(place + 4, len(self.tokens)))
-            for place, each in enumerate(self.tokens)
-            if each.stem == "than"
-        ]
-        return found if all(any(self._value_at(at) is not None for at in behind) for behind in thans) else None
-
-    def _measure_others(self, compared: Sequence[str]) -> None:
-        """Figures that are compared with a number are conditions, and nothing to measure, where others are named."""
-        others = [name for name in self.figures if name not in compared]
-        if others and (self._has("sum") or self._has("average") or self._orders_one_of(others)):
-            self.figures = others
-
-    def _orders_one_of(self, names: Sequence[str]) -> bool:
-        return len(names) == 1 and (self._has("most") or self._has("least") or self._has("rank"))
-
-    def _ranges(self) -> list[MetadataFilter]:
-        """Between 20 and 40 pounds."""
-        found = []
-        for place, (lead, first, _, last) in enumerate(zip(*(self.tokens[n:] for n in range(4)), strict=False)):
-            least, most = figure(first.text), figure(last.text)
-            if lead.role == "between" and least is not None and most is not None and not self._is_of_time(place + 3):
-                name = self._field_behind(place + 3, named=True) or self._field_before(place) or self._only_figure()
-                bounds = name and (self._build_comparison(name, GTE, least), self._build_comparison(name, LTE, most))
-                if bounds and None not in bounds:
-                    found += [each for each in bounds if each is not None]
-                    first.said = last.said = True
-        return found
-
-    def _build_bound(self, place: int, value: float) -> MetadataFilter | None:
-        before = self.tokens[max(0, place - 3) : place]
-        behind = self.tokens[place + 1 : place + 4]
-        words = [*before, *(each for each in behind if each.role in ("least_of", "most_of"))]
-        operator = next((_COMPARED[each.role] for each in words if each.role in _COMPARED), None)
-        if before and before[-1].text.casefold() == "minus":
-            before[-1].said, value = True, -value
-        own = [each.meaning.name for each in before if each.meaning and each.meaning.name and each.role in _BOUNDS]
-        if operator is not None and own:  # "hotter than"
-            return self._build_comparison(own[-1], operator, value) if self._may_be_of(place, own[-1]) else None
-        numbered = [each.meaning.name for each in before[-2:] if each.meaning and each.role == "field"]
-        if operator is None and numbered and goes_by(numbered[-1]):
-            return self._build_comparison(numbered[-1], EQ, value)
-        if operator is None:
-            name = self._field_behind(place, named=False) or self._number_of(place, value)
-        else:
-            name = (
-                self._field_behind(place, named=True)
-                or self._field_before(place)
-                or self._field_for(place)
-                or self._only_figure()
-            )
-        return self._build_comparison(name, operator or EQ, value) if name else None
-
-    def _is_one(self, place: int) -> bool:
-        """Whether "one" is a figure: right before what is counted, "within one week" of a field of weeks."""
-        after = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
-        if after is None or after.meaning is None or after.role not in ("unit", "field"):
-            return False
-        return self._value_at(place) == 1 and self._is_figure(after.meaning.name)
-
-    def _value_at(self, place: int) -> float | None:
-        """The figure at a place; "a" is one behind words that compare: "longer than a week"."""
-        token = self.tokens[place]
-        bounded = (place > 0 and self.tokens[place - 1].role in _COMPARED) or (
-            place > 1 and self.tokens[place - 2].role in _COMPARED
-        )
-        return 1.0 if token.text.casefold() in _ONE and bounded else figure(token.text)
-
-    def _is_of_time(self, place: int) -> bool:
-        """Whether a figure counts days or years, which are no field: "2 years"."""
-        return place + 1 < len(self.tokens) and self.tokens[place + 1].role in _GRAINS
-
-    def _field_before(self, place: int) -> str | None:
-        """The figure that is named last before a number, with no other number between: "demand over 60"."""
-        for token in reversed(self.tokens[max(0, place - 5) : place]):
-            if figure(token.text) is not None:
-                return None
-            if token.meaning and token.role in ("field", "total") and self._is_figure(token.meaning.name):
-                return token.meaning.name
-        return None
-
-    def _number_of(self, place: int, value: float) -> str | None:
-        """A whole number right before its field: "with 8 cylinders", and not "the top 3 sales"."""
-        after = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
-        before = self.tokens[place - 1] if place else None
-        if after is None or after.meaning is None or after.role != "field" or value != int(value):
-            return None
-        name = after.meaning.name
-        ranked = any(
-            token.role in _SUPERLATIVES | {"next", "ordinal"} for token in self.tokens[max(0, place - 2) : place]
-        )
-        whole = self.spec.fields.get(name) is FieldType.INTEGER and not vocabulary_of(self.spec, name).adds_up
-        return name if whole and not ranked and before is not None else None
-
-    def _may_be_of(self, place: int, name: str) -> bool:
-        """Whether the unit behind a figure, if there is one, may be that of the field."""
-        after = self.tokens[place + 1].meaning if place + 1 < len(self.tokens) else None
-        if after is None or after.role != "unit":
-            return True
-        unit = vocabulary_of(self.spec, name).unit
-        return not unit or unit == vocabulary_of(self.spec, after.name).unit
-
-    def _field_behind(self, place: int, *, named: bool) -> str | None:
-        """The field of the unit behind a figure, or, where `named`, the one that is named there."""
-        after = self.tokens[place + 1].meaning if place + 1 < len(self.tokens) else None
-        if (
-            after is None
-            or after.role not in ("unit", "field")
-            or self.spec.fields.get(after.name) not in NUMBER_FIELDS
-        ):
-            return None
-        if after.role == "field":
-            return after.name if named else None
-        figures = [name for name in self._fields("field", "total", "high", "low") if self._is_figure(name)]
-        unit = vocabulary_of(self.spec, after.name).unit
-        same = [name for name in figures if vocabulary_of(self.spec, name).unit == unit]
-        return same[0] if len(same) == 1 else after.name
-
-    def _field_for(self, place: int) -> str | None:
-        """The field that a preposition sets a figure apart from: "under 50 for competition"."""
-        between = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
-        return self._field_behind(place + 1, named=True) if between is not None and between.stem in _FOR else None
-
-    def _only_figure(self) -> str | None:
-        """The one figure that is named, else that of the kind that is meant: "headphones under 100"."""
-        named = [name for name in self._fields("field", "total", "high", "low") if self._is_figure(name)]
-        if named:
-            return named[0] if len({*named}) == 1 else None
-        if not any(token.stem in _PLACES and token.role in _IMPLY for token in self.tokens):
-            return None  # "more than 20" may be of anything
-        kind = self.kind or self._kind_meant(RecordQuery(), self._values() or [])
-        words = self.spec.vocabulary.items()
-        alone = len(self.spec.records) == 1
-        own = [name for name, each in words if kind and (alone or each.kind == kind) and self._is_figure(name)]
-        return own[0] if len(own) == 1 else None
-
-    def _build_comparison(self, name: str, operator: FilterOperator, value: float) -> MetadataFilter | None:
-        whole = self.spec.fields.get(name) is FieldType.INTEGER
-        if whole and value != int(value):
-            return None
-        return condition(name, operator, int(value) if whole else value)
-
-    def _values(self) -> list[MetadataFilter] | None:
-        """What values of fields are named; of one field any of them. None where they do not go together."""
-        named: dict[str, list[str]] = {}
-        other: dict[str, list[str]] = {}
-        left_out = self._left_out()
-        if not self._are_joined():
-            return None
-        for token, before in zip(self.tokens, [None, *self._behind_nothing()], strict=False):
-            if token.meaning is None or token.role != "value":
-                continue
-            known = (other if before == "not" or token in left_out else named).setdefault(token.meaning.name, [])
-            known += [value for value in (token.meaning.value, *token.also) if value not in known]
-        made = [self._conditions(name, values) for name, values in named.items()]
-        made += [self._build_negation(name, values) if name not in named else None for name, values in other.items()]
-        return None if None in made else [each for some in made if some for each in some]
-
-    def _are_joined(self) -> bool:
-        """Whether values of one field stand together: "Theo or Mai", and not "Theo ... for Mai"."""
-        places = [place for place, token in enumerate(self.tokens) if token.role == "value"]
-        for first, second in pairwise(places):
-            one, other = self.tokens[first].meaning, self.tokens[second].meaning
-            if one is None or other is None or one.name != other.name or one.value == other.value:
-                continue
-            between = [token for token in self.tokens[first + 1 : second] if not token.inside]
-            if not all(token.stem in _JOINS or token.role in ("or", "not") for token in between):
-                return False
-        return True
-
-    def _build_negation(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
-        """Neither of the values: "not trending" is 0 or less."""
-        if self.spec.all_fields[name] is FieldType.KEYWORD:
-            return [condition(name, NE, value) for value in values]
-        stated = self._conditions(name, values)
-        if stated is None or self.spec.all_fields[name] not in NUMBER_FIELDS | {FieldType.BOOLEAN}:
-            return None
-        opposite = [condition(each.key, _OPPOSITE[each.operator], each.value) for each in stated]
-        if {each.operator for each in opposite} == {GTE, LTE} and len({each.value for each in opposite}) == 1:
-            return [condition(name, EQ, opposite[0].value)]  # neither rising nor falling
-        return opposite
-
-    def _left_out(self) -> list[Token]:
-        """The values before "left out" or "aside"."""
-        meant = [token for token in self.tokens if token.meaning]
-        return [before for before, token in pairwise(meant) if token.role == "left_out"]
-
-    def _conditions(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
-        kind = self.spec.all_fields[name]
-        written = [_CONDITION.fullmatch(value) for value in values]
-        if kind in NUMBER_FIELDS and all(written):
-            return [condition(name, each[1], float(each[2])) for each in written if each is not None]
-        if kind is FieldType.TAGS:
-            return [condition(name, CONTAINS, value) for value in values]
-        if kind is FieldType.BOOLEAN and len(values) == 1:
-            return [condition(name, EQ, values[0] == "true")]
-        if kind is FieldType.KEYWORD:
-            return [condition(name, EQ, values[0]) if len(values) == 1 else condition(name, IN, values)]
-        return None
-
-    def _behind_nothing(self) -> Iterator[str]:
-        """For each token its role, or that of the last one that has any: "not" of "not yet done"."""
-        role = ""
-        for token in self.tokens:
-            role = token.role or (role if token.said else "")
-            yield role
-
-    def _is_positive(self) -> bool:
-        """Whether "not" stands before values alone, and "or" between values of one field."""
-        meant = [token for token in self.tokens if token.meaning]
-        for place, token in enumerate(meant):
-            before, after = meant[place - 1 : place], meant[place + 1 : place + 2]
-            if token.role == "left_out" and not (before and before[0].role == "value"):
-                return False
-            if token.role == "not" and token.stem in _BUT:
-                if after and after[0].role == "value" and not self._is_behind_all(token):
-                    return False  # "over 20 but by Ada" is no exception
-                continue
-            if token.role == "not" and not (after and after[0].role in ("value", "field")):
-                return False
-            if token.role == "or" and self._joins_tenses(token):
-                continue
-            fields = {each.meaning.name if each.role == "value" and each.meaning else "" for each in (*before, *after)}
-            if token.role == "or" and (len(before) + len(after) < 2 or "" in fields or len(fields) > 1):
-                return False
-        return True
-
-    def _is_behind_all(self, link: Token) -> bool:
-        """Whether "but" takes away: "all trips but Ada's"."""
-        return any(token.stem in _ALL for token in self.tokens[: self.tokens.index(link)])
-
-    def _joins_tenses(self, link: Token) -> bool:
-        """Whether "or" stands between verbs alone: "has had or will have"."""
-        place = self.tokens.index(link)
-        beside = [*self.tokens[max(0, place - 1) : place], *self.tokens[place + 1 : place + 2]]
-        return len(beside) == 2 and all(each.stem in _AUXILIARIES for each in beside)
 
     def _kinds(self) -> set[str]:
         """The kinds that are named, but for those that another one consists of."""
@@ -1130,41 +823,6 @@ class _Reader:
                 return name
         return None
 
-    # -- tokens
-    def _is_figure(self, name: str) -> bool:
-        return is_figure(self.spec, name)
-
-    def _meanings_with(self, *roles: str) -> list[Meaning]:
-        return [token.meaning for token in self.tokens if token.meaning is not None and token.role in roles]
-
-    def _has(self, role: str) -> bool:
-        return bool(self._meanings_with(role))
-
     def _is_of_one(self) -> bool:
         """Whether the figure of one record is meant, and no sum: "highest", not "most"."""
         return any(each.role == "single" for token in self.tokens for each in token.others)
-
-    def _fields(self, *roles: str) -> list[str]:
-        return [*dict.fromkeys(each.name for role in roles for each in self._meanings_with(role))]
-
-
-def told_condition(each: MetadataFilter, spec: IndexSpec) -> str:
-    """What a condition says in words: "customer 58", "price below 10". A figure is called as people call it.
-
-    >>> spec = IndexSpec(name="notes", source_types=("note",), default_source_type="note", fields={"customer_id": "integer"})
-    >>> told_condition(condition("customer_id", "==", 58), spec)
-    'customer 58'
-    """
-    words, is_figure = vocabulary_of(spec, each.key).words, spec.fields.get(each.key) in NUMBER_FIELDS
-    called = words and is_figure and not goes_by(each.key)
-    name = words[0] if called else each.key.removesuffix("_id").replace("_", " ")
-    values = each.value if isinstance(each.value, list) else [each.value]
-    shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-    shown = [{"True": "yes", "False": "no"}.get(value, value) for value in shown]
-    if each.operator is IS_EMPTY:
-        return f"no {name}"
-    return f"{name} {_SIGNS.get(each.operator, '')}{' or '.join(shown)}"
-
-
-_OPPOSITE = {LT: GTE, GTE: LT, GT: LTE, LTE: GT, EQ: NE, NE: EQ}
-_SIGNS = {LT: "below ", GT: "above ", LTE: "at most ", GTE: "at least ", NE: "not "}

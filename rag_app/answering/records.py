@@ -1,9 +1,10 @@
 """Answers from records: a question is read (planning.py), its query run, and what comes back told (telling.py)."""
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -32,19 +33,20 @@ from rag_app.answering.steps import (
     may_take_steps,
     mean_query,
     read_steps,
+    sets_figures_apart,
     with_mean,
 )
 from rag_app.answering.telling import Outcome, Telling, missing_text, unread_text
-from rag_app.answering.wording import is_figure, read_words, stem, stems, variants
+from rag_app.answering.wording import figure, is_figure, read_words, stem, stems, variants
 from rag_app.answering.written_queries import QueryWriter
-from rag_app.domain import Filters, Hit, Mode, Question, Usage, frozen
+from rag_app.domain import Filters, Hit, Mode, Period, Question, Usage, frozen
 from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import GTE, IN, LT, condition, fields_of
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import conditions_of, find_periods, period_of
 from rag_app.retrieval.postprocessors import cut_below
-from rag_app.retrieval.records import LARGEST_LIMIT, RecordQuery, Records
+from rag_app.retrieval.records import LARGEST_LIMIT, NamedValue, RecordQuery, Records
 from rag_app.retrieval.spelling import SHORTEST, spellings
 from rag_app.retrieval.store import ScopedStore, Search
 
@@ -98,6 +100,26 @@ class Step:
     telling: Telling
 
 
+@frozen
+class Near:
+    """Asks for the chunks of these sources that are nearest to the question, at most so many."""
+
+    sources: tuple[UUID, ...]
+    most: int
+
+
+@frozen
+class Written:
+    """Asks a model for the query, with the values that it may name."""
+
+    values: Sequence[NamedValue]
+
+
+T = TypeVar("T")
+Work = Generator[Sequence[str] | RecordQuery | Near | Written, Any, T]
+"""What reads a question and tells an answer: it gives what is to be asked of the store (words: for values), and is sent what came back."""
+
+
 class RecordFinder:
     """Answers questions about the records of an index, in one scope, from at most `most` sources.
 
@@ -132,70 +154,100 @@ class RecordFinder:
             return None
         store = await self._open_store()
         asking.set(store.scope.organizations)
-        if briefs and (brief := await self._brief(question, store)) is not None:
-            return brief
-        if asks and (steps := await self._read_steps(question, store)) is not None:
-            return await self._tell_in_steps(steps, question, store)
-        if asks and (both := await self._compare(question, store)) is not None:
-            return both
-        reading = await self._understand(question, store) if asks else Reading()
-        if reading.plan is None and before:
-            reading = await self._follow(question, before, store) or reading
-        if reading.plan is not None:
-            return await self._tell(*await self._query(reading.plan, question, store), question, store)
-        if not asks:
-            return None
-        return await self._by_model(question, store) or self._unread(reading, question.text)
+        work, vector = self._read(question, before, asks=asks, briefs=briefs), None
+        reply: Any = None
+        while True:  # asked from here alone: a statement is few frames away
+            try:
+                wanted = work.send(reply)
+            except StopIteration as done:
+                found: FoundRecords | NotRecorded | None = done.value
+                return found
+            if isinstance(wanted, RecordQuery):
+                reply = await store.find_records(wanted)
+            elif isinstance(wanted, Near):
+                vector = vector or await embed_query(self._embedder, question.text, self._dimension)
+                only = condition("source_id", IN, [*map(str, wanted.sources)])
+                asked = Search(vector, question.text, (only,), Mode.DENSE, wanted.most)
+                reply = await store.search(asked)
+            elif isinstance(wanted, Written):
+                reply = await self._writer.write(question, self._spec, wanted.values) if self._writer else None
+            else:
+                reply = await store.named_values(wanted) if wanted else []
 
-    async def _brief(self, question: Question, store: ScopedStore) -> FoundRecords | None:
+    def _read(
+        self, question: Question, before: Sequence[str], *, asks: bool, briefs: bool
+    ) -> Work[FoundRecords | NotRecorded | None]:
+        """The ways of reading a question, one after the other."""
+        if briefs and (brief := (yield from self._brief(question))) is not None:
+            return brief
+        if asks and (steps := (yield from self._read_steps(question))) is not None:
+            return (yield from self._tell_in_steps(steps, question))
+        if asks and (both := (yield from self._compare(question))) is not None:
+            return both
+        reading = (yield from self._understand(question)) if asks else Reading()
+        if reading.plan is None and before:
+            reading = (yield from self._follow(question, before)) or reading
+        if reading.plan is not None:
+            return (yield from self._tell_plan(reading.plan, question))
+        written = (yield from self._by_model(question)) if asks else None
+        return written or (self._unread(reading, question.text) if asks else None)
+
+    def _values(self, text: str, period: Period | None) -> Work[Sequence[NamedValue]]:
+        """The values of the scope that the words of a text may be."""
+        values: Sequence[NamedValue] = yield words_left(text, self._spec, period)
+        return values
+
+    def _brief(self, question: Question) -> Work[FoundRecords | None]:
         """The lists of records that tell of a subject; None where there are none, or it is not understood."""
         spec, text, period = self._spec, question.text, question.period
-        words = words_left(f"{spec.records[self._lists[0].kind].words[0]} {text}", spec, None)
-        values = await store.named_values(words) if words else []
+        values = yield from self._values(f"{spec.records[self._lists[0].kind].words[0]} {text}", None)
         plans = read_lists(text, self._lists, spec, values, period, question.today)
-        return await self._tell_lists(plans, question, store)
+        return (yield from self._tell_lists(plans, question))
 
-    async def _tell_lists(self, plans: Sequence[Plan], question: Question, store: ScopedStore) -> FoundRecords | None:
+    def _tell_lists(self, plans: Sequence[Plan], question: Question) -> Work[FoundRecords | None]:
         """Lists one after the other, those with few records whole; None where there are no records."""
-        queried = [await self._query(plan, question, store) for plan in plans]
-        found = [each for each in queried if each[2] == "found" and each[1].total]
+        found = []
+        for plan in plans:
+            queried = yield from self._query(plan, question)
+            if queried[2] == "found" and queried[1].total:
+                found.append(queried)
         room, shares = self._most, dict[int, int]()
         for place in sorted(range(len(found)), key=lambda place: found[place][1].total):
             shares[place] = min(found[place][1].total, room // (len(found) - len(shares)))
             room -= shares[place]
-        cut = [(plan, replace(rows, rows=rows.rows[: shares[at]]), way) for at, (plan, rows, way) in enumerate(found)]
-        told = [await self._tell(*each, question, store) for each in cut]
-        kept = [each for each in told if each is not None and each.nodes]
+        kept = []
+        for place, (plan, records, outcome) in enumerate(found):
+            cut = replace(records, rows=records.rows[: shares[place]])
+            told = yield from self._tell(plan, cut, outcome, question)
+            kept += [told] if told is not None and told.nodes else []
         return _join(kept, self._most) if kept else None
 
-    async def _compare(self, question: Question, store: ScopedStore) -> FoundRecords | None:
+    def _compare(self, question: Question) -> Work[FoundRecords | None]:
         """The figures of two periods, one after the other; None where the question compares none, or one has no records."""
         spec, text = self._spec, question.text
         if spec.dated_types == () or "date" in fields_of(question.filters):
             return None
         told: list[FoundRecords] = []
         for period in find_periods(text, question.today or datetime.now(UTC).date()):
-            words = words_left(text, spec, period)
-            values = await store.named_values(words) if words else []
+            values = yield from self._values(text, period)
             plan = read_question(text, spec, values, period, question.today, comparing=True).plan
-            if plan is None:
-                return None
-            asked = replace(question, period=period)
-            one = await self._tell(*await self._query(plan, asked, store), asked, store)
+            one = (yield from self._tell_plan(plan, replace(question, period=period))) if plan is not None else None
             if one is None or not one.nodes:
                 return None
             told.append(one)
         return _join(told, _COMPARED) if len(told) == 2 else None
 
-    async def _tell(
-        self, plan: Plan, found: Records, outcome: Outcome, question: Question, store: ScopedStore
-    ) -> FoundRecords | None:
+    def _tell_plan(self, plan: Plan, question: Question) -> Work[FoundRecords | None]:
+        found = yield from self._query(plan, question)
+        return (yield from self._tell(*found, question))
+
+    def _tell(self, plan: Plan, found: Records, outcome: Outcome, question: Question) -> Work[FoundRecords | None]:
         """How what a plan found is told; None where the words' way is to be taken."""
         alone = plan.is_lookup and found.total == 1  # its name finds it by words, too, with what else is said of it
         if not found.rows or alone or (plan.kind is None and len(found.types) > 1):
             return None
         most = LARGEST_LIMIT if plan.is_first_of_each else self._most
-        shown = await self._nearest(found, question, store, most)
+        shown = yield from self._nearest(found, most)
         kept, listed = _above(shown, question), plan.is_list and outcome != "none"
         if len(kept) < len(shown) and not listed:
             return None if kept else FoundRecords(plan, (), "", "", computed=True)
@@ -206,45 +258,45 @@ class RecordFinder:
         computed = not listed or plan.is_first_of_each
         return FoundRecords(plan, tuple(kept[: self._most]), telling.text, telling.understood, computed)
 
-    async def _nearest(self, found: Records, question: Question, store: ScopedStore, most: int) -> list[NodeWithScore]:
+    def _nearest(self, found: Records, most: int) -> Work[list[NodeWithScore]]:
         """The chunk of each record that is nearest to the question, in the order of the records."""
         wanted = [*dict.fromkeys(source for row in found.rows for source in row.sources)][:most]
-        vector = await embed_query(self._embedder, question.text, self._dimension)
         nearest: dict[UUID, NodeWithScore] = {}
         while left := [source for source in wanted if source not in nearest]:
-            only = condition("source_id", IN, [*map(str, left)])
-            asked = Search(vector, question.text, (only,), Mode.DENSE, 2 * len(left) + 10)
-            nodes = await store.search(asked)
+            asked = Near(tuple(left), 2 * len(left) + 10)
+            nodes: list[NodeWithScore] = yield asked
             for node in nodes:
                 nearest.setdefault(UUID(node.node.metadata["source_id"]), node)
-            if len(nodes) < asked.top_k:
+            if len(nodes) < asked.most:
                 break  # a long source crowds out others no more: that was all there is
         return [nearest[source] for source in wanted if source in nearest]
 
-    async def _understand(self, question: Question, store: ScopedStore) -> Reading:
+    def _understand(self, question: Question) -> Work[Reading]:
         """The question as a plan, with its words put right where they are no others than those that there are."""
         text, spec, period = question.text, self._spec, question.period
-        words = words_left(text, spec, period)
-        values = await store.named_values(words) if words else []
+        values = yield from self._values(text, period)
         reading = read_question(text, spec, values, period, question.today)
-        if not 0 < len(reading.unknown) <= _MOST_SPELLED or min(map(len, reading.unknown)) < SHORTEST:
+        unknown = [word for word in reading.unknown if figure(word) is None]
+        if not 0 < len(unknown) <= _MOST_SPELLED or min(map(len, unknown)) < SHORTEST:
             return reading
-        options = {word: spellings(word) for word in reading.unknown}
-        others = await store.named_values(sorted({each for found in options.values() for each in found}))
+        options = {word: spellings(word) for word in unknown}
+        others: Sequence[NamedValue] = yield sorted({each for found in options.values() for each in found})
         spelled = respell(text, options, spec, others)
         if spelled == text:
             return reading
         period = period_of(replace(question, text=spelled, period=None), spec)
         return read_question(spelled, spec, [*values, *others], period, question.today)
 
-    async def _by_model(self, question: Question, store: ScopedStore) -> FoundRecords | None:
+    def _by_model(self, question: Question) -> Work[FoundRecords | None]:
         """What the query finds that a model writes; None without a model, and where it writes none that fits."""
         text, spec = question.text, self._spec
         if self._writer is None or not asks_of_records(text, spec, question.period):
             return None
-        words = {form for token in read_words(text, spec) for form in variants(token.text)}
-        plan = await self._writer.write(question, spec, await store.named_values(sorted(words)))
-        return await self._tell(*await self._query(plan, question, store), question, store) if plan else None
+        values: Sequence[NamedValue] = yield sorted(
+            {form for token in read_words(text, spec) for form in variants(token.text)}
+        )
+        plan: Plan | None = yield Written(values)
+        return (yield from self._tell_plan(plan, question)) if plan else None
 
     def _unread(self, reading: Reading, text: str) -> NotRecorded | None:
         """What the records lack, or that the words make no query.
@@ -256,7 +308,7 @@ class RecordFinder:
             return NotRecorded(lacking, reading.ranked, self._figures, limits=reading.limits)
         if reading.ranks or asks_two_figures(text):
             words = frozenset(map(stem, reading.unknown)) if ranks_kind(text, self._spec) else frozenset()
-            limits = reading.limits and not words
+            limits = (reading.limits or sets_figures_apart(text)) and not words
             return NotRecorded(unread_text(reading.unknown), figures=self._figures, words=words, limits=limits)
         if names_kind_first(text, self._spec):
             return NotRecorded("", figures=self._figures, words=frozenset(map(stem, reading.unknown)))
@@ -266,36 +318,37 @@ class RecordFinder:
     def _figures(self) -> frozenset[str]:
         return frozenset(name for name in self._spec.fields if is_figure(self._spec, name))
 
-    async def _read_steps(self, question: Question, store: ScopedStore) -> Steps | None:
+    def _read_steps(self, question: Question) -> Work[Steps | None]:
         """A share, a difference, what is beyond the mean, so many a week, or two lists; None where it is none of them."""
         if not may_take_steps(question.text, self._spec):
             return None
-        words = words_left(question.text, self._spec, question.period)
-        values = await store.named_values(words) if words else []
+        values = yield from self._values(question.text, question.period)
         return read_steps(question.text, self._spec, values, question.period, question.today)
 
-    async def _tell_in_steps(self, steps: Steps, question: Question, store: ScopedStore) -> FoundRecords | None:
+    def _tell_in_steps(self, steps: Steps, question: Question) -> Work[FoundRecords | None]:
         """What both queries find, told together; None where one of them finds nothing to tell."""
-        filters = question.filters if question.wide is None else question.wide
+        plans = [plan for plan in (steps.first, steps.second) if plan is not None]
         if steps.way is Way.MEAN:
             query = mean_query(steps.first)
-            mean = (await store.find_records(replace(query, filters=(*filters, *query.filters)))).value
+            measured: Records = yield replace(query, filters=(*_filters_of(question), *query.filters))
+            mean = measured.value
             plan = with_mean(steps.first, mean, self._spec) if mean is not None else None
-            return await self._tell(*await self._query(plan, question, store), question, store) if plan else None
+            return (yield from self._tell_plan(plan, question)) if plan else None
         if steps.way is Way.BOTH:
-            plans = [plan for plan in (steps.first, steps.second) if plan is not None]
-            return await self._tell_lists(plans, question, store)
-        told = [await self._step(plan, question, store) for plan in (steps.first, steps.second) if plan is not None]
-        return _told_together(steps, [each for each in told if each is not None], self._spec)
+            return (yield from self._tell_lists(plans, question))
+        told = []
+        for each in plans:
+            step = yield from self._step(each, question)
+            told += [] if step is None else [step]
+        return _told_together(steps, told, self._spec)
 
-    async def _step(self, plan: Plan, question: Question, store: ScopedStore) -> "Step | None":
+    def _step(self, plan: Plan, question: Question) -> Work[Step | None]:
         """The figure of one plan, with the sources that it was computed from."""
-        filters = question.filters if question.wide is None else question.wide
-        found = await store.find_records(self._limit_query(plan, filters))
+        found: Records = yield self._limit_query(plan, _filters_of(question))
         figure = figure_of(plan, found)
         if figure is None or (plan.kind is None and len(found.types) > 1):
             return None
-        shown = await self._nearest(found, question, store, self._most)
+        shown = yield from self._nearest(found, self._most)
         kept = _above(shown, question)
         return Step(figure, tuple(kept), Telling(self._spec, plan, found, to_hits(kept), "found"))
 
@@ -304,18 +357,18 @@ class RecordFinder:
         """The tokens that a model took for queries; None where none was asked."""
         return self._writer.spent if self._writer is not None else None
 
-    async def _follow(self, question: Question, before: Sequence[str], store: ScopedStore) -> Reading | None:
+    def _follow(self, question: Question, before: Sequence[str]) -> Work[Reading | None]:
         """The question as one that goes on with those before it, the newest first; None where it does not."""
         spec, after = self._spec, list[DatedText]()
-        asked = self._read_question(question, without_opening(question.text))
+        asked = self._date_text(question, without_opening(question.text))
         for text in before:
-            said = self._read_question(question, text)
+            said = self._date_text(question, text)
             words = {*words_left(text, spec, said.period)}
             for each in (asked, *after):
                 words |= {form for token in read_words(each.bare, spec) for form in variants(token.text)}
-            values = await store.named_values(sorted(words)) if words else []
+            values: Sequence[NamedValue] = yield sorted(words)
             if read_question(text, spec, values, said.period, question.today).plan is None:
-                after.insert(0, self._read_question(question, without_opening(text)))
+                after.insert(0, self._date_text(question, without_opening(text)))
                 continue
             merged: DatedText | None = said
             for each in (*after, asked):
@@ -323,17 +376,17 @@ class RecordFinder:
             return read_question(merged.text, spec, values, merged.period, question.today) if merged else None
         return None
 
-    def _read_question(self, question: Question, text: str) -> DatedText:
+    def _date_text(self, question: Question, text: str) -> DatedText:
         return DatedText(text, period_of(replace(question, text=text, period=None), self._spec))
 
-    async def _query(self, plan: Plan, question: Question, store: ScopedStore) -> tuple[Plan, Records, Outcome]:
+    def _query(self, plan: Plan, question: Question) -> Work[tuple[Plan, Records, Outcome]]:
         """What the plan's query finds, or the same of another year that is meant as well.
 
         Else, where its conditions leave nothing, the records without them; or the record next to its days.
         """
-        filters = question.filters if question.wide is None else question.wide
+        filters, found = _filters_of(question), Records()
         for each in filter(None, (plan, plan.otherwise)):
-            found = await store.find_records(self._limit_query(each, filters))
+            found = yield self._limit_query(each, filters)
             if found.total:
                 alone, rows = each.single or each.query.limit == 1, found.rows
                 if alone:
@@ -347,10 +400,12 @@ class RecordFinder:
             base = replace(
                 everything, having=having, order=None, aggregate=None, of=None, group=None, grain=None, limit=_EQUALS
             )
-            if (others := await store.find_records(base)).total:
+            others: Records = yield base
+            if others.total:
                 return plan, others, "none"
         for elsewhen in _nearest_queries(plan, filters):
-            if (near := await store.find_records(elsewhen)).rows:
+            near: Records = yield elsewhen
+            if near.rows:
                 return plan, near, "elsewhen"
         return plan, Records(), "found"
 
@@ -360,6 +415,11 @@ class RecordFinder:
         if plan.is_list and not plan.is_first_of_each:
             return replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
         return replace(query, limit=_EQUALS) if query.limit == 1 else query
+
+
+def _filters_of(question: Question) -> Filters:
+    """Those of the second look, where there is one."""
+    return question.filters if question.wide is None else question.wide
 
 
 def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> FoundRecords | None:

@@ -13,7 +13,8 @@ from math import ceil, floor
 
 from llama_index.core.vector_stores.types import MetadataFilter
 
-from rag_app.answering.planning import Plan, read_question, told_condition, without_period
+from rag_app.answering.conditions import told_condition
+from rag_app.answering.planning import Plan, read_question, without_period
 from rag_app.answering.wording import Token, is_figure, read_words, vocabulary_of, without_phrases
 from rag_app.domain import FieldType, Filters, days_around, frozen
 from rag_app.retrieval.filters import GT, LTE
@@ -42,8 +43,9 @@ _DIFFERENCE = re.compile(
     r"(?=.*\bthan\b)",
     re.I,
 )
+_MORE_THAN = re.compile(r"\bhow (?:much|many) (?:more|less|fewer)\b.*\bthan\b", re.I)
 _CHANGE = re.compile(
-    r"\b(?:by\s+)?how\s+(?:much|far)\b(?=.*?\b(?P<verb>rise|rose|risen|fall|fell|fallen|grow|grew|grown|drop|dropped|climb|climbed|change|changed"
+    r"\b(?:by\s+)?how(?:\s+(?:much|far))?\b(?=.*?\b(?P<verb>rise|rose|risen|fall|fell|fallen|grow|grew|grown|drop|dropped|climb|climbed|change|changed"
     r"|increase|increased|decrease|decreased|decline|declined|sink|sank|move|moved)\b)",
     re.I,
 )
@@ -90,6 +92,11 @@ def asks_two_figures(text: str) -> bool:
     rate = _AVERAGE.search(text) and _RATE.search(text)
     ways = (_CHANGE, _SHARE, _THAN_MEAN, _MORE_THAN_MEAN, _DIFFERENCE)
     return bool(rate) or any(each.search(text) for each in ways)
+
+
+def sets_figures_apart(text: str) -> bool:
+    """Whether it asks by how much one figure is beyond another, which no sentence about one of them says."""
+    return _MORE_THAN.search(text) is not None
 
 
 def _names_two_kinds(text: str, spec: IndexSpec) -> bool:
@@ -223,14 +230,15 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
     counts = re.search(r"\bhow many (?:more|fewer|less)\b", text, re.I)
     sums = re.search(r"\bhow much (?:more|less)\b", text, re.I)
     lead = "how many " if counts else "how much " if sums else ""
-    tokens = words(lead + _SETS_APART.sub(" ", _DIFFERENCE.sub(" ", text)))
-    pair = _pair(tokens)
-    if pair is None:
-        return None
-    plans = [read(without_phrases(tokens, [tokens[each]])) for each in reversed(pair)]
-    measured = [_measuring_plan(plan, spec) for plan in plans if plan is not None]
-    first, second = (*measured, None, None)[:2]
-    return Steps(Way.DIFFERENCE, first, second) if first and second and _alike(first, second) else None
+    for begun in dict.fromkeys((lead, "")):  # "how many more readings a second": no number of records
+        tokens = words(begun + _SETS_APART.sub(" ", _DIFFERENCE.sub(" ", text)))
+        pair = _pair(tokens)
+        plans = [read(without_phrases(tokens, [tokens[each]])) for each in reversed(pair or ())]
+        measured = [_measuring_plan(plan, spec) for plan in plans if plan is not None]
+        first, second = (*measured, None, None)[:2]
+        if first and second and _alike(first, second):
+            return Steps(Way.DIFFERENCE, first, second)
+    return None
 
 
 def _pair(tokens: Sequence[Token]) -> tuple[int, int] | None:

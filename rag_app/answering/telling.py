@@ -49,8 +49,8 @@ class Telling:
         counted = self._count_text(self._found.total if self._outcome == "found" else 0)
         if query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE):
             return f"the {self._aggregate} of {counted}"
-        first = f", {self._superlative(query.order)} first" if query.order is not None else ""
-        return f"{counted}{first}"
+        ordered = query.order is not None and self._found.total > 1
+        return f"{counted}, {self._superlative(query.order or '')} first" if ordered else counted
 
     @property
     def text(self) -> str:

@@ -20,10 +20,13 @@ Phrase = tuple[str, ...]
 NUMBER_FIELDS = frozenset({FieldType.INTEGER, FieldType.NUMBER})
 _WORD = re.compile(r"(?<![\w.,-])-\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|[^\W\d_]+")
 _SIGNS = {"€": "euros", "£": "pounds", "$": "dollars", "%": "percent"}
+_RANGE = re.compile(r"(?:\bfrom\s+)?(?<![\w.,-])(\d[\d.,]*)\s*(?:to|[-–])\s*(\d[\d.,]*)(?![\w-])", re.I)
 _MONEY = re.compile(r"([€£$])\s?(\d[\d.,]*\d|\d)")
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
 PREPOSITIONS = frozenset({"by", "par", "nach", "pro"})
 NUMBERS_OF = frozenset({"number", "nombre", "anzahl"})
+_COMES, _WHAT = frozenset({"come", "came", "amount", "amounted"}), frozenset({"what", "whatever"})
+_EXTREMES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
 _LONGEST = 6  # words of a phrase
 _MOST_NAMED = 12  # values that a part of them may stand for
 
@@ -90,6 +93,14 @@ def known_words(spec: IndexSpec, values: Iterable[NamedValue]) -> frozenset[str]
     own = frozenset(word for phrase, _ in _meanings(spec, values) for word in stems(phrase))
     asking = frozenset(word for phrase in _common() for word in phrase if len(word) >= SHORTEST)
     return own | asking | says_nothing()
+
+
+def people_field(spec: IndexSpec) -> str | None:
+    """The one field whose values are the people that "who" asks for."""
+    called = {*_table()["alike"]["customers"].split(" | ")}
+    named = [name for name, words in spec.vocabulary.items() if called & {*words.words}]
+    people = [name for name in named if spec.all_fields[name] is FieldType.KEYWORD]
+    return people[0] if len(people) == 1 else None
 
 
 @cache
@@ -169,6 +180,7 @@ def is_figure(spec: IndexSpec, name: str) -> bool:
 def _words(text: str) -> list[str]:
     """The words, without articles and without the s of a genitive; signs of money as words behind their figures."""
     bare = re.sub(r"(?<=\w)['’]s\b", "", text).replace("−", "-")
+    bare = _RANGE.sub(r"between \1 and \2", bare)
     bare = _MONEY.sub(lambda found: f"{found[2]} {found[1]}", bare)
     bare = re.sub("[€£$%]", lambda found: f" {_SIGNS[found[0]]} ", bare)
     return [word for word in _WORD.findall(bare) if word.casefold() != _ARTICLE]
@@ -180,6 +192,15 @@ def _table() -> Mapping[str, Mapping[str, str]]:
     path = Path(__file__).with_name("planning.toml")
     table: Mapping[str, Mapping[str, str]] = tomllib.loads(path.read_text("utf-8"))
     return table
+
+
+@cache
+def word_set(name: str) -> frozenset[str]:
+    """
+    >>> sorted(word_set("but"))
+    ['aber', 'but', 'mais']
+    """
+    return frozenset(_table()["sets"][name].split())
 
 
 @cache
@@ -391,9 +412,25 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
             token.meaning = None  # "by Julien", "by mail", "by more than ten"
         if token.role == "each" and after is not None and after.role == "count" and after.stem in NUMBERS_OF:
             after.meaning = None  # "for each number of cylinders"
+        if token.role == "sum" and token.stem in _COMES and not _asks_what_it_comes_to(tokens, place):
+            token.meaning = None  # "who came to Theo", "visits that come to less than 20"
+        if token.role == "oldest" and place and _names_extreme(tokens, place):
+            token.meaning = None  # "cheapest first"
         if token.role == "class":
             token.meaning, token.said = None, _stands_behind_value(tokens, place)
     _settle_figures(tokens, spec)
+
+
+def _asks_what_it_comes_to(tokens: Sequence[Token], place: int) -> bool:
+    behind = [token for token in tokens[place + 1 :] if not token.inside]
+    plain = not behind or (not behind[0].meaning and not behind[0].is_left) or behind[0].role == "sum"
+    return plain and bool({token.stem for token in tokens[:2]} & _WHAT)
+
+
+def _names_extreme(tokens: Sequence[Token], place: int) -> bool:
+    """Whether words for the most or the least stand right before a place."""
+    before = next(token for token in reversed(tokens[:place]) if not token.inside)
+    return before.role in _EXTREMES and tokens[place].text.casefold() == "first"
 
 
 def _stands_behind_value(tokens: Sequence[Token], place: int) -> bool:

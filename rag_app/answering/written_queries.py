@@ -14,8 +14,9 @@ from typing import Literal
 from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec import Struct, ValidationError, convert
 
+from rag_app.answering.conditions import told_condition
 from rag_app.answering.models import AnsweringModel, estimate_usage
-from rag_app.answering.planning import Plan, told_condition
+from rag_app.answering.planning import Plan
 from rag_app.answering.prompts import Prompt
 from rag_app.answering.synthesizers import with_today
 from rag_app.answering.wording import figures_in, vocabulary_of

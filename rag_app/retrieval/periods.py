@@ -166,6 +166,9 @@ class _Grammar:
         self.ordinals = [re.compile(each, re.I) for each in words["ordinals"].split()]
         self.units = {name: re.compile(each, re.I) for name, each in words["units"].items()}
         self.point = re.compile(rf"(?<!\w)(?:{'|'.join(self._kinds())})(?!\w)", re.I)
+        unit = f"(?:{'|'.join(words['units'].values())})"
+        before = words["before_that"].format(unit=unit) if "before_that" in words else "(?!)"
+        self.before_that = re.compile(rf"(?<!\w){before}(?!\w)", re.I)
         self.bare_day = re.compile(rf"(?:(?:{words['the']})\s+)?(?P<day>{_DAY})", re.I)
         self.between = self._joint("between", "and")
         self.from_to = self._joint("from", "to")
@@ -291,11 +294,22 @@ class _Reading:
         """What is named alone, and what joins to it without a word of its own: "in January as against February"."""
         found = [*self.singles()]
         if len(found) == 1:
+            found += self._periods_before(found[0])
+        if len(found) == 1:
             match = self.grammar.point.search(self.text, found[0].span[1])
             days = self._days(match) if match else None
             if match and days and _kind(match) in ("month", "year", "quarter", "weekday"):
                 found.append(self._named_period(match, days))
         yield from found
+
+    def _periods_before(self, period: Period) -> Iterator[Period]:
+        """As much time right before a period, where that is named behind it: "last week ... the week before"."""
+        match = self.grammar.before_that.search(self.text, period.span[1])
+        if match is None or period.start is None or period.grain not in self.grammar.units:
+            return
+        if re.search(rf"(?<!\w)(?:{self.grammar.units[period.grain].pattern})(?!\w)", match[0], re.I):
+            days = days_around(period.start - timedelta(days=1), period.grain)
+            yield self._period(days, match.start(), match.end(), period.grain)
 
     def narrow(self, period: Period) -> Period:
         """The days of a month that stand beside it: "the second week of January, the 12th to the 18th"."""
@@ -361,7 +375,9 @@ class _Reading:
         joined = re.fullmatch(
             rf",?\s*(?:(?:{self.grammar.words['the']})\s+)?", self.text[weekday.end() : following.start()]
         )
-        return joined is not None and _kind(weekday) == "weekday" and _kind(following) in ("dated", "written")
+        return (
+            joined is not None and _kind(weekday) == "weekday" and _kind(following) in ("dated", "written", "numbered")
+        )
 
     def _on_weekday(self, weekday: re.Match[str], match: re.Match[str]) -> Iterator[Period]:
         """A date with its weekday: without a year it is of the nearest one in which the two agree."""
@@ -369,6 +385,8 @@ class _Reading:
         if days is not None and _kind(match) == "dated" and not re.search(_YEAR, match[0]):
             years = (_valid(self.today.year + by, days[0].month, days[0].day) for by in (0, -1, 1, -2, 2, -3, 3))
             days = next(((day, day) for day in years if day and day.weekday() == said), days)
+        if _kind(match) == "numbered":
+            days = self._choose(day for day in self._days_numbered(match[0], 12) if day.weekday() == said)
         if days is not None:
             yield self._period(days, weekday.start(), match.end(), "day")
 
@@ -413,7 +431,7 @@ class _Reading:
 
     def _of_another_year(self, match: re.Match[str], period: Period) -> Period | None:
         """The next nearest year of a day or a month that is said without one."""
-        if _kind(match) not in ("dated", "month", "part") or re.search(_YEAR, match[0]) or not period.start:
+        if _kind(match) not in ("dated", "month", "part", "numbered") or re.search(_YEAR, match[0]) or not period.start:
             return None
         ahead = period.start > self.today
         others = _Reading(self.text, self.today, self.grammar)
@@ -550,10 +568,13 @@ class _Reading:
 
     def _day_of_month(self, said: str) -> Days | None:
         """On the 14th: of this month, or of the nearest one that is meant."""
-        number = int(re.sub(r"\D", "", said))
-        months = [_shift(self.today.replace(day=1), by, "month") for by in (-2, -1, 0, 1, 2)]
-        days = [_valid(each.year, each.month, number) for each in months]
-        return self._choose([each for each in days if each], soon=0)
+        return self._choose(self._days_numbered(said, 2))
+
+    def _days_numbered(self, said: str, reach: int) -> list[date]:
+        """The days of that number in the months before and after this one."""
+        months = [_shift(self.today.replace(day=1), by, "month") for by in range(-reach, reach + 1)]
+        days = [_valid(each.year, each.month, int(re.sub(r"\D", "", said))) for each in months]
+        return [day for day in days if day is not None]
 
     def _quarter(self, said: str) -> Days:
         year = re.search(_YEAR, said)

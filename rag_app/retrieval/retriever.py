@@ -15,7 +15,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.dispatcher import Dispatcher
 
-from rag_app.domain import Filters, Hit, InvalidInput, Mode, Question, day_of
+from rag_app.domain import Filters, Hit, InvalidInput, Mode, Period, Question, day_of
 from rag_app.retrieval.confidence import Words, words_of
 from rag_app.retrieval.embedding import asking, embed_query, embed_together
 from rag_app.retrieval.filters import IN, checked_text, condition, fields_of
@@ -99,7 +99,7 @@ class ChunkRetriever(BaseRetriever):
             )
             if preferred and len(found) < asked.enough:
                 found = await store.search(search)
-            within = await self._search_period(store, search)
+            within = [] if asked.period is None else [await store.search(self._search_of_period(search, asked.period))]
             others = await asyncio.gather(*(store.search(each) for each in beside)) if beside else []
         rest = interleave([*within, *map(self._of_period, (found, *others))])
         return join([first, rest]) if first else rest
@@ -113,12 +113,9 @@ class ChunkRetriever(BaseRetriever):
             else preferred
         )
 
-    async def _search_period(self, store: ScopedStore, search: Search) -> list[Nodes]:
-        """What is dated in the question's period."""
-        if self._question.period is None:
-            return []
-        filters = (*self._question.filters, *conditions_of(self._question.period))
-        return [await store.search(replace(search, filters=filters))]
+    def _search_of_period(self, search: Search, period: Period) -> Search:
+        """The same for what is dated in the question's period."""
+        return replace(search, filters=(*self._question.filters, *conditions_of(period)))
 
     def _of_period(self, found: Nodes) -> Nodes:
         return [node for node in found if self._may_be_of_period(node)]

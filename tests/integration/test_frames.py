@@ -67,14 +67,19 @@ class Watch:
         return sent
 
 
-BOUNDS = {
-    "/api/rag/search": ({"query_text": BOX}, 6),
-    "/owner/search": ({"query": BOX}, 6),
-    "/api/rag/answer": ({"query_text": BOX}, 8),
-    "/owner/ask": ({"question": BOX}, 8),
-    "/api/lexybrain/rag": ({"message": BOX}, 9),
-}
-"""Of each request its body, and how many own frames may lie between its handler and a statement."""
+CHAT = "/api/lexybrain/rag"
+BOUNDS = [
+    ("/api/rag/search", {"query_text": BOX}, 6),
+    ("/owner/search", {"query": BOX}, 6),
+    ("/api/rag/answer", {"query_text": BOX}, 8),
+    ("/owner/ask", {"question": BOX}, 8),
+    (CHAT, {"message": BOX}, 9),
+    (CHAT, {"message": "Were there more alerts in December 2025 or in January 2026?"}, 9),
+    (CHAT, {"message": "What did our listings sell on average in January 2026?"}, 9),
+    (CHAT, {"message": "What share of our alerts is open?"}, 9),
+    (CHAT, {"message": "Explain our open alerts"}, 9),
+]
+"""Requests with their bodies, and how many own frames may lie between the handler and a statement."""
 
 
 async def ask(path: str, body: Mapping[str, Any], headers: Mapping[str, str], patch: pytest.MonkeyPatch) -> Watch:
@@ -100,12 +105,12 @@ def test_a_request_does_not_travel_far(
     with chatting(database_urls, "postgres", qdrant_folder, tmp_path) as chat:
         chat.model.script[:] = [citing(KEYWORD, "The demand index is 58 {}.")]
         too_far = []
-        for url, (body, most) in BOUNDS.items():
+        for url, body, most in BOUNDS:
             watch = asyncio.run(ask(url, body, bearer(chat.mila), monkeypatch))
             assert watch.paths
             farthest = max(watch.paths, key=len)
-            print(f"\n{url}: {len(farthest)} of {most}, {len(watch.paths)} paths", *farthest, sep="\n    ")
+            print(f"\n{url} {body}: {len(farthest)} of {most}, {len(watch.paths)} paths", *farthest, sep="\n    ")
             print("   ", " ".join(watch.paths[farthest].split())[:150])
             if len(farthest) > most:
-                too_far.append(url)
+                too_far.append((url, body))
     assert too_far == []

@@ -1,0 +1,342 @@
+"""The conditions of a question about records: its figures with what they are compared by, and the values that it names."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
+
+from rag_app.answering.wording import NUMBER_FIELDS, Meaning, Token, figure, goes_by, is_figure, vocabulary_of, word_set
+from rag_app.domain import FieldType
+from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, NE, condition, fields_of
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.records import RecordQuery
+
+GRAINS = ("day", "week", "month", "year")
+COMPARED = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
+SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "newest", "oldest"})
+_BOUNDS = frozenset({"over", "under"})
+_IMPLY = frozenset({"under", "over", "between"})
+_CONDITION = re.compile(r"(<=|>=|<|>|==)\s*(-?\d+(?:\.\d+)?)")
+
+
+class Conditions:
+    """Reads the conditions in the tokens of one question; `figures` and `keys` are the fields that it names, `kind` its kind."""
+
+    def __init__(self, spec: IndexSpec, tokens: Sequence[Token], kind: str | None) -> None:
+        self.spec, self.tokens, self.kind = spec, tokens, kind
+        self.figures = [name for name in self._fields("field", "total") if self._is_figure(name)]
+        self.keys = [name for name in self._fields("field") if spec.fields.get(name) is FieldType.KEYWORD]
+
+    def _comparisons(self) -> list[MetadataFilter] | None:
+        """Figures with what they are compared by; each belongs to a field, by its unit, its name, or as the only one.
+
+        None where something is compared with what is no figure: "hotter than the day before".
+        """
+        found = self._ranges()
+        for place, token in enumerate(self.tokens):
+            value = self._value_at(place) if token.is_left or self._is_one(place) else None
+            bound = None if value is None else self._build_bound(place, value)
+            if bound is not None and not self._is_of_time(place):
+                found.append(bound)
+                token.said = True
+        self._measure_others([each.key for each in found])
+        bounds = sum(token.role in COMPARED or token.role == "between" for token in self.tokens)
+        if bounds > len(found):
+            return None  # it limits what is not understood
+        thans = [
+            range(place + 1, min(place + 4, len(self.tokens)))
+            for place, each in enumerate(self.tokens)
+            if each.stem == "than"
+        ]
+        return found if all(any(self._value_at(at) is not None for at in behind) for behind in thans) else None
+
+    def _measure_others(self, compared: Sequence[str]) -> None:
+        """Figures that are compared with a number are conditions, and nothing to measure, where others are named."""
+        others = [name for name in self.figures if name not in compared]
+        if others and (self._has("sum") or self._has("average") or self._orders_one_of(others)):
+            self.figures = others
+
+    def _orders_one_of(self, names: Sequence[str]) -> bool:
+        return len(names) == 1 and (self._has("most") or self._has("least") or self._has("rank"))
+
+    def _ranges(self) -> list[MetadataFilter]:
+        """Between 20 and 40 pounds."""
+        found = []
+        for place, (lead, first, _, last) in enumerate(zip(*(self.tokens[n:] for n in range(4)), strict=False)):
+            least, most = figure(first.text), figure(last.text)
+            if lead.role == "between" and least is not None and most is not None and not self._is_of_time(place + 3):
+                name = self._field_behind(place + 3, named=True) or self._field_before(place) or self._only_figure()
+                bounds = name and (self._build_comparison(name, GTE, least), self._build_comparison(name, LTE, most))
+                if bounds and None not in bounds:
+                    found += [each for each in bounds if each is not None]
+                    first.said = last.said = True
+        return found
+
+    def _build_bound(self, place: int, value: float) -> MetadataFilter | None:
+        before = self.tokens[max(0, place - 3) : place]
+        behind = self.tokens[place + 1 : place + 4]
+        words = [*before, *(each for each in behind if each.role in ("least_of", "most_of"))]
+        operator = next((COMPARED[each.role] for each in words if each.role in COMPARED), None)
+        if before and before[-1].text.casefold() == "minus":
+            before[-1].said, value = True, -value
+        own = [each.meaning.name for each in before if each.meaning and each.meaning.name and each.role in _BOUNDS]
+        if operator is not None and own:  # "hotter than"
+            return self._build_comparison(own[-1], operator, value) if self._may_be_of(place, own[-1]) else None
+        numbered = [each.meaning.name for each in before[-2:] if each.meaning and each.role == "field"]
+        if operator is None and numbered and goes_by(numbered[-1]):
+            return self._build_comparison(numbered[-1], EQ, value)
+        if operator is None:
+            name = self._field_behind(place, named=False) or self._number_of(place, value)
+        else:
+            name = (
+                self._field_behind(place, named=True)
+                or self._field_before(place)
+                or self._field_for(place)
+                or self._only_figure()
+            )
+        return self._build_comparison(name, operator or EQ, value) if name else None
+
+    def _is_one(self, place: int) -> bool:
+        """Whether "one" is a figure: right before what is counted, "within one week" of a field of weeks."""
+        after = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
+        if after is None or after.meaning is None or after.role not in ("unit", "field"):
+            return False
+        return self._value_at(place) == 1 and self._is_figure(after.meaning.name)
+
+    def _value_at(self, place: int) -> float | None:
+        """The figure at a place; "a" is one behind words that compare: "longer than a week"."""
+        token = self.tokens[place]
+        bounded = (place > 0 and self.tokens[place - 1].role in COMPARED) or (
+            place > 1 and self.tokens[place - 2].role in COMPARED
+        )
+        return 1.0 if token.text.casefold() in word_set("one") and bounded else figure(token.text)
+
+    def _is_of_time(self, place: int) -> bool:
+        """Whether a figure counts days or years, which are no field: "2 years"."""
+        return place + 1 < len(self.tokens) and self.tokens[place + 1].role in GRAINS
+
+    def _field_before(self, place: int) -> str | None:
+        """The figure that is named last before a number, with no other number between: "demand over 60"."""
+        for token in reversed(self.tokens[max(0, place - 5) : place]):
+            if figure(token.text) is not None:
+                return None
+            if token.meaning and token.role in ("field", "total") and self._is_figure(token.meaning.name):
+                return token.meaning.name
+        return None
+
+    def _number_of(self, place: int, value: float) -> str | None:
+        """A whole number right before its field: "with 8 cylinders", and not "the top 3 sales"."""
+        after = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
+        before = self.tokens[place - 1] if place else None
+        if after is None or after.meaning is None or after.role != "field" or value != int(value):
+            return None
+        name = after.meaning.name
+        ranked = any(
+            token.role in SUPERLATIVES | {"next", "ordinal"} for token in self.tokens[max(0, place - 2) : place]
+        )
+        whole = self.spec.fields.get(name) is FieldType.INTEGER and not vocabulary_of(self.spec, name).adds_up
+        return name if whole and not ranked and before is not None else None
+
+    def _may_be_of(self, place: int, name: str) -> bool:
+        """Whether the unit behind a figure, if there is one, may be that of the field."""
+        after = self.tokens[place + 1].meaning if place + 1 < len(self.tokens) else None
+        if after is None or after.role != "unit":
+            return True
+        unit = vocabulary_of(self.spec, name).unit
+        return not unit or unit == vocabulary_of(self.spec, after.name).unit
+
+    def _field_behind(self, place: int, *, named: bool) -> str | None:
+        """The field of the unit behind a figure, or, where `named`, the one that is named there."""
+        after = self.tokens[place + 1].meaning if place + 1 < len(self.tokens) else None
+        if (
+            after is None
+            or after.role not in ("unit", "field")
+            or self.spec.fields.get(after.name) not in NUMBER_FIELDS
+        ):
+            return None
+        if after.role == "field":
+            return after.name if named else None
+        figures = [name for name in self._fields("field", "total", "high", "low") if self._is_figure(name)]
+        unit = vocabulary_of(self.spec, after.name).unit
+        same = [name for name in figures if vocabulary_of(self.spec, name).unit == unit]
+        return same[0] if len(same) == 1 else after.name
+
+    def _field_for(self, place: int) -> str | None:
+        """The field that a preposition sets a figure apart from: "under 50 for competition"."""
+        between = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
+        return (
+            self._field_behind(place + 1, named=True)
+            if between is not None and between.stem in word_set("for")
+            else None
+        )
+
+    def _only_figure(self) -> str | None:
+        """The one figure that is named, else that of the kind that is meant: "headphones under 100"."""
+        named = [name for name in self._fields("field", "total", "high", "low") if self._is_figure(name)]
+        if named:
+            return named[0] if len({*named}) == 1 else None
+        if not any(token.stem in word_set("places") and token.role in _IMPLY for token in self.tokens):
+            return None  # "more than 20" may be of anything
+        kind = self.kind or self._kind_meant(RecordQuery(), self._values() or [])
+        words = self.spec.vocabulary.items()
+        alone = len(self.spec.records) == 1
+        own = [name for name, each in words if kind and (alone or each.kind == kind) and self._is_figure(name)]
+        return own[0] if len(own) == 1 else None
+
+    def _build_comparison(self, name: str, operator: FilterOperator, value: float) -> MetadataFilter | None:
+        whole = self.spec.fields.get(name) is FieldType.INTEGER
+        if whole and value != int(value):
+            return None
+        return condition(name, operator, int(value) if whole else value)
+
+    def _values(self) -> list[MetadataFilter] | None:
+        """What values of fields are named; of one field any of them. None where they do not go together."""
+        named: dict[str, list[str]] = {}
+        other: dict[str, list[str]] = {}
+        left_out = self._left_out()
+        if not self._are_joined():
+            return None
+        for token, before in zip(self.tokens, [None, *self._behind_nothing()], strict=False):
+            if token.meaning is None or token.role != "value":
+                continue
+            known = (other if before == "not" or token in left_out else named).setdefault(token.meaning.name, [])
+            known += [value for value in (token.meaning.value, *token.also) if value not in known]
+        made = [self._conditions(name, values) for name, values in named.items()]
+        made += [self._build_negation(name, values) if name not in named else None for name, values in other.items()]
+        return None if None in made else [each for some in made if some for each in some]
+
+    def _are_joined(self) -> bool:
+        """Whether values of one field stand together: "Theo or Mai", and not "Theo ... for Mai"."""
+        places = [place for place, token in enumerate(self.tokens) if token.role == "value"]
+        for first, second in pairwise(places):
+            one, other = self.tokens[first].meaning, self.tokens[second].meaning
+            if one is None or other is None or one.name != other.name or one.value == other.value:
+                continue
+            between = [token for token in self.tokens[first + 1 : second] if not token.inside]
+            if not all(token.stem in word_set("joins") or token.role in ("or", "not") for token in between):
+                return False
+        return True
+
+    def _build_negation(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
+        """Neither of the values: "not trending" is 0 or less."""
+        if self.spec.all_fields[name] is FieldType.KEYWORD:
+            return [condition(name, NE, value) for value in values]
+        stated = self._conditions(name, values)
+        if stated is None or self.spec.all_fields[name] not in NUMBER_FIELDS | {FieldType.BOOLEAN}:
+            return None
+        opposite = [condition(each.key, _OPPOSITE[each.operator], each.value) for each in stated]
+        if {each.operator for each in opposite} == {GTE, LTE} and len({each.value for each in opposite}) == 1:
+            return [condition(name, EQ, opposite[0].value)]  # neither rising nor falling
+        return opposite
+
+    def _left_out(self) -> list[Token]:
+        """The values before "left out" or "aside"."""
+        meant = [token for token in self.tokens if token.meaning]
+        return [before for before, token in pairwise(meant) if token.role == "left_out"]
+
+    def _conditions(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
+        kind = self.spec.all_fields[name]
+        written = [_CONDITION.fullmatch(value) for value in values]
+        if kind in NUMBER_FIELDS and all(written):
+            return [condition(name, each[1], float(each[2])) for each in written if each is not None]
+        if kind is FieldType.TAGS:
+            return [condition(name, CONTAINS, value) for value in values]
+        if kind is FieldType.BOOLEAN and len(values) == 1:
+            return [condition(name, EQ, values[0] == "true")]
+        if kind is FieldType.KEYWORD:
+            return [condition(name, EQ, values[0]) if len(values) == 1 else condition(name, IN, values)]
+        return None
+
+    def _behind_nothing(self) -> Iterator[str]:
+        """For each token its role, or that of the last one that has any: "not" of "not yet done"."""
+        role = ""
+        for token in self.tokens:
+            role = token.role or (role if token.said else "")
+            yield role
+
+    def _is_positive(self) -> bool:
+        """Whether "not" stands before values alone, and "or" between values of one field."""
+        meant = [token for token in self.tokens if token.meaning]
+        for place, token in enumerate(meant):
+            before, after = meant[place - 1 : place], meant[place + 1 : place + 2]
+            if token.role == "left_out" and not (before and before[0].role == "value"):
+                return False
+            if token.role == "not" and token.stem in word_set("but"):
+                if after and after[0].role == "value" and not self._is_behind_all(token):
+                    return False  # "over 20 but by Ada" is no exception
+                continue
+            if token.role == "not" and not (after and after[0].role in ("value", "field")):
+                return False
+            if token.role == "or" and self._joins_tenses(token):
+                continue
+            fields = {each.meaning.name if each.role == "value" and each.meaning else "" for each in (*before, *after)}
+            if token.role == "or" and (len(before) + len(after) < 2 or "" in fields or len(fields) > 1):
+                return False
+        return True
+
+    def _is_behind_all(self, link: Token) -> bool:
+        """Whether "but" takes away: "all trips but Ada's"."""
+        return any(token.stem in word_set("all") for token in self.tokens[: self.tokens.index(link)])
+
+    def _joins_tenses(self, link: Token) -> bool:
+        """Whether "or" stands between verbs alone: "has had or will have"."""
+        place = self.tokens.index(link)
+        beside = [*self.tokens[max(0, place - 1) : place], *self.tokens[place + 1 : place + 2]]
+        return len(beside) == 2 and all(each.stem in word_set("auxiliaries") for each in beside)
+
+    def _is_figure(self, name: str) -> bool:
+        return is_figure(self.spec, name)
+
+    def _meanings_with(self, *roles: str) -> list[Meaning]:
+        return [token.meaning for token in self.tokens if token.meaning is not None and token.role in roles]
+
+    def _has(self, role: str) -> bool:
+        return bool(self._meanings_with(role))
+
+    def _fields(self, *roles: str) -> list[str]:
+        return [*dict.fromkeys(each.name for role in roles for each in self._meanings_with(role))]
+
+    def _kind_meant(self, query: RecordQuery, conditions: Sequence[MetadataFilter]) -> str | None:
+        """The kind that is meant where none is named: that of the figure, else of the fields, where they agree."""
+        figures, others = (
+            {query.order, query.of},
+            {query.group, *self.figures, *self.keys, *(each.key for each in conditions)},
+        )
+        told = {kind for each in conditions for name in fields_of((each,)) if (kind := self._only_of(name)) is not None}
+        if len(told) == 1:
+            return told.pop()  # "ear pads for the Halden": spare parts alone fit something
+        for names in figures, others:
+            kinds = {kind for name in names if (kind := vocabulary_of(self.spec, name).kind) is not None}
+            if kinds:
+                return kinds.pop() if len(kinds) == 1 else None
+        if having := {kind for name in figures | others if name and (kind := self._only_of(name)) is not None}:
+            return having.pop() if len(having) == 1 else None
+        return next(iter(self.spec.records)) if len(self.spec.records) == 1 else None
+
+    def _only_of(self, field: str) -> str | None:
+        """The only kind of record that has to have a field."""
+        having = [name for name, kind in self.spec.records.items() if field in kind.having]
+        return having[0] if len(having) == 1 else None
+
+
+def told_condition(each: MetadataFilter, spec: IndexSpec) -> str:
+    """What a condition says in words: "customer 58", "price below 10". A figure is called as people call it.
+
+    >>> spec = IndexSpec(name="notes", source_types=("note",), default_source_type="note", fields={"customer_id": "integer"})
+    >>> told_condition(condition("customer_id", "==", 58), spec)
+    'customer 58'
+    """
+    words, is_figure = vocabulary_of(spec, each.key).words, spec.fields.get(each.key) in NUMBER_FIELDS
+    called = words and is_figure and not goes_by(each.key)
+    name = words[0] if called else each.key.removesuffix("_id").replace("_", " ")
+    values = each.value if isinstance(each.value, list) else [each.value]
+    shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+    shown = [{"True": "yes", "False": "no"}.get(value, value) for value in shown]
+    if each.operator is IS_EMPTY:
+        return f"no {name}"
+    return f"{name} {_SIGNS.get(each.operator, '')}{' or '.join(shown)}"
+
+
+_OPPOSITE = {LT: GTE, GTE: LT, GT: LTE, LTE: GT, EQ: NE, NE: EQ}
+_SIGNS = {LT: "below ", GT: "above ", LTE: "at most ", GTE: "at least ", NE: "not "}
