@@ -335,7 +335,7 @@ class CapabilityEngine(BaseQueryEngine):
             return found
         picked = self.synthesizer.model in (None, EXTRACTIVE)
         ordered = told.certain and reckoning_of(found.question.text) is not None
-        if (ordered or told.limits) and picked and self.capability.grounded:
+        if picked and (told.limits or (ordered and self.capability.grounded)):
             found = replace(found, confidence=Confidence.LOW, context=Context())
         elif told.figures and picked:
             texts = [hit for hit in found.hits if told.answers(hit)]

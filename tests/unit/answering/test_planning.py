@@ -341,7 +341,7 @@ def test_one_query_does_not_say_it(text: str) -> None:
 def test_one_of_two_values_has_more(word: str, descending: bool) -> None:
     query = read(f"Did Ada or Bo have {word} catch?").query
     assert (query.aggregate, query.of, query.group) == (Aggregate.SUM, "catch", "skipper")
-    assert (query.order, query.descending, query.limit) == (None, descending, 1)
+    assert (query.order, query.descending, query.limit) == (None, descending, 2)
     assert filters(f"Did Ada or Bo have {word} catch?") == [("skipper", "in", ["Ada Holm", "Bo Lind"])]
 
 
