@@ -284,7 +284,7 @@ CAPABILITIES: list[Capability] = [
         severities=("low", "medium", "high", "critical"),
         top_k=8,
         max_sources=8,
-        lists=(RecordList("alert", "date", texts=True), RecordList("rule", texts=True)),
+        lists=(RecordList("alert", "date", texts=True), RecordList("rule", texts=True), RecordList("watchlist")),
     ),
     _LEXYBRAIN,
     Capability(

@@ -42,13 +42,13 @@ BRIEFS = {
         "Explain my open alerts",
         "your 3 alerts with status open, newest first",
         ["Alert: declining demand for “hammered silver ring”", "Personal alert: velvet ring box above +20 percent"],
-        ["fell to −14 percent, below the limit of −10 percent", "its severity is medium", "Suggested action: move", "15 percent"],
+        ["its severity is medium", "fell to −14 percent, below the limit of −10 percent", "Suggested action: move", "15 percent"],
     ),
     "general_chat": (
-        "Give me an overview of my watchlists and alerts",
-        "your 2 watchlists; your 6 alerts",
-        ["Watchlist: Spring proposals", "Watchlist: Bridal party gifts", "Alert: declining demand for “hammered silver ring”"],
-        ["holds “velvet ring box”", "its severity is critical and it is resolved"],
+        "Give me an overview of my watchlists",
+        "your 2 watchlists",
+        ["Watchlist: Spring proposals", "Watchlist: Bridal party gifts"],
+        ["holds “velvet ring box”", "holds “bridesmaid earrings set”"],
     ),
 }  # fmt: skip
 """Of each capability a message, what it is understood as, the sources first shown to a model, and what is told."""
@@ -79,6 +79,16 @@ def test_a_capability_tells_its_lists_and_shows_them_to_a_model(chat: Chat, capa
     places = [reply["answer"].find(each) for each in said]
     assert -1 not in places and places == sorted(places), reply["answer"]
     assert all("[Source" in line for line in re.split(r"(?<=\])[.;] ", reply["answer"])), reply["answer"]
+
+
+@pytest.mark.parametrize("message", ["What are my watchlists and alerts?", "Tell me about my alerts and my watchlists"])
+def test_watchlists_and_alerts_are_listed_together(chat: Chat, message: str) -> None:
+    reply = chat.post(message)
+    assert {*reply["flags"]["understood"].split("; ")} >= {"your 2 watchlists"} and "your 6 alerts" in str(
+        reply["flags"]
+    )
+    assert "“Watchlist: Spring proposals” holds “velvet ring box”" in reply["answer"]
+    assert "its severity is critical and it is resolved" in reply["answer"]
 
 
 def test_a_model_tells_the_lists_in_its_own_words(chat: Chat) -> None:
