@@ -12,7 +12,7 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 from uuid import UUID
 
-from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter
 from sqlalchemy import (
     ColumnElement,
     DateTime,
@@ -39,6 +39,7 @@ from rag_app.database.session import Database
 from rag_app.documents.ledger import SOURCE, seen_by, source_of
 from rag_app.documents.tables import SourceBuildRow, SourceRow, originals_table
 from rag_app.domain import Filters, InvalidInput, NotFound, Scope, Source, frozen
+from rag_app.retrieval.filters import translate
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONG_AGO = -(2.0**53)  # seconds: where a source without a date comes in an order by date
@@ -195,7 +196,7 @@ def _conditions_of(asked: SourceSelection) -> list[ColumnElement[bool]]:
     if asked.search:
         named = (SourceRow.title, SourceRow.external_id, SourceRow.file_name)
         conditions.append(or_(*(column.icontains(asked.search, autoescape=True) for column in named)))
-    return [*conditions, *map(_holds, asked.filters)]
+    return [*conditions, *(translate(each, _holds, _JOINS) for each in asked.filters)]
 
 
 _OWN = {
@@ -207,24 +208,23 @@ _OWN = {
 }
 
 
-def _holds(given: MetadataFilter | MetadataFilters) -> ColumnElement[bool]:
-    """A checked filter on a source instead of a chunk. It is never NULL, so NOT is SQL's."""
-    if isinstance(given, MetadataFilter):
-        return func.coalesce(_condition(given), literal(False))
-    each = [_holds(one) for one in given.filters]
-    match given.condition:
-        case FilterCondition.NOT:
-            return not_(or_(*each))
-        case FilterCondition.OR:
-            return or_(*each)
-    return and_(*each)
+_JOINS: Mapping[FilterCondition, Callable[[list[ColumnElement[bool]]], ColumnElement[bool]]] = {
+    FilterCondition.NOT: lambda each: not_(or_(*each)),
+    FilterCondition.OR: lambda each: or_(*each),
+    FilterCondition.AND: lambda each: and_(*each),
+}
+
+
+def _holds(condition: MetadataFilter) -> ColumnElement[bool]:
+    """A checked condition on a source instead of a chunk. It is never NULL, so NOT is SQL's."""
+    return func.coalesce(_condition(condition), literal(False))
 
 
 def _condition(condition: MetadataFilter) -> ColumnElement[bool]:
     """Values are parameters, and compared in their own type."""
     name, operator, value = condition.key, condition.operator, condition.value
     if name in _OWN:
-        return _compare(_OWN[name], operator, value)
+        return _COMPARE[operator](_OWN[name], value)
     kept: Any = SourceRow.metadata_
     found, values = kept[name], value if isinstance(value, list) else [value]
     missing = or_(found.astext.is_(None), found == func.jsonb_build_array())
@@ -239,16 +239,11 @@ def _condition(condition: MetadataFilter) -> ColumnElement[bool]:
         case FilterOperator.NE | FilterOperator.NIN:
             return not_(or_(missing, *(kept.contains({name: each}) for each in values)))
     number = case((func.jsonb_typeof(found) == "number", cast(found.astext, Numeric)))
-    return _compare(number, operator, value)
+    return _COMPARE[operator](number, value)
 
 
-def _compare(column: Any, operator: FilterOperator, value: Any) -> ColumnElement[bool]:
-    """The comparison; NULL without a value."""
-    compared: ColumnElement[bool] = _COMPARE[operator](column, value)
-    return compared
-
-
-_COMPARE: Mapping[FilterOperator, Callable[[Any, Any], Any]] = {
+# Comparisons are NULL without a value
+_COMPARE: Mapping[FilterOperator, Callable[[Any, Any], ColumnElement[bool]]] = {
     FilterOperator.EQ: eq,
     FilterOperator.NE: ne,
     FilterOperator.LT: lt,

@@ -6,10 +6,10 @@ docs/filters.md is the specification; nothing that is not in it reaches a store.
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
@@ -17,6 +17,7 @@ from llama_index.core.vector_stores.types import FilterCondition, FilterOperator
 from rag_app.domain import FieldType, Filters, InvalidInput, UnknownField, Value
 from rag_app.retrieval.index import IndexSpec
 
+T = TypeVar("T")
 DEEPEST, MOST_CONDITIONS, MOST_VALUES = 3, 50, 1000
 """Of one filter: groups in each other, conditions in all of them, values of one condition."""
 
@@ -92,6 +93,22 @@ def fields_of(filters: Filters) -> set[str]:
     groups = [each for each in filters if isinstance(each, MetadataFilters)]
     named = {each.key for each in filters if isinstance(each, MetadataFilter)}
     return named.union(*(fields_of(tuple(each.filters)) for each in groups))
+
+
+def translate(
+    given: MetadataFilter | MetadataFilters,
+    condition: Callable[[MetadataFilter], T],
+    joins: Mapping[FilterCondition, Callable[[list[T]], T]],
+) -> T:
+    """A checked filter in a store's language, which says a `condition` and `joins` those of a group.
+
+    >>> joins = {FilterCondition.OR: " or ".join}
+    >>> translate(or_missing(condition("lang", "==", "en")), lambda given: f"{given.key} {given.operator.value}", joins)
+    'lang == or lang is_empty'
+    """
+    if isinstance(given, MetadataFilter):
+        return condition(given)
+    return joins[FilterCondition(given.condition)]([translate(each, condition, joins) for each in given.filters])
 
 
 def names_something(given: MetadataFilter | MetadataFilters) -> bool:
@@ -177,9 +194,9 @@ def _check_condition(given: MetadataFilter, spec: IndexSpec) -> MetadataFilter |
             f"a list of values is required with {', '.join(sorted(LISTED))} and cannot be used with other operators",
         )
     if not isinstance(value, list):
-        return (
-            _moment(name, operator, value) if kind is FieldType.TIME else _typed_condition(name, kind, operator, value)
-        )
+        if kind is FieldType.TIME:
+            return _moment(name, operator, value)
+        return condition(name, operator, coerce(name, kind, value))
     if not 0 < len(value) <= MOST_VALUES:
         raise InvalidInput(name, len(value), f"{operator.value} takes from 1 to {MOST_VALUES} values")
     if kind is not FieldType.TIME:
@@ -202,10 +219,6 @@ def _check_operator(given: MetadataFilter, kind: FieldType) -> FilterOperator:
             given.key, given.value, f"{operator.value} cannot be used with a {kind} field; accepted: {accepted}"
         )
     return operator
-
-
-def _typed_condition(name: str, kind: FieldType, operator: FilterOperator, value: object) -> MetadataFilter:
-    return condition(name, operator, coerce(name, kind, value))
 
 
 def _moment(name: str, operator: FilterOperator, value: object) -> MetadataFilter | MetadataFilters:
@@ -334,7 +347,11 @@ def parse_condition(written: str) -> MetadataFilter | MetadataFilters:
     'not'
     """
     if written.lstrip().startswith("{"):
-        return _parse_json(written)
+        try:
+            said = json.loads(written)
+        except (ValueError, RecursionError):
+            raise InvalidInput("filter", written, "begins with a brace but is not valid JSON") from None
+        return parse_where(said, "filter")
     found = _WRITTEN.fullmatch(written)
     if found is None:
         raise InvalidInput(
@@ -347,14 +364,6 @@ def parse_condition(written: str) -> MetadataFilter | MetadataFilters:
     return condition(
         field, operator, [part.strip() for part in value.split(",")] if operator in LISTED else value.strip()
     )
-
-
-def _parse_json(written: str) -> MetadataFilters:
-    try:
-        said = json.loads(written)
-    except (ValueError, RecursionError):
-        raise InvalidInput("filter", written, "begins with a brace but is not valid JSON") from None
-    return parse_where(said, "filter")
 
 
 def parse_where(said: object, name: str = "where") -> MetadataFilters:

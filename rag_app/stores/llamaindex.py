@@ -254,11 +254,11 @@ class LlamaIndexStore(OutsideStore):
         there, limit = -1, asked.depth
         for _ in range(ROUNDS):
             ids = await self.propose(asked, limit)
-            found = await self._cosines(asked.vector, ids, asked.filters)
+            found = await self.cosines(asked.vector, ids, asked.filters)
             if len(found) < asked.depth and there < 0:
                 there = await self._count_matching(asked)
             if len(found) >= (asked.depth if there < 0 else min(asked.depth, there)):
-                return _first(found, asked.depth)
+                return dict(sorted(found.items(), key=lambda each: (-each[1], each[0]))[: asked.depth])
             limit *= 2
         if there <= self.backend.declared.compared:
             return await self._compare_all(asked)
@@ -277,10 +277,7 @@ class LlamaIndexStore(OutsideStore):
         )
         return [id_ for each in found for id_ in each]
 
-    async def cosines(self, vector: Sequence[float], ids: Sequence[UUID]) -> dict[UUID, float]:
-        return await self._cosines(vector, ids, ())
-
-    async def _cosines(self, vector: Sequence[float], ids: Sequence[UUID], filters: Filters) -> dict[UUID, float]:
+    async def cosines(self, vector: Sequence[float], ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, float]:
         query = self.begin()
         rows = await self.ask(query.cosines(vector, ids, filters), query)
         return {row["id"]: row["cosine"] for row in rows}
@@ -309,22 +306,19 @@ class LlamaIndexStore(OutsideStore):
             await ChunkStore.write(self, nodes, replacing)
 
     async def put_vectors(self, nodes: Sequence[BaseNode]) -> None:
-        await self.backend.put(self.generation, [self._strip_node(node) for node in nodes])
+        """The store gets of each chunk its id, vector and filter fields, and no text."""
+        stripped = [
+            _node(UUID(node.node_id), node.get_embedding(), stored_fields(node.metadata, self.spec)) for node in nodes
+        ]
+        await self.backend.put(self.generation, stripped)
 
     async def take_vectors_out(self, sources: Sequence[UUID], kept: Sequence[UUID]) -> None:
         gone = {row["id"] for row in await self.rows(sources)} - {*kept}
         if gone:
             await self.backend.take(self.generation, sorted(gone))
 
-    async def vectors(self, ids: Sequence[UUID]) -> Mapping[UUID, list[float]]:
-        raise NotImplementedError("`export` reads them from PostgreSQL, with the chunks")
-
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
         return [to_node(row, row["embedding"].to_list()) for row in await self.rows(source_ids)]
-
-    def _strip_node(self, node: BaseNode) -> TextNode:
-        """The part of a chunk that the store gets: id, vector and filter fields, no text."""
-        return _node(UUID(node.node_id), node.get_embedding(), stored_fields(node.metadata, self.spec))
 
 
 def scope_conditions(scope: Scope, abilities: Abilities) -> list[list[MetadataFilter]]:
@@ -481,17 +475,15 @@ def _uuids(said: Iterable[object]) -> Iterator[UUID]:
             continue  # no chunk of ours
 
 
-def _first(found: Mapping[UUID, float], depth: int) -> dict[UUID, float]:
-    return dict(sorted(found.items(), key=lambda each: (-each[1], each[0]))[:depth])
-
-
 class _Probe:
     """Tests what a store can do on an empty generation, and leaves the node there that `holds` looks for."""
 
     def __init__(self, backend: LlamaIndexBackend, generation: str, dimension: int) -> None:
         self.backend, self.generation, self.dimension = backend, generation, dimension
         self.owners = uuid4(), uuid4()
-        self.nodes = [self._chunk(owner, axis) for axis, owner in enumerate(self.owners)]
+        self.nodes = [
+            _node(uuid4(), _unit(dimension, axis), self._fields(owner, axis)) for axis, owner in enumerate(self.owners)
+        ]
 
     async def run(self) -> Abilities:
         """Raises Misconfigured for a store that organizations cannot share."""
@@ -557,9 +549,6 @@ class _Probe:
 
     async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         return await self.backend.call(self.generation, method, *args, **kwargs)
-
-    def _chunk(self, owner: UUID, axis: int) -> TextNode:
-        return _node(uuid4(), _unit(self.dimension, axis), self._fields(owner, axis))
 
     def _fields(self, owner: UUID, rank: int) -> dict[str, str | float]:
         return {"org_id": str(owner), "readers": str(owner), "site_id": str(owner), "x_rank_n": float(rank)}

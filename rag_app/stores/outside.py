@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -10,10 +10,10 @@ from llama_index.core.schema import BaseNode, TextNode
 
 from rag_app.database.session import Database
 from rag_app.domain import Filters, Mode
-from rag_app.retrieval.fusion import Candidate, rank
+from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
-from rag_app.stores.postgres import ChunkStore, PostgresBackend, execute_as_owner, prepare_words, to_node
+from rag_app.stores.postgres import ChunkStore, PostgresBackend, execute_as_owner, prepare_words
 from rag_app.stores.postgres_tables import create_fields, drop_statements
 from rag_app.stores.registry import Visible
 
@@ -64,10 +64,6 @@ class OutsideStore(ChunkStore):
     async def take_vectors_out(self, sources: Sequence[UUID], kept: Sequence[UUID]) -> None:
         """Delete the vectors of these sources in the scope's organizations, except the ids `kept`."""
 
-    @abstractmethod
-    async def vectors(self, ids: Sequence[UUID]) -> Mapping[UUID, list[float]]:
-        """The vectors of these chunks of the scope's organizations, private ones too."""
-
     async def candidates(self, asked: Search) -> list[Candidate]:
         near = await self.nearest(asked) if asked.mode is not Mode.TEXT else {}
         if asked.mode is Mode.DENSE:
@@ -79,12 +75,8 @@ class OutsideStore(ChunkStore):
         return [Candidate(id_, near[id_], score) for id_, score in bm25.items() if id_ in near]
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
-        """Looks at more than `top_k`, because a vector whose chunk PostgreSQL does not have (yet, or any more) is skipped."""
-        ranking = rank(
-            await self.candidates(replace(asked, depth=max(asked.depth, 2 * asked.top_k))), asked.mode, self.spec.fusion
-        )
-        nodes = await self.fetch([candidate.id for candidate in ranking[: 2 * asked.top_k]])
-        return [(candidate, nodes[candidate.id]) for candidate in ranking if candidate.id in nodes][: asked.top_k]
+        """Of twice as many, because a vector whose chunk PostgreSQL does not have (yet, or any more) is skipped."""
+        return (await super().best(replace(asked, top_k=2 * asked.top_k)))[: asked.top_k]
 
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
         found = await super().fetch(ids, filters)
@@ -103,8 +95,3 @@ class OutsideStore(ChunkStore):
 
     async def forget(self, source_ids: Sequence[UUID]) -> None:
         await super().write([], source_ids)
-
-    async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
-        rows = await self.rows(source_ids)
-        vectors = await self.vectors([row["id"] for row in rows])
-        return [to_node(row, vectors[row["id"]]) for row in rows if row["id"] in vectors]

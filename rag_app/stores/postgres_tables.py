@@ -5,7 +5,7 @@ docs/adr/0003-postgres-layout.md and docs/adr/0030-signs-with-two-bits-of-the-qu
 tables and for the three search methods, and their costs.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 from uuid import UUID
@@ -16,6 +16,7 @@ from asyncpg import BitString
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from rag_app.domain import FieldType, Filters, Mode, Scope
+from rag_app.retrieval.filters import translate
 from rag_app.retrieval.index import BASE_FIELDS, IndexSpec
 from rag_app.retrieval.store import Search
 from rag_app.stores import words
@@ -41,6 +42,12 @@ _COMPARED = {
     FilterOperator.CONTAINS: "{value} = ANY({name})",
     FilterOperator.ANY: "{name} && {value}",
     FilterOperator.ALL: "{name} @> {value}",
+}
+# NOT is `IS NOT TRUE`, which turns the NULL of a missing field into TRUE
+_JOINS: Mapping[FilterCondition, Callable[[list[str]], str]] = {
+    FilterCondition.NOT: lambda each: f"(({' OR '.join(each)}) IS NOT TRUE)",
+    FilterCondition.OR: lambda each: f"({' OR '.join(each)})",
+    FilterCondition.AND: lambda each: f"({' AND '.join(each)})",
 }
 _LARGEST_PLAIN_VECTOR = 1900  # dimensions that fit a page together with the row
 LARGEST_GRAPH = 4000  # dimensions up to which there is a graph: half-precise vectors of that many fit a page
@@ -315,16 +322,8 @@ class Query:
         return " AND ".join(conditions)
 
     def holds(self, given: MetadataFilter | MetadataFilters) -> str:
-        """A checked filter on `v`: TRUE if it holds, else FALSE or NULL.
-
-        NOT is `IS NOT TRUE`, which turns the NULL of a missing field into TRUE.
-        """
-        if isinstance(given, MetadataFilter):
-            return self._condition(given)
-        each = [self.holds(one) for one in given.filters]
-        if given.condition is FilterCondition.NOT:
-            return f"(({' OR '.join(each)}) IS NOT TRUE)"
-        return f"({(' OR ' if given.condition is FilterCondition.OR else ' AND ').join(each)})"
+        """A checked filter on `v`: TRUE if it holds, else FALSE or NULL."""
+        return translate(given, self._condition, _JOINS)
 
     def _condition(self, condition: MetadataFilter) -> str:
         kind, operator, value = self.spec.all_fields[condition.key], condition.operator, condition.value

@@ -5,23 +5,25 @@ under row-level security, before they are used.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from llama_index.core.schema import BaseNode
+from llama_index.core.schema import BaseNode, TextNode
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
 from rag_app.database.session import Database
 from rag_app.domain import FieldType, Filters, Misconfigured, Scope, StoreFailed
+from rag_app.retrieval.filters import translate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
 from rag_app.stores.outside import OutsideBackend, OutsideStore
+from rag_app.stores.postgres import to_node
 from rag_app.stores.registry import Visible
 
 _PAGE = 1000  # points in one answer: a few megabytes with their vectors
@@ -165,7 +167,12 @@ class QdrantStore(OutsideStore):
         old = models.Filter(must=[self._scope_condition(), _any_of("source_id", sources)], must_not=[_one_of(kept)])
         await self.backend.call("delete", self.generation, models.FilterSelector(filter=old), wait=True)
 
-    async def vectors(self, ids: Sequence[UUID]) -> dict[UUID, list[float]]:
+    async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
+        rows = await self.rows(source_ids)
+        vectors = await self._vectors([row["id"] for row in rows])
+        return [to_node(row, vectors[row["id"]]) for row in rows if row["id"] in vectors]
+
+    async def _vectors(self, ids: Sequence[UUID]) -> dict[UUID, list[float]]:
         among = models.Filter(must=[self._scope_condition(), _one_of(ids)])
         points, _ = await self.backend.call(
             "scroll", self.generation, among, limit=max(len(ids), 1), with_payload=False, with_vectors=True
@@ -213,21 +220,21 @@ class QdrantStore(OutsideStore):
         )
 
 
+# Qdrant's `must_not` also finds points without the field, which is right for NOT only
+_JOINS: Mapping[FilterCondition, Callable[[list[models.Condition]], models.Condition]] = {
+    FilterCondition.NOT: lambda each: models.Filter(must_not=each),
+    FilterCondition.OR: lambda each: models.Filter(should=each),
+    FilterCondition.AND: lambda each: models.Filter(must=each),
+}
+
+
 def _holds(given: MetadataFilter | MetadataFilters, spec: IndexSpec) -> models.Condition:
-    """A checked filter. Qdrant's `must_not` also finds points without the field, which is right for NOT only."""
-    if isinstance(given, MetadataFilter):
-        return _condition(given, spec.all_fields[given.key])
-    each = [_holds(one, spec) for one in given.filters]
-    match given.condition:
-        case FilterCondition.NOT:
-            return models.Filter(must_not=each)
-        case FilterCondition.OR:
-            return models.Filter(should=each)
-    return models.Filter(must=each)
+    return translate(given, partial(_condition, spec), _JOINS)
 
 
-def _condition(condition: MetadataFilter, kind: FieldType) -> models.Condition:
-    key, operator, value = _key(condition.key), condition.operator, condition.value
+def _condition(spec: IndexSpec, condition: MetadataFilter) -> models.Condition:
+    kind, operator, value = spec.all_fields[condition.key], condition.operator, condition.value
+    key = _key(condition.key)
     missing = models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
     if operator is FilterOperator.IS_EMPTY:
         return missing

@@ -89,16 +89,8 @@ def _llamaindex_unshared(settings: "Settings") -> str:
     return "" if read_class_file(settings.store.class_file).several_processes else alone
 
 
-def _llamaindex_configured(settings: "Settings") -> bool:
-    return settings.store.class_file is not None
-
-
 def _qdrant_folder(settings: "Settings") -> "Path":
     return settings.store.qdrant_path or settings.database.home / "qdrant"
-
-
-def _qdrant_place(settings: "Settings") -> str:
-    return f"Qdrant ({settings.store.qdrant_url or f'local, in {_qdrant_folder(settings)}'})"
 
 
 def _qdrant_unshared(settings: "Settings") -> str:
@@ -112,8 +104,17 @@ def _qdrant_configured(settings: "Settings") -> bool:
 
 STORES: dict[str, Store] = {
     "postgres": Store(_open_postgres, lambda settings: "PostgreSQL", always_there=True),
-    "qdrant": Store(_open_qdrant, _qdrant_place, _qdrant_unshared, _qdrant_configured),
+    "qdrant": Store(
+        _open_qdrant,
+        lambda settings: f"Qdrant ({settings.store.qdrant_url or f'local, in {_qdrant_folder(settings)}'})",
+        _qdrant_unshared,
+        _qdrant_configured,
+    ),
     "llamaindex": Store(
-        _open_llamaindex, _llamaindex_place, _llamaindex_unshared, _llamaindex_configured, always_there=True
+        _open_llamaindex,
+        _llamaindex_place,
+        _llamaindex_unshared,
+        lambda settings: settings.store.class_file is not None,
+        always_there=True,
     ),
 }
