@@ -23,8 +23,6 @@ from rag_app.documents.ledger import seen_by
 from rag_app.documents.tables import SourceRow, originals_table
 from rag_app.domain import NotFound, Scope, Source
 
-_PIECE = 1 << 20
-
 
 class Originals:
     """`folder` is where the files are kept; None keeps none."""
@@ -36,13 +34,14 @@ class Originals:
         """Keep a copy of the file as this source's original, replacing another one. Blocks while copying."""
         if self._folder is None:
             return
-        digest, size = _digest(file)
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
         at = _path(self._folder, source.org_id, digest)
         at.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         copy = at.with_name(f"{uuid4().hex}.part")
         copyfile(file, copy)
         copy.chmod(0o600)
-        row = {"version": source.version, "sha256": digest, "size": size, "file_name": name}
+        row = {"version": source.version, "sha256": digest, "size": copy.stat().st_size, "file_name": name}
         try:
             async with self._changing(source.org_id) as session:
                 before = await session.scalar(
@@ -119,13 +118,3 @@ class Originals:
 
 def _path(folder: Path, org_id: UUID, digest: str) -> Path:
     return folder / str(org_id) / digest[:2] / digest
-
-
-def _digest(file: Path) -> tuple[str, int]:
-    """The digest of the file's content, and its size in bytes."""
-    digest, size = hashlib.sha256(), 0
-    with file.open("rb") as stream:
-        while piece := stream.read(_PIECE):
-            digest.update(piece)
-            size += len(piece)
-    return digest.hexdigest(), size

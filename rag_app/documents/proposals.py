@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rag_app.documents.documents import Document
 from rag_app.documents.ingest import offered_files
-from rag_app.documents.readers.formats import suffix_of
-from rag_app.documents.readers.rows import RECORDS, typed_value
+from rag_app.documents.readers.formats import format_of
+from rag_app.documents.readers.rows import typed_value
 from rag_app.documents.reading import File, Readers
 from rag_app.domain import FieldType, RowMapping, RowsRule, column_name
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
@@ -43,10 +43,7 @@ class _Column:
         self.values.add(value)
         if FieldType.TIME in self.kinds:
             self.formats = [each for each in self.formats if _fits(FieldType.TIME, value, each)]
-        self.kinds = [kind for kind in self.kinds if self._may_be(kind, value)]
-
-    def _may_be(self, kind: FieldType, value: str) -> bool:
-        return bool(self.formats) if kind is FieldType.TIME else _fits(kind, value)
+        self.kinds = [kind for kind in self.kinds if (self.formats if kind is FieldType.TIME else _fits(kind, value))]
 
     @property
     def kind(self) -> FieldType | None:
@@ -61,7 +58,9 @@ def propose(readers: Readers, paths: Iterable[Path], exclude: Sequence[str], spe
     files = [
         File(path, path.name, "", path.parent, RowMapping((RowsRule(),), {}, as_written=True))
         for _, path in offered_files(paths, exclude)
-        if suffix_of(path.name) in RECORDS and not any(rule.matches(path.as_posix()) for rule in spec.rows)
+        if (known := format_of(path.name))
+        and known.rows
+        and not any(rule.matches(path.as_posix()) for rule in spec.rows)
     ]
     with closing(readers.read_all(files)) as reading:
         for file, documents in reading:

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from io import BufferedReader
 from pathlib import Path
 from socket import socket, socketpair
 from subprocess import DEVNULL, Popen
@@ -65,18 +66,20 @@ def digest_of(file: File, said: bytes) -> str | None:
         for path in (file.path, file.path.with_name(f"{file.path.name}{SIDECAR}")):
             if path is not file.path and not os.path.lexists(path):
                 continue
-            with open(path, "rb", opener=_open_at_once) as stream:
-                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                    return None
+            with open_file(path) as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
     except OSError:
         return None
     return digest.hexdigest()
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    """Open without blocking, even a pipe without a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
+def open_file(path: Path) -> BufferedReader:
+    """Raises OSError also for what is no file: a device or a pipe may never end."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    raise OSError("not a regular file")
 
 
 def documents_below(path: Path) -> Iterator[Path]:

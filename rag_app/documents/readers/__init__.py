@@ -9,19 +9,17 @@ document's own metadata. Its `title` and `id` are for the file itself, not for t
 """
 
 import json
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import BinaryIO
 
 from rag_app.documents.documents import SIDECAR, Document
 from rag_app.documents.limits import OverLimit
 from rag_app.documents.readers.formats import READERS, Documents, build_document, clean_mapping, format_of, read_stream
 from rag_app.documents.readers.rows import row_reader
+from rag_app.documents.reading import open_file
 from rag_app.domain import RowMapping, UnreadableDocument
 
 __all__ = ["READERS", "SUFFIXES", "format_of", "read", "read_stream"]
@@ -41,7 +39,7 @@ def read(path: Path, shown: str | None = None, root: Path | None = None, rows: R
         if path.is_dir():
             next(path.iterdir(), None)  # a folder that may not be listed says so: that is why it was not walked
             raise OSError("not a regular file")
-        with _open_file(path) as stream:
+        with open_file(path) as stream:
             beside = _sidecar(path, shown, root or path.parent)
             reader = row_reader(path.name, rows, shown) if rows else None
             for found in read_stream(stream, path.name, shown, reader):
@@ -50,20 +48,11 @@ def read(path: Path, shown: str | None = None, root: Path | None = None, rows: R
         raise UnreadableDocument(shown, getattr(error, "strerror", None) or str(error)) from error
 
 
-def _open_file(path: Path) -> BinaryIO:
-    """Raises OSError also for what is no file: a device or a pipe may never end."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if stat.S_ISREG(os.fstat(handle).st_mode):
-        return os.fdopen(handle, "rb")
-    os.close(handle)
-    raise OSError("not a regular file")
-
-
 def _sidecar(path: Path, shown: str, root: Path) -> dict[str, object]:
     """What stands in the file's sidecar. A broken one is an error: it may be the place that says who may see the file."""
     beside = path.with_name(path.name + SIDECAR)
     try:
-        with _open_file(beside) as stream:
+        with open_file(beside) as stream:
             if not beside.resolve().is_relative_to(root.resolve()):
                 raise ValueError("it is a link that leads out of the folder")
             data = stream.read(SIDECAR_BYTES + 1)

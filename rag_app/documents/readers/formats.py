@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from io import BytesIO
 from pathlib import PurePath
-from typing import BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import yaml  # type: ignore[import-untyped]
 from charset_normalizer import from_bytes
@@ -26,12 +26,14 @@ from charset_normalizer import from_bytes
 from rag_app.documents import limits
 from rag_app.documents.documents import SIDECAR, Document, Passage
 from rag_app.documents.limits import OverLimit, Tally, check_nesting
-from rag_app.domain import UnreadableDocument, frozen
+from rag_app.domain import RowsRule, UnreadableDocument, frozen
 
 T = TypeVar("T")
 Documents = Iterator[Document | UnreadableDocument]
 """What a file gives, in its order; errors stand for the parts of it that cannot be read."""
 Reader = Callable[[BinaryIO, str], Documents]
+RecordReader = Callable[[BinaryIO, str, tuple[RowsRule, ...]], Iterator[Any]]
+"""Reads the `rows.Records` of a file, by the first of the rules, or by the first for each sheet."""
 
 FRONT_MATTER_CHARS = 20_000  # characters; what people write is shorter, and reading more of it takes seconds
 
@@ -56,22 +58,28 @@ _KEY = re.compile(r"^[\w-]+:(?:\s|$)", re.MULTILINE)
 
 @frozen
 class Format:
-    """`becomes` says what a file gives, in docs/ingestion.md. A `streamed` one is not held in memory as a whole."""
+    """`becomes` says what a file gives, in docs/ingestion.md. A `streamed` one is not held in memory as a whole.
+
+    `rows` reads the rows of a format that holds some.
+    """
 
     read: Reader
     becomes: str
     streamed: bool
+    rows: RecordReader | None
 
 
 READERS: dict[str, Format] = {}
 """By suffix, with its dot."""
 
 
-def reads(*suffixes: str, becomes: str, streamed: bool = False) -> Callable[[Reader], Reader]:
+def reads(
+    *suffixes: str, becomes: str, streamed: bool = False, rows: RecordReader | None = None
+) -> Callable[[Reader], Reader]:
     """Registers the function below as the reader of files whose names end in one of `suffixes`."""
 
     def register(reader: Reader) -> Reader:
-        READERS.update(dict.fromkeys(suffixes, Format(reader, becomes, streamed)))
+        READERS.update(dict.fromkeys(suffixes, Format(reader, becomes, streamed, rows)))
         return reader
 
     return register
@@ -214,8 +222,6 @@ def _clean_value(value: object, level: int) -> object:
 
 def decode(data: bytes, shown: str, declared: str | None = None) -> str:
     """The text of some bytes. Raises `UnreadableDocument` when they are binary, or hold nothing but white space."""
-    if not data:
-        raise UnreadableDocument(shown, "empty: 0 bytes")
     text = _decode_marked(data, declared)
     if text is not None and text.isspace():  # of hundreds of megabytes, too: what follows takes its time
         raise UnreadableDocument(shown, "nothing but white space")

@@ -13,7 +13,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import docx
 import openpyxl
@@ -26,8 +26,8 @@ from pptx.enum.shapes import PP_PLACEHOLDER
 
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.limits import Tally
-from rag_app.documents.readers.formats import attempt, check_output, check_unpacked, reads
-from rag_app.documents.readers.rows import Records, holds_rows, table_records
+from rag_app.documents.readers.formats import Documents, attempt, check_output, check_unpacked, reads
+from rag_app.documents.readers.rows import Records, table_records
 from rag_app.documents.readers.shaping import (
     ROWS_BECOME,
     Sections,
@@ -243,33 +243,26 @@ def _shape_texts(shapes: Iterable[Any], title: Any) -> Iterator[str]:
             yield "\n".join(table_lines([cell.text for cell in row.cells] for row in shape.table.rows))
 
 
-@reads(".xlsx", becomes=ROWS_BECOME)
-def read_xlsx(stream: BinaryIO, shown: str) -> Iterator[Document]:
-    named, derived = _properties(stream, shown)
-    sheets = openpyxl.load_workbook(stream, read_only=True, data_only=True).worksheets
-    shown_sheets = (sheet for sheet in sheets if sheet.sheet_state == "visible")
-    passages = (passage for sheet in shown_sheets for passage in group_lines(_sheet_lines(sheet), sheet.title))
-    yield Document("", tuple(check_output(passages)), named, derived=derived)
-
-
-def _sheet_lines(sheet: Any) -> list[str]:
-    return table_lines(cells for _, cells in _sheet_rows(sheet))
-
-
-@holds_rows(".xlsx")
 def read_xlsx_rows(stream: BinaryIO, shown: str, rules: tuple[RowsRule, ...]) -> Records:
     """Sheets that no rule is for are a document together."""
     named, derived = _properties(stream, shown)
     sheets = openpyxl.load_workbook(stream, read_only=True, data_only=True).worksheets
-    others: list[Passage] = []
+    others: list[Any] = []
     for sheet in (sheet for sheet in sheets if sheet.sheet_state == "visible"):
         rule = next((rule for rule in rules if rule.reads_sheet(sheet.title)), None)
         if rule is None:
-            others += group_lines(_sheet_lines(sheet), sheet.title)
+            others.append(sheet)
         else:
             yield from table_records(_sheet_rows(sheet), rule, f"{shown}, sheet {sheet.title!r}", sheet.title)
-    if others:
-        yield Document("", tuple(check_output(others)), named, derived=derived)
+    lines = ((sheet.title, table_lines(cells for _, cells in _sheet_rows(sheet))) for sheet in others)
+    passages = tuple(check_output(passage for title, rows in lines for passage in group_lines(rows, title)))
+    if passages or not rules:
+        yield Document("", passages, named, derived=derived)
+
+
+@reads(".xlsx", becomes=ROWS_BECOME, rows=read_xlsx_rows)
+def read_xlsx(stream: BinaryIO, shown: str) -> Documents:
+    return cast("Documents", read_xlsx_rows(stream, shown, ()))
 
 
 def _sheet_rows(sheet: Any) -> Iterator[tuple[int, dict[int, str]]]:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.limits import Tally
 from rag_app.documents.readers.formats import Documents, build_document, clean, decode, reads
-from rag_app.documents.readers.rows import Record, Records, holds_rows
+from rag_app.documents.readers.rows import Record, Records
 from rag_app.domain import RowsRule, UnreadableDocument
 
 _BECOME = "each record a source: `id`, `title`, `text`, and everything else metadata"
@@ -20,7 +20,15 @@ _PIECE_BYTES = 1024 * 1024
 LINE_BYTES = 64 * 1024 * 1024  # one record; a longer line is no JSON Lines
 
 
-@reads(".jsonl", ".ndjson", becomes=_BECOME, streamed=True)
+def read_json_line_rows(stream: BinaryIO, shown: str, rules: tuple[RowsRule, ...]) -> Records:
+    for number, line in _lines(stream, shown):
+        try:
+            yield _row(json.loads(line.decode("utf-8-sig")), number, rules[0])
+        except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+            yield UnreadableDocument(shown, f"line {number}: {error}")
+
+
+@reads(".jsonl", ".ndjson", becomes=_BECOME, streamed=True, rows=read_json_line_rows)
 def read_json_lines(stream: BinaryIO, shown: str) -> Documents:
     """Line by line, so that a file may be larger than memory."""
     blank = True
@@ -38,16 +46,6 @@ def read_json_lines(stream: BinaryIO, shown: str) -> Documents:
         raise UnreadableDocument(shown, "empty, or nothing but white space")
 
 
-@holds_rows(".jsonl", ".ndjson")
-def read_json_line_rows(stream: BinaryIO, shown: str, rules: tuple[RowsRule, ...]) -> Records:
-    for number, line in _lines(stream, shown):
-        try:
-            yield _row(json.loads(line.decode("utf-8-sig")), number, rules[0])
-        except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
-            yield UnreadableDocument(shown, f"line {number}: {error}")
-
-
-@holds_rows(".json")
 def read_json_rows(stream: BinaryIO, shown: str, rules: tuple[RowsRule, ...]) -> Records:
     """A list of objects, or one object."""
     try:
@@ -91,7 +89,7 @@ def _lines(stream: BinaryIO, shown: str) -> Iterator[tuple[int, bytes]]:
         yield number, held
 
 
-@reads(".json", becomes=_BECOME)
+@reads(".json", becomes=_BECOME, rows=read_json_rows)
 def read_json(stream: BinaryIO, shown: str) -> Documents:
     try:
         value = json.loads(decode(stream.read(), shown))

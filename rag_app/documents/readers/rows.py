@@ -10,18 +10,17 @@ its key is refused, and so is a table without the key's columns: nobody could te
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import chain, islice
 from pathlib import PurePath
-from typing import BinaryIO, NamedTuple
-from uuid import UUID
+from typing import NamedTuple
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.formats import Documents, Reader, clean, suffix_of
-from rag_app.domain import FieldType, RowMapping, RowsRule, UnreadableDocument, column_name
+from rag_app.documents.readers.formats import Documents, Reader, clean, format_of
+from rag_app.domain import FieldType, RowMapping, RowsRule, UnreadableDocument, column_name, uuid_in
 
 _HEADER_WITHIN = 50  # rows: what stands above a table is shorter
 _LONGEST_VALUE = 500  # characters of a cell that is metadata; a longer one is text alone
@@ -34,6 +33,7 @@ _NEVER_UNTYPED = {"text", "title", *_OWN}
 _PLACE = re.compile(r"\{([^{}:]+)(?::([^{}]+))?\}")
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{[^\[\]]*)\]")
 _NUMBER = re.compile(r"([-+−]?)\s*[$€£¥]?\s*(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)\s*(?:[$€£¥%])?")
+_SCIENTIFIC = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 _YEAR_AND_MONTH = re.compile(r"\d{4}-\d\d")
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -54,23 +54,8 @@ class Record(NamedTuple):
 
 Records = Iterator[Record | Document | UnreadableDocument]
 """With a document of what is no row."""
-RecordReader = Callable[[BinaryIO, str, tuple[RowsRule, ...]], Records]
-"""Reads by the first of the rules, or by the first for each sheet."""
 Row = tuple[int, Mapping[int, str]]
 """The number of a row, and its cells by the number of their columns."""
-
-RECORDS: dict[str, RecordReader] = {}
-"""By suffix, with its dot: the formats that hold rows."""
-
-
-def holds_rows(*suffixes: str) -> Callable[[RecordReader], RecordReader]:
-    """Registers the function below as what reads the rows of files whose names end in one of `suffixes`."""
-
-    def register(reader: RecordReader) -> RecordReader:
-        RECORDS.update(dict.fromkeys(suffixes, reader))
-        return reader
-
-    return register
 
 
 # -- records
@@ -142,7 +127,8 @@ def _missing_columns(names: Iterable[str], rule: RowsRule) -> tuple[str, ...]:
 
 def row_reader(name: str, mapping: RowMapping, shown: str) -> Reader | None:
     """What reads the rows of a file of this name; None where its format holds none."""
-    read = RECORDS.get(suffix_of(name))
+    known = format_of(name)
+    read = known.rows if known else None
     return None if read is None else lambda stream, _: row_documents(read(stream, shown, mapping.rules), mapping, shown)
 
 
@@ -292,11 +278,10 @@ def typed_value(kind: FieldType, value: object, rule: RowsRule) -> object:
                 return _moment(text, rule.date_formats).isoformat()
             except ValueError:
                 raise ValueError(f"must be {_expected_date(rule)}") from None
+        case FieldType.UUID if found := uuid_in(text):
+            return str(found)
         case FieldType.UUID:
-            try:
-                return str(UUID(text))
-            except ValueError:
-                raise ValueError("must be a UUID") from None
+            raise ValueError("must be a UUID")
         case FieldType.TAGS if isinstance(value, list):
             return [*filter(None, map(_text, value))]
     if len(text) > _LONGEST_VALUE:
@@ -308,23 +293,15 @@ def _number(text: str, decimal: str, *, whole: bool) -> int | float:
     """A percentage is the number that is written; a currency's sign is passed over."""
     expected = "a whole number of at most 64 bits" if whole else f"a number with `{decimal}` before its decimals"
     found = _NUMBER.fullmatch(text.translate({ord("."): ",", ord(","): "."}) if decimal == "," else text)
-    try:
-        value = Decimal(found[2].replace(",", "")) if found else None
-    except InvalidOperation:
-        value = None
-    if value is not None and found is not None:
+    if found is not None:
+        value = Decimal(found[2].replace(",", ""))
         value = -value if found[1] in ("-", "−") else value
         if not whole and math.isfinite(float(value)):
             return float(value)
         if whole and value == value.to_integral_value() and -(2**63) <= value < 2**63:
             return int(value)
-    if not whole:  # 1.5e-3, as programs write it
-        try:
-            number = float(text) if decimal == "." and re.fullmatch(r"[-+\d.]+[eE][-+]?\d+", text) else math.nan
-        except ValueError:
-            number = math.nan
-        if math.isfinite(number):
-            return number
+    elif not whole and decimal == "." and _SCIENTIFIC.fullmatch(text) and math.isfinite(float(text)):
+        return float(text)  # 1.5e-3, as programs write it
     raise ValueError(f"must be {expected}")
 
 

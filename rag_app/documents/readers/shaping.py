@@ -19,7 +19,7 @@ from typing import BinaryIO
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.limits import Tally
 from rag_app.documents.readers.formats import attempt, decode, reads
-from rag_app.documents.readers.rows import Records, holds_rows, table_records
+from rag_app.documents.readers.rows import Records, table_records
 from rag_app.domain import RowsRule, UnreadableDocument
 
 ROWS_BECOME = "groups of rows, each with the header kept: `Name: Ada; Age: 36`"
@@ -199,15 +199,14 @@ class Sections:
             self._passages.append(passage)
 
 
-@reads(".csv", ".tsv", becomes=ROWS_BECOME)
-def read_delimited(stream: BinaryIO, shown: str) -> Iterator[Document]:
-    yield Document("", tuple(group_lines(table_lines(_parse_delimited(stream, shown)))))
-
-
-@holds_rows(".csv", ".tsv")
 def read_delimited_rows(stream: BinaryIO, shown: str, rules: tuple[RowsRule, ...]) -> Records:
     rows = ((number, dict(enumerate(row))) for number, row in enumerate(_parse_delimited(stream, shown), start=1))
     return table_records(rows, rules[0], shown)
+
+
+@reads(".csv", ".tsv", becomes=ROWS_BECOME, rows=read_delimited_rows)
+def read_delimited(stream: BinaryIO, shown: str) -> Iterator[Document]:
+    yield Document("", tuple(group_lines(table_lines(_parse_delimited(stream, shown)))))
 
 
 def _parse_delimited(stream: BinaryIO, shown: str) -> Iterator[list[str]]:

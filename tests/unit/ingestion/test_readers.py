@@ -752,7 +752,7 @@ def test_files_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def denied(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("rag_app.documents.readers.os.open", denied)
+    monkeypatch.setattr("rag_app.documents.reading.os.open", denied)
     assert reasons(tmp_path / "b.txt").endswith("b.txt: Permission denied")
 
 
