@@ -11,14 +11,16 @@ jobs and files it has, and then goes to the end of the queue, so a large job del
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 
-from msgspec import convert, to_builtins
+from msgspec import Meta, Struct, convert, to_builtins
 from sqlalchemy import insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -36,7 +38,6 @@ from rag_app.domain import (
     Misconfigured,
     NotFound,
     RagError,
-    RowsRule,
     Scope,
     StoreFailed,
     frozen,
@@ -87,15 +88,12 @@ class Job:
     ended_at: datetime | None
 
 
-@frozen
-class JobFile:
-    """`reason` says why a file failed, in whole or in part."""
-
-    position: int
+class JobFileInfo(Struct, frozen=True):
+    position: Annotated[int, Meta(description="position in the order sent, from 0")]
     name: str
-    size: int
-    state: str
-    reason: str | None
+    size: Annotated[int, Meta(description="bytes", examples=[2048])]
+    state: Literal["waiting", "done", "failed", "cancelled"]
+    reason: Annotated[str | None, Meta(description="why the file failed completely or in part")]
 
 
 @frozen
@@ -126,10 +124,9 @@ class Jobs:
             raise Forbidden("Jobs belong to a user. Send a token or an API key")
         if not uploads:
             raise InvalidInput("documents", None, "must contain at least one document")
-        names = [each.name for each in uploads]
-        if len({*names}) < len(names):
-            twice = next(name for place, name in enumerate(names) if name in names[:place])
-            raise InvalidInput("documents", twice, f"{twice!r} occurs more than once")
+        for name, times in Counter(each.name for each in uploads).items():
+            if times > 1:
+                raise InvalidInput("documents", name, f"{name!r} occurs more than once")
         job, kept = uuid4(), await asyncio.to_thread(lambda: [*map(_serialize_upload, uploads)])
         values = [
             {
@@ -190,7 +187,7 @@ class Jobs:
         after: int = -1,
         limit: int = 100,
         operator: bool = False,
-    ) -> list[JobFile]:
+    ) -> list[JobFileInfo]:
         """The job's files after position `after`. Raises NotFound."""
         wanted = select(
             job_files_table.c.position,
@@ -208,7 +205,7 @@ class Jobs:
         async with self._database.scoped(scope, operator) as session:
             await _one(session, scope, job)
             rows = await session.execute(wanted.order_by(job_files_table.c.position).limit(limit))
-            return [JobFile(*row) for row in rows.tuples()]
+            return [JobFileInfo(*row) for row in rows.tuples()]
 
     async def cancel(self, scope: Scope, job: UUID, *, operator: bool = False) -> Job:
         """Stop taking its files. Sources already ingested stay, and the files of a slice that a worker has taken
@@ -325,29 +322,22 @@ def _reason(received: ReceivedUpload) -> str | None:
     return "; ".join(received.problems[:20]) or ("holds no text" if received.status == "failed" else None)
 
 
-_KEPT = ("external_id", "file_name", "media_type", "title", "metadata", "derived", "problem")
-"""Of an upload: what is no content of it."""
-
-
 def _serialize_upload(upload: Upload) -> tuple[JsonObject, bytes]:
     """The upload as stored. Files are read completely: requests are limited, and another process does the job."""
-    kept = {name: value for name in _KEPT if (value := getattr(upload, name))}
-    if upload.rows is not None:
-        kept["rows"] = to_builtins(upload.rows)
+    said = to_builtins(replace(upload, text=None, file=None))
+    kept = {name: value for name, value in said.items() if value}
     if upload.file is not None:
         return {**kept, "is_file": True}, upload.file.read_bytes()
     return kept, (upload.text or "").encode()
 
 
 def _upload(folder: Path, position: int, document: JsonObject, content: bytes) -> Upload:
-    known = {name: document[name] for name in _KEPT if name in document}
-    if "rows" in document:
-        known["rows"] = convert(document["rows"], RowsRule)
+    known = convert(document, Upload)
     if not document.get("is_file"):
-        return Upload(text=content.decode(), **known)
+        return replace(known, text=content.decode())
     path = folder / str(position)  # no name in the file system is the client's
     path.write_bytes(content)
-    return Upload(file=path, **known)
+    return replace(known, file=path)
 
 
 def _job(row: JobRow) -> Job:

@@ -12,7 +12,7 @@ from litestar.params import FromPath, QueryParameter
 from msgspec import Meta, Struct
 
 from rag_app.access.roles import EVERY_INDEX, Role, Roles
-from rag_app.documents.jobs import Job, JobFile, Jobs
+from rag_app.documents.jobs import Job, JobFileInfo, Jobs
 from rag_app.domain import InvalidInput, NotFound, Principal, Scope, StoreFailed, Unauthenticated, UnknownField, uuid_in
 from rag_app.http.fields import as_wire
 from rag_app.http.streaming import progress_stream
@@ -50,14 +50,6 @@ class JobsResponse(Struct, frozen=True):
     next: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
 
 
-class JobFileInfo(Struct, frozen=True, kw_only=True):
-    position: Annotated[int, Meta(description="position in the order sent, from 0")]
-    name: str
-    size: Annotated[int, Meta(description="bytes", examples=[2048])]
-    state: Literal["waiting", "done", "failed", "cancelled"]
-    reason: Annotated[str | None, Meta(description="why the file failed completely or in part")]
-
-
 class JobFilesResponse(Struct, frozen=True):
     files: list[JobFileInfo]
     next: Annotated[int | None, Meta(description="send as `after` to get the next page; null on the last page")]
@@ -84,7 +76,7 @@ class JobService:
 
     async def files(
         self, principal: Principal, name: str, state: str | None, after: int, limit: int
-    ) -> tuple[list[JobFile], int | None]:
+    ) -> tuple[list[JobFileInfo], int | None]:
         """A page, and the position after which the next one begins."""
         scope, operator = await self._view(principal)
         found = await self._jobs.files(
@@ -179,7 +171,7 @@ async def get_files(
 ) -> JobFilesResponse:
     """Returns the files in the order sent, with a reason for each failure."""
     found, following = await jobs.files(request.user, job_id, in_state, after, limit)
-    return JobFilesResponse([as_wire(JobFileInfo, each) for each in found], following)
+    return JobFilesResponse(found, following)
 
 
 @SURFACE.get(f"{ONE}/events", NO_JOB, summary="Stream the progress of a job as server-sent events")
