@@ -132,22 +132,21 @@ async def add_member(
     ] = False,
 ) -> None:
     """Make a user a member of an organization."""
-    people = directory.people
-    organization = await people.organization(org)
+    organization = await directory.people.organization(org)
     try:
-        member = await people.user(user)
+        member = await directory.people.user(user)
     except NotFound:
-        if not new and (others := await people.addresses_of(user)):
+        if not new and (others := await directory.people.addresses_of(user)):
             raise InvalidInput(
                 "user",
                 user,
                 f"no user has that name, but there is {' and '.join(others)}: name who is meant, or add --new",
             ) from None
-        member = await people.create_user(user)
+        member = await directory.people.create_user(user)
         print(f"{user} is a new user", file=sys.stderr)
     if subject is not None:
-        await people.know_as(member, subject)
-    await people.add_member(organization, member)
+        await directory.people.know_as(member, subject)
+    await directory.people.add_member(organization, member)
     print(f"{member.name}\t{member.id}\tmember of {organization.slug}")
 
 
@@ -167,18 +166,23 @@ async def grant(
     """
     from rag_app.access.people import beginning_of
     from rag_app.access.roles import EVERY_INDEX, Role
-    from rag_app.retrieval.index import find_index, load_indexes
-    from rag_app.settings import Settings
 
     if role not in [*Role, "none"]:
         raise InvalidInput("role", role, f"accepted: {', '.join([*Role, 'none'])}")
     organization = await directory.people.organization(org)
-    name = find_index(load_indexes(*Settings().indexes.folders), index).name if index else EVERY_INDEX
+    name = _index_name(directory, index) if index else EVERY_INDEX
     user, shown = await directory.keys.user_of(organization, who), beginning_of(who)
     if user is None:
         user = (await directory.people.user(shown)).id
     await directory.roles.grant(organization.id, user, None if role == "none" else Role(role), name)
     print(f"{shown}\t{role}\t{'every index' if name == EVERY_INDEX else name} of {organization.slug}")
+
+
+def _index_name(directory: Directory, index: str) -> str:
+    """The index's own name: an alias may point elsewhere one day."""
+    from rag_app.retrieval.index import find_index, load_indexes
+
+    return find_index(load_indexes(*directory.settings.indexes.folders), index).name
 
 
 @orgs.command()
@@ -254,11 +258,11 @@ async def create_user(
     subject: Subject = None,
 ) -> None:
     """Create a user."""
-    people = directory.people
-    organizations = [await people.organization(each) for each in org or []]  # all of them exist, or nobody is made
-    made = await people.create_user(name, plan, role, subject)
+    # all of them exist, or nobody is made
+    organizations = [await directory.people.organization(each) for each in org or []]
+    made = await directory.people.create_user(name, plan, role, subject)
     for organization in organizations:
-        await people.add_member(organization, made)
+        await directory.people.add_member(organization, made)
     print(_USER.format(made))
 
 
@@ -454,13 +458,7 @@ async def create_key(
 
     Send it in a header: `Authorization: Bearer KEY`. It sees what all members of the organization see.
     """
-    bound = None
-    if indexes:
-        from rag_app.retrieval.index import find_index, load_indexes
-        from rag_app.settings import Settings
-
-        declared = load_indexes(*Settings().indexes.folders)
-        bound = [find_index(declared, index).name for index in indexes]  # no alias: one may point elsewhere one day
+    bound = [_index_name(directory, index) for index in indexes] if indexes else None
     made, secret = await directory.keys.create(await directory.people.organization(org), name, bound)
     print_result(as_json, {**_key_json(made), "key": secret}, secret)
     print("store this key now: it is not shown again, because only its hash is kept", file=sys.stderr)

@@ -25,11 +25,11 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from typer import Argument, Option
 
-from rag_app.console.commands import group, open_application
+from rag_app.console.commands import Application, group, open_application, read_settings
 from rag_app.domain import InvalidInput, JsonObject, Misconfigured, StoreFailed, resource_folder
+from rag_app.stores.registry import store_named
 
 if TYPE_CHECKING:
-    from rag_app.application import Application
     from rag_app.database.urls import DatabaseUrls
     from rag_app.documents.generations import Generation
     from rag_app.settings import Settings
@@ -72,9 +72,8 @@ def backup(
     Qdrant, stop the server first, because only one process can use it.
     """
     from rag_app.database.urls import database_urls
-    from rag_app.settings import Settings
 
-    settings = Settings()
+    settings = read_settings()
     if file.exists():
         raise InvalidInput("FILE", str(file), f"{file} exists: name a new file")
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
@@ -129,10 +128,9 @@ async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], s
     return manifest
 
 
-async def _apart(application: "Application") -> "list[Generation]":
+async def _apart(application: Application) -> "list[Generation]":
     """The generations that do not go with the database. Raises Misconfigured where their store is not configured."""
     from rag_app.retrieval.store import LAYOUT
-    from rag_app.stores.registry import store_named
 
     found = [
         each
@@ -164,9 +162,8 @@ def restore(file: File) -> None:
     is refused.
     """
     from rag_app.database.urls import database_urls
-    from rag_app.settings import Settings
 
-    settings = Settings()
+    settings = read_settings()
     home, private = settings.database.home, settings.database.url is None
     with _open_archive(file) as archive:
         manifest = _check_archive(file, archive)
@@ -273,10 +270,8 @@ async def _restore_archive(settings: "Settings", urls: "DatabaseUrls", archive: 
                 print(f"note: {name}: {state}", file=sys.stderr)
 
 
-async def _drop_missing(application: "Application", manifest: JsonObject) -> None:
+async def _drop_missing(application: Application, manifest: JsonObject) -> None:
     """Generations of an earlier layout, which were kept for going back, are not in a backup."""
-    from rag_app.stores.registry import store_named
-
     for each in await application.generations.list():
         missing = not store_named(each.store).always_there and _member(each) not in manifest["points"]
         if missing and each.state == "retired":

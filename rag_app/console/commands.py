@@ -76,6 +76,13 @@ def open_application(
     return open_application(settings, urls, prepare)
 
 
+def read_settings() -> "Settings":
+    """Those of this process. Raises Misconfigured where they cannot work."""
+    from rag_app.settings import Settings
+
+    return Settings()
+
+
 def command_on(opening: Opening[Opened], creates: bool = False) -> Callable[[Work[Opened, P]], Callable[P, None]]:
     """Decorates what a command does with what `opening` opens. The command takes its parameters but the first.
 
@@ -84,9 +91,7 @@ def command_on(opening: Opening[Opened], creates: bool = False) -> Callable[[Wor
 
     def decorate(work: Work[Opened, P]) -> Callable[P, None]:
         def command(*args: P.args, **kwargs: P.kwargs) -> None:
-            from rag_app.settings import Settings
-
-            settings = Settings()
+            settings = read_settings()
             say_home(settings)
             from rag_app.database.urls import database_urls  # SQLAlchemy: a misspelt setting is told without it
 

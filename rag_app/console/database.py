@@ -17,9 +17,11 @@ from rag_app.console.commands import (
     on_closed_application,
     on_unchecked_application,
     open_application,
+    open_directory,
+    read_settings,
 )
 from rag_app.console.printing import print_list, print_result, record
-from rag_app.domain import Misconfigured, RagError, resource_folder
+from rag_app.domain import PUBLIC_ORGANIZATION, Misconfigured, RagError, Scope, resource_folder
 
 if TYPE_CHECKING:
     from rag_app.answering.prompt_configs import PromptConfigs
@@ -109,9 +111,7 @@ def doctor() -> None:
 
     If an answering model is configured, it is sent a one-word request. Exit status 1 if a check fails.
     """
-    from rag_app.settings import Settings
-
-    Settings()  # what is wrong with these ends the command
+    read_settings()  # what is wrong with these ends the command
     findings = _Findings()
     try:
         _look(findings)
@@ -210,8 +210,6 @@ async def elsewhere(application: Application, index: str) -> str:
 
 async def _calibration(application: Application, index: str) -> str:
     """By what the hits of an index are judged, where an organization has no fit of its own."""
-    from rag_app.domain import PUBLIC_ORGANIZATION, Scope
-
     spec = application.indexes[index]
     if spec.confidence.signal != "fitted":
         return "; confidence by a fixed cosine"
@@ -224,13 +222,12 @@ async def _open_prompts(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIte
     """Those of a private database are there, though no server has prepared it."""
     from rag_app.answering.prompt_configs import PromptConfigs
     from rag_app.answering.prompts import released_prompts
-    from rag_app.database.urls import checked_database
 
-    async with checked_database(urls.app) as database:
-        prompts = PromptConfigs(database)
+    async with open_directory(settings, urls) as directory:
+        configs = PromptConfigs(directory.database)
         if urls.private:
-            await prompts.seed(released_prompts(resource_folder("prompts")))
-        yield prompts
+            await configs.seed(released_prompts(resource_folder("prompts")))
+        yield configs
 
 
 @prompts.command("list")

@@ -47,18 +47,15 @@ def move_dates(week: date, today: date) -> Callable[[Document], Document]:
     by = weeks_since(week, today)
 
     def move(document: Document) -> Document:
-        def text(said: str) -> str:
-            return move_text(said, by, week)
-
         return replace(
             document,
-            title=document.title and text(document.title),
+            title=move_value(document.title, by, week),
             passages=tuple(
-                replace(each, text=text(each.text), section=each.section and text(each.section))
+                replace(each, text=move_text(each.text, by, week), section=move_value(each.section, by, week))
                 for each in document.passages
             ),
-            metadata={key: move_value(value, by, week) for key, value in document.metadata.items()},
-            derived={key: move_value(value, by, week) for key, value in document.derived.items()},
+            metadata=move_value({**document.metadata}, by, week),
+            derived=move_value({**document.derived}, by, week),
         )
 
     return move

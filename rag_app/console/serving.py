@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Exit, Option
 
-from rag_app.console.commands import group, keep_imports, say_home
+from rag_app.console.commands import group, keep_imports, read_settings, say_home
 from rag_app.domain import Misconfigured, NotFound
 from rag_app.stores.registry import unshared_store
 
@@ -56,9 +56,7 @@ def serve(
     workers: Annotated[int | None, Option(min=1, max=64, help="number of server processes (RAG_WORKERS)")] = None,
 ) -> None:
     """Serve the HTTP API."""
-    from rag_app.settings import Settings
-
-    settings = Settings()
+    settings = read_settings()
     say_home(settings)
     api = settings.api
     with claim_port(host or api.host, api.port if port is None else port) as claim:
