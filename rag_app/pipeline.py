@@ -110,10 +110,8 @@ class Pipeline:
         Usually empty."""
         losses: Callable[[str], list[str]] | None = getattr(self._embedder, "losses", None)
         text = question.searched or question.text
-        return [*(losses(text) if losses else ()), *filter(None, [self._unknown_language(text)])]
-
-    def _unknown_language(self, text: str) -> str:
-        return not_understood(text, self._embedder.model_name, getattr(self._embedder, "languages", ()))
+        unknown = not_understood(text, self._embedder.model_name, getattr(self._embedder, "languages", ()))
+        return [*(losses(text) if losses else ()), *filter(None, [unknown])]
 
     def search_mode(self, index: str) -> Mode:
         """How an index is searched where a request names no mode. Raises NotFound for an unknown index."""

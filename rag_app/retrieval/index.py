@@ -198,20 +198,17 @@ class IndexSpec(_Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> "IndexSpec":
-        if unknown := sorted({*(self.dated_types or ())} - set(self.source_types)):
-            raise ValueError(f"dated_types: {', '.join(unknown)}: not among source_types")
+        _check_declared("dated_types", self.dated_types or (), self.source_types, "not among source_types")
         if self.default_source_type not in self.source_types:
             raise ValueError(f"default_source_type {self.default_source_type!r} is not one of source_types")
         if taken := sorted(set(self.fields) & RESERVED_FIELDS):
             raise ValueError(f"fields: {', '.join(taken)} cannot be declared: every chunk has them already")
         for rule in self.rows:
-            if unknown := rule.undeclared_columns(self.fields):
-                raise ValueError(f"rows: {', '.join(unknown)}: not declared in fields")
+            _check_declared("rows", rule.undeclared_columns(self.fields), (), "not declared in fields")
             if rule.source_type not in (None, *self.source_types):
                 raise ValueError(f"rows: source_type {rule.source_type!r} is not one of source_types")
         shown = set(self.shown_types.values())
-        if unknown := sorted((shown | set(self.shown_types)) - set(self.source_types)):
-            raise ValueError(f"shown_types: {', '.join(unknown)}: not among source_types")
+        _check_declared("shown_types", shown | {*self.shown_types}, self.source_types, "not among source_types")
         if again := sorted(shown & set(self.shown_types)):
             raise ValueError(f"shown_types: {', '.join(again)}: shown as another type itself")
         self._check_words()
@@ -254,9 +251,11 @@ class IndexSpec(_Strict):
         return self.shown_types.get(source_type, source_type)
 
 
-def _check_declared(where: str, names: Iterable[str | None], known: Container[str | None]) -> None:
-    if unknown := sorted(str(name) for name in names if name not in known):
-        raise ValueError(f"{where}: {', '.join(unknown)}: not declared")
+def _check_declared(
+    where: str, names: Iterable[str | None], known: Container[str | None], problem: str = "not declared"
+) -> None:
+    if unknown := sorted({str(name) for name in names if name not in known}):
+        raise ValueError(f"{where}: {', '.join(unknown)}: {problem}")
 
 
 def template_fields(template: str) -> set[str]:
