@@ -48,11 +48,10 @@ from rag_app.domain import (
 from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.foreign import adopt, with_cosines
-from rag_app.retrieval.guarded import GuardedPostprocessor
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.retrieval.periods import period_of
-from rag_app.retrieval.postprocessors import leave_out, postprocessors_for, step
+from rag_app.retrieval.postprocessors import GuardedPostprocessor, leave_out, postprocessors_for, step
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
 from rag_app.telemetry import observing

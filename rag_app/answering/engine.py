@@ -63,9 +63,8 @@ from rag_app.domain import (
     frozen,
 )
 from rag_app.retrieval.foreign import adopt
-from rag_app.retrieval.guarded import warnings_of
 from rag_app.retrieval.hits import average_relevance, to_hits
-from rag_app.retrieval.postprocessors import cut_below
+from rag_app.retrieval.postprocessors import cut_below, warnings_of
 from rag_app.retrieval.retriever import ChunkRetriever, interleave
 from rag_app.telemetry.observing import Stage
 
