@@ -38,7 +38,7 @@ _COMMANDS = {
     "retention": "database.app",
     "sources": "sources.sources",
     "import": "bring.bring",
-    "worker": "jobs.app",
+    "worker": "serving.app",
     "indexes": "indexes.app",
     "orgs": "access.orgs",
     "groups": "groups.app",

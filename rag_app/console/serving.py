@@ -1,4 +1,4 @@
-"""`rag-app serve` and `rag-app demo`: the database, then worker processes that share it."""
+"""`rag-app serve`, `demo` and `worker`: the database, then processes that share it."""
 
 import asyncio
 import gc
@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import parent_process
 from subprocess import PIPE, Popen
 from threading import Event, Thread
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Exit, Option
 
-from rag_app.console.commands import group, keep_imports, read_settings, say_home
+from rag_app.console.commands import Application, group, keep_imports, on_application, read_settings, say_home
 from rag_app.domain import Misconfigured, NotFound
 from rag_app.stores.registry import unshared_store
 
@@ -61,6 +61,34 @@ def serve(
     api = settings.api
     with claim_port(host or api.host, api.port if port is None else port) as claim:
         serve_at(settings, claim, workers or api.workers)
+
+
+@app.command()
+@on_application
+async def worker(
+    application: Application,
+    beside: Annotated[bool, Option("--beside", help="exit when stdin is closed (for a parent process)")] = False,
+) -> None:
+    """Process ingest jobs until stopped, at a low priority.
+
+    Any number of workers may run on any number of machines.
+    """
+    if why := unshared_store(application.settings):
+        raise Misconfigured(f"{why}; `rag-app serve` processes the jobs itself")
+    os.nice(application.settings.jobs.niceness)
+    working = asyncio.ensure_future(application.work())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+    if beside:
+        Thread(target=_end_with_stdin, name="end-with-stdin", daemon=True).start()
+    with suppress(asyncio.CancelledError):
+        await working
+
+
+def _end_with_stdin() -> None:
+    while os.read(sys.stdin.fileno(), 1):  # not by the buffer, whose lock the end of the process would wait for
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
