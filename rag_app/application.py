@@ -27,12 +27,12 @@ from rag_app.answering.prompts import released_prompts
 from rag_app.answering.rerankers import Rerankers
 from rag_app.database.session import Database
 from rag_app.database.urls import DatabaseUrls, database_urls
+from rag_app.documents.chunking import NodeWriter
 from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.limits import Limits
 from rag_app.documents.metadata import Target
-from rag_app.documents.nodes import NodeWriter
 from rag_app.documents.originals import Originals
 from rag_app.documents.reading import Readers
 from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, resource_folder
@@ -42,9 +42,8 @@ from rag_app.evaluation.stored_fits import Calibrations
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.confidence import shipped_fit
 from rag_app.retrieval.embedders import build_embedder
-from rag_app.retrieval.embedding import MiniLM, embed_query
+from rag_app.retrieval.embedding import MiniLM, OwnEmbedder, embed_query
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
-from rag_app.retrieval.own_embedder import OwnEmbedder
 from rag_app.retrieval.store import LAYOUT, Backend, ScopedStore
 from rag_app.settings import Settings
 from rag_app.stores.registry import STORES, store_named, unshared_store

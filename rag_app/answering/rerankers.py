@@ -5,7 +5,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from rag_app.answering.capabilities import Capability
 from rag_app.answering.models_file import DEFAULT, ModelsFile, Nothing, Reranker
 from rag_app.answering.parts import NO_PARTS, Parts
-from rag_app.retrieval.reranking import EndpointReranker
+from rag_app.retrieval.postprocessors import EndpointReranker
 
 
 class Rerankers:

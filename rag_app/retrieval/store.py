@@ -140,7 +140,7 @@ class ScopedStore(BasePydanticVectorStore):
     backend: Any = Field(exclude=True, repr=False)
     """That in `stores/` which made it."""
     writer: Any = Field(default=None, exclude=True, repr=False)
-    """What makes chunks of ordinary nodes (documents/nodes.py), where this store was opened to write."""
+    """What makes chunks of ordinary nodes (documents/chunking.py), where this store was opened to write."""
 
     @property
     def client(self) -> Any:

@@ -18,7 +18,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores.utils import metadata_dict_to_node
 
-from rag_app.documents.nodes import NodeWriter
+from rag_app.documents.chunking import NodeWriter
 from rag_app.domain import InvalidInput, StoreFailed
 from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.store import searchable_text
