@@ -91,11 +91,11 @@ class SourceSelection:
     ready: bool | None = None
 
 
+@frozen
 class Catalogue:
     """`generations` in its methods are the active ones."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def page(
         self, scope: Scope, asked: SourceSelection, generations: Collection[int]

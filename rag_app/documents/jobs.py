@@ -107,11 +107,11 @@ class Slice:
     files: Mapping[int, tuple[JsonObject, bytes]]
 
 
+@frozen
 class Jobs:
     """Jobs of users, who see their own; a worker acts for the organization as a whole."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     # -- users
 

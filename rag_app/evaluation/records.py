@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rag_app.database.session import Database
 from rag_app.documents.ledger import Passages
 from rag_app.documents.tables import SourceRow
-from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, InvalidInput, Principal, storable
+from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, InvalidInput, Principal, frozen, storable
 from rag_app.evaluation.tables import JudgmentRow, ValidationRow
 from rag_app.evaluation.validation import JudgedPassage, Span
 
@@ -36,11 +36,11 @@ _LONGEST_QUERY = 2000  # bytes: an entry of an index in PostgreSQL holds 2,700
 _DIGEST = "sha256:"  # what is kept of longer ones begins with it
 
 
+@frozen
 class Validations:
     """A judgment is visible to whoever sees its source; a run to the keys that may search its index."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def record(
         self,
