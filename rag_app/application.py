@@ -24,6 +24,7 @@ from rag_app.answering.models_file import ModelsFile, read_models
 from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import released_prompts
+from rag_app.answering.reader import the_reader
 from rag_app.answering.rerankers import Rerankers
 from rag_app.database.session import Database
 from rag_app.database.urls import DatabaseUrls, database_urls
@@ -279,6 +280,12 @@ class Application(Directory):
         for spec in self.indexes.values():
             await self._check_index(spec)
 
+    async def load_models(self) -> None:
+        """Load the bundled models that requests would load one by one, so that a server is soon as large as it will be."""
+        if isinstance(self.embedder, MiniLM):
+            await asyncio.to_thread(self.embedder.load)
+            await asyncio.to_thread(the_reader().load)
+
     async def build_missing(self) -> list[str]:
         """Make a first generation of each index that has none; the names of those made.
 
@@ -508,6 +515,7 @@ def create_app() -> "Litestar":
             tasks = [asyncio.create_task(telemetry.watch())]
             try:
                 await application.start()
+                tasks.append(asyncio.create_task(application.load_models()))
                 if settings.jobs.worker and unshared_store(settings):
                     tasks.append(asyncio.create_task(application.work()))
                 tasks.append(asyncio.create_task(keep_enforcing(application.database, settings.retention.model_dump())))

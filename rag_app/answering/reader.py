@@ -86,15 +86,15 @@ class Reader:
         self._loading = Lock()
         self._pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="read")
 
-    def _load(self) -> tuple[Any, Pairs]:
-        """By the first question: half a second, in which an event loop has other work."""
+    def load(self) -> tuple[Any, Pairs]:
+        """By the first question, or before it: half a second, in which an event loop has other work."""
         with self._loading:
             self._loaded = self._loaded or (open_session(MODEL_FILE, 1), Pairs())
             return self._loaded
 
     def scores(self, question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
         """Log-odds that each sentence answers the question, about -8 to 8; each is the same whatever it is read with."""
-        session, pairs = self._loaded or self._load()
+        session, pairs = self._loaded or self.load()
         asked, scores = pairs.question(question), np.empty(len(readings))
         for group in alike([pairs.encode_reading(each) for each in readings]):
             (odds,) = session.run(None, as_arrays(asked, [told for _, told in group]))

@@ -1,4 +1,6 @@
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from uuid import UUID
@@ -6,6 +8,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from rag_app.answering.reader import Reader
 from rag_app.domain.errors import EmbeddingFailed, Misconfigured
 from rag_app.retrieval.embedders import build_embedder
 from rag_app.retrieval.embedding import MiniLM, asking, embed_query
@@ -110,6 +113,47 @@ async def test_the_cache_is_bounded_and_keeps_what_was_asked_last(model: MiniLM)
     for text in ("one", "two", "three", "one", "four"):
         await model.aget_query_embedding(text)
     assert [text for _, text in model._cache] == ["three", "one", "four"]
+    assert sum(vector.nbytes for vector in model._cache.values()) == 3 * 4 * model.dimension
+
+
+async def test_a_remembered_vector_has_the_same_figures(model: MiniLM) -> None:
+    text = "What is remembered?"
+    first = await model.aget_query_embedding(text)
+    assert model.recall(text) == first == model.get_text_embedding(text)
+
+
+def test_no_session_keeps_a_plan_for_each_shape_of_input() -> None:
+    model = MiniLM(threads=2)
+    model.load()
+    for session in (model._session, model._session_alone, Reader().load()[0]):
+        assert not session.get_session_options().enable_mem_pattern
+
+
+async def test_a_session_that_was_loaded_is_kept() -> None:
+    model = MiniLM(cache_size=0, threads=2)
+    assert model._session_alone is None
+    model.load()
+    loaded = model._session_alone
+    for _ in range(3):
+        await model.aget_query_embedding("x")
+    assert model._session_alone is loaded
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc gives back memory when it is asked to")
+def test_what_loading_leaves_behind_is_given_back() -> None:
+    """75 MB a session before: the weights as they are stored, and what optimizing them took."""
+    script = """\
+import ctypes, re
+from rag_app.retrieval.embedding import MiniLM
+def resident():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+model = MiniLM()
+before = resident()
+ctypes.CDLL(None).malloc_trim(0)
+print(before - resident())
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert float(ended.stdout) < 25
 
 
 async def test_long_and_empty_texts_have_vectors(model: MiniLM) -> None:
