@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,6 +21,7 @@ from sqlalchemy import make_url, select
 from rag_app.access.limits import RateLimiter, Window
 from rag_app.access.tables import organization_tokens_table
 from rag_app.answering import models
+from rag_app.answering.reader import Reader
 from rag_app.application import Application
 from rag_app.database import private
 from rag_app.database.migrate import upgrade
@@ -146,6 +148,27 @@ def service(
         with served() as client:
             yield Service(client, org, other_org, ada)
         prepare(forget_public)
+
+
+def test_a_server_loads_its_models_before_it_is_asked(
+    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Else a worker grows by a model's weights whenever a request first needs it, hours later perhaps."""
+    loaded, both = [], Event()
+
+    def load(model: MiniLM | Reader) -> None:
+        loaded.append(type(model))
+        if len(loaded) == 2:
+            both.set()
+
+    with configured(variables(database_urls, default_store, tmp_path, qdrant_folder)):
+        prepare(lambda application: asyncio.sleep(0))
+        monkeypatch.setattr(MiniLM, "load", load)
+        monkeypatch.setattr(Reader, "load", load)
+        with served():
+            assert both.wait(60)
+    assert loaded == [MiniLM, Reader]
 
 
 def test_a_search_finds_the_best_by_the_score_it_shows(service: Service) -> None:
