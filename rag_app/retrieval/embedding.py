@@ -210,7 +210,8 @@ class MiniLM(BaseEmbedding):
         if vector is not None:
             self._cache.move_to_end(key)
             observing.meter.count("rag_query_embeddings", "hit")
-            return vector.tolist()
+            figures: list[float] = vector.tolist()
+            return figures
         return None
 
     def _remember(self, query: str, vector: list[float]) -> list[float]:

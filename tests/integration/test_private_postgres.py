@@ -320,6 +320,22 @@ def test_a_killed_server_is_started_again_on_its_port_for_everybody(folder: Path
     assert not serves(url)
 
 
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux reports the end of another's child")
+def test_the_end_of_a_server_is_noticed_between_two_looks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private, "_SECONDS_BETWEEN_LOOKS", 3600.0)
+    with private_postgres(folder) as server:
+        for _ in range(2):
+            os.kill(postmaster(folder), signal.SIGKILL)
+            until_it_serves(server.owner_url)
+
+
+def test_little_log_is_replayed_after_a_kill(folder: Path) -> None:
+    """At most what two checkpoints are apart."""
+    with private_postgres(folder) as server:
+        assert query(server.owner_url, "SHOW max_wal_size") == "128MB"
+        assert query(server.owner_url, "SHOW checkpoint_timeout") == "30s"
+
+
 async def test_pools_connect_anew(folder: Path) -> None:
     with private_postgres(folder) as server:
         database = Database(server.app_url, pool_size=2)
