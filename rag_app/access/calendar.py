@@ -30,14 +30,12 @@ class Calendar:
         A change of the time zone is seen within a minute. Raises StoreFailed.
         """
         if time.monotonic() - self._read_at >= _SECONDS_REMEMBERED:
-            self._zones, self._read_at = await self._read(), time.monotonic()
+            zoned = select(OrganizationRow.id, OrganizationRow.time_zone).where(OrganizationRow.time_zone.is_not(None))
+            async with self._database.session() as session:
+                self._zones = {org_id: zone for org_id, zone in await session.execute(zoned) if zone is not None}
+            self._read_at = time.monotonic()
         zone = next((self._zones[each] for each in sorted(scope.organizations) if each in self._zones), "UTC")
         return self.now().astimezone(ZoneInfo(zone)).date()
-
-    async def _read(self) -> Mapping[UUID, str]:
-        zoned = select(OrganizationRow.id, OrganizationRow.time_zone).where(OrganizationRow.time_zone.is_not(None))
-        async with self._database.session() as session:
-            return {org_id: zone for org_id, zone in await session.execute(zoned) if zone is not None}
 
 
 def checked_zone(name: str) -> str:

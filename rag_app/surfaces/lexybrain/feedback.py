@@ -5,7 +5,7 @@ none.
 """
 
 from datetime import date, timedelta
-from typing import Annotated
+from typing import Annotated, cast
 from uuid import UUID
 
 from msgspec import Meta, Struct, field, to_builtins
@@ -212,10 +212,8 @@ async def _question_text(session: AsyncSession, answer: MessageRow) -> str | Non
     searched = (answer.generation_metadata or {}).get("searched")
     if searched is not None:
         return str(searched)
-    said: str | None = await session.scalar(
-        _SAID_BEFORE, {"thread": answer.thread_id, "created_at": answer.created_at, "id": answer.id}
-    )
-    return said
+    before = {"thread": answer.thread_id, "created_at": answer.created_at, "id": answer.id}
+    return cast(str | None, await session.scalar(_SAID_BEFORE, before))
 
 
 def _conditions(wanted: FeedbackFilter) -> list[ColumnElement[bool]]:

@@ -537,10 +537,9 @@ async def _append(
 ) -> ThreadRow | None:
     """Count a message and append it to the user's thread; None if there is no such thread."""
     values = {**_EMPTY_MESSAGE, **said, "user": user, "thread": thread, "message": message}
-    row: ThreadRow | None = await session.scalar(
-        select(ThreadRow).from_statement(_APPEND), values, execution_options=_FRESH
-    )
-    return row
+    return (
+        await session.scalars(select(ThreadRow).from_statement(_APPEND), values, execution_options=_FRESH)
+    ).one_or_none()
 
 
 def _newest_messages(thread: UUID, limit: int) -> Select[tuple[MessageRow]]:

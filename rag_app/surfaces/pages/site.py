@@ -76,34 +76,33 @@ MENU: list[Entry] = []
 
 
 def page(
-    path: str | list[str],
+    path: str,
     *,
     administrators: bool = False,
     open_to_all: bool = False,
     menu: str | None = None,
     order: int = 100,
-    **options: Any,
 ) -> Callable[[AnyCallable], HTTPRouteHandler]:
     """A page at this path. `menu`: its title there, by `order`. `open_to_all`: also for whoever is not signed in."""
     if menu is not None:
-        MENU.append(Entry(path if isinstance(path, str) else path[0], menu, order, administrators))
+        MENU.append(Entry(path, menu, order, administrators))
         MENU.sort(key=lambda entry: entry.order)
-    return _keep(get, path, administrators, open_to_all, options)
+    return _keep(get, path, administrators, open_to_all)
 
 
 def action(
-    path: str | list[str], *, administrators: bool = False, open_to_all: bool = False, **options: Any
+    path: str, *, administrators: bool = False, open_to_all: bool = False
 ) -> Callable[[AnyCallable], HTTPRouteHandler]:
     """What a form does that is sent to this path."""
-    return _keep(post, path, administrators, open_to_all, {"status_code": 200, **options})
+    return _keep(post, path, administrators, open_to_all, status_code=200)
 
 
 def _keep(
     method: Callable[..., Callable[[AnyCallable], HTTPRouteHandler]],
-    path: str | list[str],
+    path: str,
     administrators: bool,
     open_to_all: bool,
-    options: Mapping[str, Any],
+    **options: Any,
 ) -> Callable[[AnyCallable], HTTPRouteHandler]:
     opt = {"administrators": administrators, "open": open_to_all}
 
