@@ -10,7 +10,7 @@ table of a tenant.
 
 import json
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 from uuid import UUID
@@ -21,7 +21,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 from pgvector import Vector
 
 from rag_app.database.session import Database
-from rag_app.domain import FieldType, Filters, Mode, Scope, Source
+from rag_app.domain import FieldType, Filters, Scope, Source
 from rag_app.retrieval.confidence import Words, WordUse
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
@@ -47,8 +47,8 @@ from rag_app.stores.record_statements import RecordStatement, to_records
 _WALKED, _FARTHEST = 600, 6_000
 # Chunks that a write takes into the graph, in chunks written: an organization that has become large is in it whole soon.
 _CATCHING_UP = 3
-# For how long a search is planned by the number of chunks that an organization had, and how many numbers are kept.
-_SIZE_SECONDS, _MOST_SIZES = 5.0, 100_000
+# For how long a search goes by the number of chunks that its scope had, and how many scopes' numbers are kept.
+_SIZE_SECONDS, _MOST_SIZES = 30.0, 1_000
 # Rows of vectors in a statement: an array has at most 1 GB.
 _ROWS = 500
 # For searches, whose plans are good for every tenant: planned once a connection.
@@ -108,32 +108,24 @@ class PostgresBackend(Backend):
 
 
 class Sizes:
-    """How many chunks organizations have in generations, as they were some seconds ago at most."""
+    """How many chunks scopes have in generations, and the largest of their organizations, as they were a moment ago."""
 
     def __init__(self) -> None:
-        self._chunks: dict[tuple[str, UUID], tuple[float, int]] = {}
+        self._known: dict[tuple[str, frozenset[UUID]], tuple[float, tuple[int, int]]] = {}
 
-    def known(self, generation: str, organizations: Collection[UUID]) -> list[int] | None:
-        """A number for each organization; None if one of them is not known."""
-        since, found = time.monotonic() - _SIZE_SECONDS, list[int]()
-        for each in organizations:
-            looked_up, chunks = self._chunks.get((generation, each), (0.0, 0))
-            if looked_up <= since:
-                return None
-            found.append(chunks)
-        return found
+    def get(self, generation: str, scope: Scope) -> tuple[int, int] | None:
+        looked_up, size = self._known.get((generation, scope.organizations), (0.0, None))
+        return size if time.monotonic() - looked_up < _SIZE_SECONDS else None
 
-    def keep(self, generation: str, organizations: Collection[UUID], chunks: Mapping[UUID, int]) -> list[int]:
-        """The numbers, from now on known. An organization without chunks is in no table."""
-        if len(self._chunks) > _MOST_SIZES:
-            self._chunks.clear()
-        now = time.monotonic()
-        self._chunks |= {(generation, each): (now, chunks.get(each, 0)) for each in organizations}
-        return [chunks.get(each, 0) for each in organizations]
+    def keep(self, generation: str, scope: Scope, row: asyncpg.Record) -> None:
+        if len(self._known) >= _MOST_SIZES:
+            self._known.clear()
+        self._known[generation, scope.organizations] = time.monotonic(), (row["chunks"], row["largest"])
 
-    def forget(self, generation: str, organizations: Collection[UUID]) -> None:
-        for each in organizations:
-            self._chunks.pop((generation, each), None)
+    def forget(self, generation: str, scope: Scope) -> None:
+        of = [each for each in self._known if each[0] == generation and each[1] & scope.organizations]
+        for each in of:
+            del self._known[each]
 
 
 async def execute_as_owner(owner_url: str, statements: str) -> None:
@@ -304,27 +296,24 @@ class PostgresStore(ChunkStore):
         return f"{self.prefix}_signs"
 
     async def candidates(self, asked: Search) -> list[Candidate]:
-        query, method = self.begin(), await self._choose_method(asked)
-        return [_candidate(row) for row in await self.ask(query.candidates(asked, method), query)]
+        query = self.begin()
+        return [_candidate(row) for row in await self.ask(query.candidates(asked, self._choose_method(asked)), query)]
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
-        query, method = self.begin(), await self._choose_method(asked)
-        return [(_candidate(row), to_node(row)) for row in await self.ask(query.best(asked, method), query)]
+        query, method = self.begin(), self._choose_method(asked)
+        rows = await self.ask(query.best(asked, method), query)
+        if rows and "chunks" in rows[0]:
+            self.backend.sizes.keep(self.prefix, self.scope, rows[0])
+        return [(_candidate(row), to_node(row)) for row in rows]
+
+    def _choose_method(self, asked: Search) -> Method:
+        """By a size that may be a moment old: what has just become large is compared whole until then."""
+        filtered = bool(asked.filters) or self.scope.site is not None
+        return choose_method(self.backend.sizes.get(self.prefix, self.scope), len(asked.vector), filtered)
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         await super().write(nodes, replacing)
-        self.backend.sizes.forget(self.prefix, self.scope.organizations)
-
-    async def _choose_method(self, asked: Search) -> Method:
-        """By sizes that may be some seconds old: an organization that has just become large is compared whole until then."""
-        if asked.mode is Mode.TEXT:
-            return Method.EXACT
-        sizes, known = self.backend.sizes, self.backend.sizes.known(self.prefix, self.scope.organizations)
-        if known is None:
-            query = self.begin()
-            rows = await self.ask(query.sizes(), query)
-            known = sizes.keep(self.prefix, self.scope.organizations, {row["org_id"]: row["chunks"] for row in rows})
-        return choose_method(known, len(asked.vector), bool(asked.filters) or self.scope.site is not None)
+        self.backend.sizes.forget(self.prefix, self.scope)
 
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
         return [to_node(row, row["embedding"].to_list()) for row in await self.rows(source_ids)]

@@ -5,7 +5,7 @@ docs/adr/0003-postgres-layout.md and docs/adr/0030-signs-with-two-bits-of-the-qu
 tables and for the three search methods, and their costs.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 from uuid import UUID
@@ -220,13 +220,15 @@ _CALLERS = """
 
 # `near(no)` is what is compared by cosine: what a walk found, and the nearest by sign of whoever was not walked for.
 _WALK = """sizes AS MATERIALIZED (
-                SELECT p.org_id, p.chunks, p.chunks > {graphed}
+                SELECT p.org_id, p.chunks, {may_walk} AND p.chunks > {graphed}
                     AND (SELECT max(v.no) FROM {t}_graph v WHERE v.org_id = p.org_id)
                         >= (SELECT max(v.no) FROM {t}_vectors v WHERE v.org_id = p.org_id) AS graphed
                 FROM {t}_sizes p WHERE p.org_id = ANY({organizations})),
             size AS MATERIALIZED (
-                SELECT CASE WHEN p.graphed * p.graphed > {larger} * n.chunks THEN p.walked END AS walked
-                FROM (SELECT sum(chunks) FILTER (WHERE graphed) AS graphed,
+                SELECT p.chunks, p.largest, p.chunks <= {small} AS small,
+                    CASE WHEN p.chunks > {small} AND p.graphed * p.graphed > {larger} * n.chunks THEN p.walked END AS walked
+                FROM (SELECT coalesce(sum(chunks), 0)::bigint AS chunks, coalesce(max(chunks), 0) AS largest,
+                          sum(chunks) FILTER (WHERE graphed) AS graphed,
                           array_agg(org_id) FILTER (WHERE graphed) AS walked
                       FROM sizes) p CROSS JOIN {t}_totals n),
             walked AS MATERIALIZED (
@@ -237,7 +239,7 @@ _WALK = """sizes AS MATERIALIZED (
             enough AS MATERIALIZED (SELECT count(*) >= {ahead} AS enough FROM walked),
             scanned AS MATERIALIZED (
                 SELECT coalesce(array_agg(org_id), '{{}}') AS organizations FROM sizes
-                WHERE NOT (graphed IS TRUE AND (SELECT enough FROM enough))),"""
+                WHERE NOT (SELECT small FROM size) AND NOT (graphed IS TRUE AND (SELECT enough FROM enough))),"""
 _WALKED = "SELECT no FROM walked WHERE (SELECT enough FROM enough) UNION ALL"
 
 _SCAN = """{walk}
@@ -257,7 +259,9 @@ _SCAN = """{walk}
                     AND {far} * {place} = (SELECT border FROM reach)),"""
 
 _DENSE = """{near} dense AS MATERIALIZED (
-                SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {vectors} ORDER BY distance, id LIMIT {limit})"""
+                SELECT no, id, distance FROM ({compared}) each ORDER BY distance, id LIMIT {limit})"""
+
+_SIZE = ", (SELECT chunks FROM size) AS chunks, (SELECT largest FROM size) AS largest"
 
 # Of equal scores at the end those with the least ids, whatever the order of writing: all of them are looked up.
 _BEST = """,
@@ -278,19 +282,22 @@ _BEST = """,
 class Method(Enum):
     """How the nearest chunks are found. It follows from how many chunks the scope's organizations have."""
 
+    ANY = auto()
+    """That one of the others, or the graph, that fits: the statement counts. The longest, for whoever does not know."""
     EXACT = auto()
     """All vectors are compared."""
     SIGNS = auto()
     """The vectors with the nearest signs are compared."""
-    GRAPH = auto()
-    """As SIGNS, but the nearest of very large organizations come from the graph, unless it found too few."""
 
 
-def choose_method(chunks: Collection[int], dimension: int, filtered: bool) -> Method:
-    """By the chunks of each organization of a scope. A graph knows no filters."""
-    if sum(chunks) <= _EXACT_NUMBERS // dimension:
+def choose_method(size: tuple[int, int] | None, dimension: int, filtered: bool) -> Method:
+    """By the chunks of a scope and of its largest organization, if they are known. A graph knows no filters."""
+    if size is None:
+        return Method.ANY
+    chunks, largest = size
+    if chunks <= _EXACT_NUMBERS // dimension:
         return Method.EXACT
-    return Method.SIGNS if filtered or dimension > LARGEST_GRAPH or max(chunks) <= GRAPHED else Method.GRAPH
+    return Method.SIGNS if filtered or dimension > LARGEST_GRAPH or largest <= GRAPHED else Method.ANY
 
 
 class Query:
@@ -347,7 +354,8 @@ class Query:
             Mode.TEXT: "bm25",
             Mode.HYBRID: f"{weights.dense}::float8 * {_scale('cosine')} + {weights.lexical}::float8 * {_scale('bm25')}",
         }[asked.mode]
-        return f"""SELECT best.id, best.cosine, best.bm25, c.text, c.metadata
+        size = ", best.chunks, best.largest" if _counts(asked, method) else ""
+        return f"""SELECT best.id, best.cosine, best.bm25, c.text, c.metadata{size}
             FROM (SELECT *, {rank} AS rank FROM ({found}) found
                   ORDER BY rank DESC, id LIMIT {self.bind(asked.top_k, "bigint")}) best
             CROSS JOIN LATERAL (SELECT * FROM {self.t}_chunks c WHERE c.no = best.no OFFSET 0) c
@@ -364,16 +372,18 @@ class Query:
         visible, dense = self.where(asked.filters), ""
         if asked.mode != Mode.TEXT:
             dense = self._dense(embedding, asked, method, sure or asked.depth, limit, visible)
+        size = _SIZE if _counts(asked, method) else ""
         if asked.mode == Mode.DENSE:
-            return f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25 FROM dense"
+            return f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25{size} FROM dense"
         lexical = self._lexical(asked, limit, visible, f"1 - (v.embedding <=> {embedding})")
         if asked.mode == Mode.TEXT:
             return f"WITH {lexical} SELECT no, id, cosine, bm25 FROM best"
         # IS TRUE: a look into a hash table for each row of `lexical`, however few the planner takes them for
         return f"""WITH {dense}, {lexical},
             known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM dense)) IS TRUE)
-            SELECT no, id, 1 - distance AS cosine, coalesce(bm25, 0) AS bm25 FROM dense LEFT JOIN known USING (no)
-            UNION ALL SELECT no, id, cosine, bm25 FROM best WHERE (no IN (SELECT no FROM dense)) IS NOT TRUE"""
+            SELECT no, id, 1 - distance AS cosine, coalesce(bm25, 0) AS bm25{size}
+            FROM dense LEFT JOIN known USING (no)
+            UNION ALL SELECT no, id, cosine, bm25{size} FROM best WHERE (no IN (SELECT no FROM dense)) IS NOT TRUE"""
 
     def words(self, asked: Search, near: Sequence[UUID]) -> str:
         """Id and BM25 of the best chunks by words and of the chunks `near`, if visible."""
@@ -470,11 +480,6 @@ class Query:
         visible = self.where(filters)
         return f"SELECT count(*) FROM (SELECT FROM {self.fields} v WHERE {visible} LIMIT {self.bind(most, 'bigint')}) v"
 
-    def sizes(self) -> str:
-        """How many chunks each of the scope's organizations has, whoever may see them."""
-        organizations = self.bind(list(self.scope.organizations), "uuid[]")
-        return f"SELECT s.org_id, s.chunks FROM {self.t}_sizes s WHERE s.org_id = ANY({organizations})"
-
     def count(self) -> str:
         """How many chunks are visible."""
         return f"SELECT count(*) FROM {self.fields} v WHERE {self.where(())}"
@@ -485,34 +490,40 @@ class Query:
         Of rows that are selected by their signs, the `depth` nearest by sign are compared, and those that are up to a
         margin farther than the `sure` best, because signs only approximate the order of cosines.
         """
-        near, vectors = "", f"{self.fields} v WHERE {visible}"
-        if method is not Method.EXACT:
-            near = self._near(embedding, asked, method, sure, limit, visible)
-            vectors = f"near {self._looked_up('near', visible)}"
-        return _DENSE.format(near=near, vectors=vectors, embedding=embedding, limit=limit)
+        distance = f"SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM"
+        near = "" if method is Method.EXACT else self._near(embedding, asked, method, sure, limit, visible)
+        compared = {
+            Method.EXACT: f"{distance} {self.fields} v WHERE {visible}",
+            Method.SIGNS: f"{distance} near {self._looked_up('near', visible)}",
+            Method.ANY: f"""{distance} {self.fields} v WHERE (SELECT small FROM size) AND {visible}
+                UNION ALL {distance} near {self._looked_up("near", visible)}""",
+        }
+        return _DENSE.format(near=near, compared=compared[method], limit=limit)
 
     def _near(self, embedding: str, asked: Search, method: Method, sure: int, limit: str, visible: str) -> str:
-        dimension = len(asked.vector)
+        """The CTEs up to `near(no)`. The nearest of very large organizations come from the graph, unless there are filters
+        or the graph found too few.
+        """
+        dimension, sizes = len(asked.vector), ""
         sides, halves = (self.bind(each, f"bit({dimension})") for each in _planes(asked.vector))
-        walk = (
-            _WALK.format(
+        if method is Method.ANY:
+            sizes = _WALK.format(
                 t=self.t,
                 organizations=self.organizations,
                 readers=self.readers,
                 embedding=embedding,
                 half=f"halfvec({dimension})",
                 ahead=self.bind(max(_AHEAD * sure, asked.depth), "bigint"),
+                may_walk=not self._is_filtered(asked) and dimension <= LARGEST_GRAPH,
                 graphed=GRAPHED,
+                small=_EXACT_NUMBERS // dimension,
                 larger=_LARGE,
             )
-            if method is Method.GRAPH
-            else ""
-        )
         return _SCAN.format(
             t=self.t,
-            walk=walk,
-            walked=_WALKED if walk else "",
-            scanned="v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[])" if walk else "TRUE",
+            walk=sizes,
+            walked=_WALKED if sizes else "",
+            scanned="v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[])" if sizes else "TRUE",
             limit=limit,
             visible=visible,
             far=f"(2 * (v.signs <~> {sides}) + (v.signs <~> {halves}))",
@@ -547,6 +558,10 @@ class Query:
             filtered=self._looked_up("p", visible) if self._is_filtered(asked) else "",
         )
         return lexical + _BEST.format(limit=limit, cosine=cosine, looked_up=self._looked_up("top", visible))
+
+
+def _counts(asked: Search, method: Method) -> bool:
+    return method is Method.ANY and asked.mode is not Mode.TEXT
 
 
 def _index_hint(name: str, kind: FieldType, values: Any) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import closing
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -257,6 +258,43 @@ async def test_a_pooled_connection_that_died_meanwhile_costs_nothing(alone: Data
         while not pooled.is_closed():  # the end of it arrives
             await asyncio.sleep(0.01)
     assert await seen(alone, of(uuid4())) == set()
+
+
+async def test_a_prepared_pool_keeps_its_connection_checked_out_and_gives_it_to_whoever_waits(
+    alone: Database, database: Database
+) -> None:
+    prepared = []
+
+    async def prepare(connection: Any) -> None:
+        prepared.append(connection)
+
+    left = "coalesce(current_setting('rag.organizations', true), '')"
+    pool, asked = alone.with_preparation(prepare), f"SELECT pg_backend_pid(), {left}"
+    try:
+        (first,) = await pool.fetch(asked)
+        with pytest.raises(StoreFailed):
+            await pool.fetch("SELECT nothing")
+        await pool.fetch_scoped(of(uuid4()), "SELECT 1 AS one")
+        assert await pool.fetch(asked) == [first]
+        assert (pool.connections(), len(prepared)) == ((0, 1), 1)
+
+        async with pool.driver() as connection:
+            assert pool.connections() == (1, 1)
+            waiting = [asyncio.create_task(pool.fetch(asked)) for _ in range(3)]
+            while pool._waiting < 3:
+                await asyncio.sleep(0)
+        assert await asyncio.gather(*waiting) == [[first]] * 3
+        assert await pool.fetch(asked) == [first]
+
+        async with database.session() as session:
+            await session.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": connection.get_server_pid()})
+        while not connection.is_closed():
+            await asyncio.sleep(0.01)
+        ((second, _),) = await pool.fetch(asked)
+        assert second != first[0] and pool.connections() == (0, 1)
+    finally:
+        await pool.close()
+    assert connection.is_closed() and prepared[-1].is_closed()
 
 
 async def test_an_exhausted_pool_has_failed(database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,8 @@ async def test_a_search_is_planned_once_a_connection(opened: Opened) -> None:
             "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement LIKE $1 AND NOT statement LIKE '%INSERT%'",
             f"%{opened.generation}\\_vectors v%",
         )
-    assert [tuple(row) for row in prepared] == [(6, 0)] * 3
+    # the first search of each organization counts its chunks, by a statement of its own
+    assert sorted(tuple(row) for row in prepared) == [(3, 0), (3, 0), (6, 0), (6, 0)]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ async def test_what_another_process_wrote_is_found_at_once(
         assert await found() == 15
         await there.write([chunk(org, f"more {n}", [1.0] * WIDE, source=source, position=n) for n in range(10)])
         assert await found() == 25
-        opened.backend.sizes.forget(opened.generation, scope.organizations)
+        opened.backend.sizes.forget(opened.generation, scope)
         assert await found() == 25  # by sign
         await there.adelete(str(source))
         assert await found() == 15
