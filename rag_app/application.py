@@ -33,7 +33,7 @@ from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.limits import Limits
-from rag_app.documents.metadata import Target
+from rag_app.documents.metadata import Target, language_identifier
 from rag_app.documents.originals import Originals
 from rag_app.documents.reading import Readers
 from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, resource_folder
@@ -282,6 +282,7 @@ class Application(Directory):
 
     async def load_models(self) -> None:
         """Load the bundled models that requests would load one by one, so that a server is soon as large as it will be."""
+        await asyncio.to_thread(language_identifier)
         if isinstance(self.embedder, MiniLM):
             await asyncio.to_thread(self.embedder.load)
             await asyncio.to_thread(the_reader().load)

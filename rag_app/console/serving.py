@@ -100,6 +100,7 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
     from granian.server import Server
 
     from rag_app.database.urls import database_urls
+    from rag_app.documents.metadata import language_identifier
     from rag_app.telemetry.setup import check_installed, granian_logging, share_metrics
 
     host, port = claim.getsockname()[:2]
@@ -113,6 +114,7 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
             os.environ["RAG_DATABASE_OWNER_URL"] = urls.owner
         url = http_url(host, port)
         print(f"rag-app on {url}  (docs: {url}/docs)", file=sys.stderr, flush=True)
+        language_identifier()  # loaded once: workers, which are forks, share it
         # What is left of the preparations ends here, or never: in a worker, which is a fork, the end of a model's session
         # would wait for threads that only this process has.
         gc.collect()

@@ -25,6 +25,7 @@ from rag_app.answering.reader import Reader
 from rag_app.application import Application
 from rag_app.database import private
 from rag_app.database.migrate import upgrade
+from rag_app.documents.metadata import language_identifier
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.retrieval.embedding import MiniLM
 from tests.conftest import MIGRATIONS, ON_DEFAULT_STORE
@@ -166,8 +167,10 @@ def test_a_server_loads_its_models_before_it_is_asked(
         prepare(lambda application: asyncio.sleep(0))
         monkeypatch.setattr(MiniLM, "load", load)
         monkeypatch.setattr(Reader, "load", load)
+        language_identifier.cache_clear()
         with served():
             assert both.wait(60)
+        assert language_identifier.cache_info().currsize == 1
     assert loaded == [MiniLM, Reader]
 
 
