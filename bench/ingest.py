@@ -88,7 +88,7 @@ class Known(BaseEmbedding):
 class ByHand:
     """Copies of a generation's tables, with its rows, indexes and foreign keys, into which rows are loaded by COPY.
 
-    Row-level security is off, because PostgreSQL refuses COPY under it. With `words_ready` the postings are copied as
+    The policy of row-level security is on the table of words alone: PostgreSQL refuses COPY under one. With `words_ready` the postings are copied as
     well, ready made, and only appended to the rows of their terms; otherwise they are made of the texts that have been
     copied. The terms and the length of a chunk, its sign and its ids are ready made in both.
     """
@@ -112,6 +112,14 @@ class ByHand:
             await owner.execute(f"VACUUM ANALYZE {clone}", timeout=600)
         chunks, vectors = hand.clone(f"{generation}_chunks"), hand.clone(f"{generation}_vectors")
         await owner.execute(f"ALTER TABLE {vectors} ADD FOREIGN KEY (no) REFERENCES {chunks} ON DELETE CASCADE")
+        words = f"{generation}_words"
+        policy = await owner.fetchval(
+            "SELECT pg_get_expr(polqual, polrelid) FROM pg_policy WHERE polrelid = $1::text::regclass", words
+        )
+        await owner.execute(
+            f"ALTER TABLE {hand.clone(words)} ENABLE ROW LEVEL SECURITY; ALTER TABLE {hand.clone(words)} FORCE ROW LEVEL SECURITY;"
+            f"CREATE POLICY tenant ON {hand.clone(words)} USING ({policy})"
+        )
         await owner.execute(
             "CREATE UNLOGGED TABLE IF NOT EXISTS copied_words (org_id uuid, term integer, private_to uuid, posting bigint)"
         )
@@ -120,17 +128,20 @@ class ByHand:
     def clone(self, table: str) -> str:
         return f"{'ready' if self.words_ready else 'made'}_{table}"
 
-    async def rows(self, after: int) -> list[tuple[str, Sequence[str], bytes]]:
-        """The rows of all chunks that the product has written after the number `after`, as COPY takes them."""
+    async def rows(self, after: int, most: int = 2**62) -> list[tuple[str, Sequence[str], bytes]]:
+        """The rows of all chunks that the product has given numbers above `after`, up to `most`, as COPY takes them."""
         wanted = {
-            self.clone(table): (columns, f"SELECT {', '.join(columns)} FROM {table} WHERE no > {int(after)}")
+            self.clone(table): (
+                columns,
+                f"SELECT {', '.join(columns)} FROM {table} WHERE no > {after} AND no <= {most}",
+            )
             for table, columns in self.columns.items()
         }
         if self.words_ready:
             wanted["copied_words"] = (
                 ["org_id", "term", "private_to", "posting"],
                 f"SELECT org_id, term, private_to, posting FROM {self.generation}_words, unnest(postings) posting"
-                f" WHERE posting >> {CHUNK} > {int(after)}",
+                f" WHERE posting >> {CHUNK} > {after} AND posting >> {CHUNK} <= {most}",
             )
         found = []
         for table, (columns, query) in wanted.items():
@@ -169,7 +180,7 @@ async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str, ques
     application = ours.application
     prefix = await ours.prefix()
     organization = (await application.people.create_organization("bench-known", "Bench, embeddings known")).id
-    owner = await _seeing(owner_dsn, [*ours.organizations, organization])
+    owner = await see(owner_dsn, [*ours.organizations, organization])
     rates: dict[str, list[float]] = {"write": [], "ingest": [], "made": [], "ready": []}
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -179,7 +190,7 @@ async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str, ques
             }
             for round_ in track(range(_KNOWN_ROUNDS), "ingest with embeddings known"):
                 chunks = [(round_ * _KNOWN + n) % corpus.size for n in range(_KNOWN)]
-                nodes, store = _new_nodes(corpus, chunks, organization, round_ * _KNOWN), await ours.store(organization)
+                nodes, store = new_nodes(corpus, chunks, organization, round_ * _KNOWN), await ours.store(organization)
                 before = await owner.fetchval(f"SELECT max(no) FROM {prefix}_chunks")
                 started = time.perf_counter()
                 await store.write(nodes)
@@ -215,7 +226,7 @@ async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str, ques
     )
 
 
-def _new_nodes(corpus: Corpus, chunks: Sequence[int], organization: UUID, first: int) -> list[TextNode]:
+def new_nodes(corpus: Corpus, chunks: Sequence[int], organization: UUID, first: int) -> list[TextNode]:
     """These chunks with ids that are not in the tables yet, counted from `first`."""
     nodes = [corpus.node(chunk, organization) for chunk in chunks]
     for place, node in enumerate(nodes, first):
@@ -341,7 +352,7 @@ def _texts(file: Path, spec: Any, target: Target) -> list[str]:
     return found
 
 
-async def _seeing(dsn: str, organizations: Sequence[UUID]) -> asyncpg.Connection:
+async def see(dsn: str, organizations: Sequence[UUID]) -> asyncpg.Connection:
     """The owner, for whom row-level security is in force as well."""
     owner = await connect(dsn)
     await owner.execute(

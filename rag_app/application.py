@@ -139,6 +139,16 @@ class Backends:
         """What the generation is stored in, empty."""
         await self.backend(generation.store).create(self.owner(), spec, generation.table_prefix, generation.dimension)
 
+    async def begin_load(self, generation: Generation) -> None:
+        """Let a generation that nobody searches be filled without what is cheaper to build afterwards, by `finish_load`."""
+        await self.backend(generation.store).begin_load(self.owner(), generation.table_prefix)
+
+    async def finish_load(self, generation: Generation) -> None:
+        """Build what is missing. Before a generation becomes active."""
+        backend = self.backend(generation.store)
+        if not await backend.is_loaded(generation.table_prefix):
+            await backend.finish_load(self.owner(), generation.table_prefix)
+
     async def drop(self, generation: Generation) -> None:
         """What the generation is stored in goes."""
         await self.backend(generation.store).drop(self.owner(), generation.table_prefix)

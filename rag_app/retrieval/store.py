@@ -91,6 +91,18 @@ class Backend(ABC):
     async def drop(self, owner_url: str, generation: str) -> None:
         """Take away what the generation is stored in, if it is there."""
 
+    async def begin_load(self, owner_url: str, generation: str) -> None:
+        """Take away what is cheaper to build after a bulk load; for a generation that nobody searches yet."""
+        return
+
+    async def is_loaded(self, generation: str) -> bool:
+        """Whether nothing that `begin_load` takes away is missing."""
+        return True
+
+    async def finish_load(self, owner_url: str, generation: str) -> None:
+        """Build what is missing."""
+        return
+
     async def create_outside(self, spec: IndexSpec, generation: str, dimension: int) -> None:
         """Of what `create` makes that which is not in PostgreSQL. This and the next three are for backups, of a store
         that does not go with the database."""
@@ -309,8 +321,10 @@ def _has_direction(embedding: Sequence[float]) -> bool:
     >>> [_has_direction(each) for each in ([0.0, -1.0], [], [0.0], [1.0, float("nan")], [-1e6])]
     [True, False, False, False, False]
     """
-    most = np.abs(np.frombuffer(array("f", embedding), np.float32)).max(initial=0)
-    return bool(0 < most <= _LARGEST)  # not so for a NaN
+    numbers = np.frombuffer(array("f", embedding), np.float32)
+    if 0 < numbers.dot(numbers) <= _LARGEST:  # as nearly all are, and quicker than what follows
+        return True
+    return bool(0 < np.abs(numbers).max(initial=0) <= _LARGEST)  # not so for a NaN
 
 
 def chunk_node(id_: object, text: str, metadata: JsonObject, embedding: Sequence[float] | None = None) -> TextNode:

@@ -40,6 +40,15 @@ class OutsideBackend(PostgresBackend):
     async def drop(self, owner_url: str, generation: str) -> None:
         await execute_as_owner(owner_url, drop_statements(f"{generation}_{self.kind}"))
 
+    async def begin_load(self, owner_url: str, generation: str) -> None:
+        """Nothing: the graph of the same name is another store's."""
+
+    async def is_loaded(self, generation: str) -> bool:
+        return True
+
+    async def finish_load(self, owner_url: str, generation: str) -> None:
+        """Nothing."""
+
 
 class OutsideStore(ChunkStore):
     """One index whose vectors are elsewhere, as one scope sees it. PostgreSQL decides which chunks exist."""

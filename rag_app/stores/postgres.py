@@ -8,6 +8,7 @@ very large organizations (docs/adr/0030-signs-with-two-bits-of-the-question.md).
 table of a tenant.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -21,7 +22,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 from pgvector import Vector
 
 from rag_app.database.session import Database
-from rag_app.domain import FieldType, Filters, Scope, Source
+from rag_app.domain import FieldType, Filters, Scope, Source, StoreFailed
 from rag_app.retrieval.confidence import Words, WordUse
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
@@ -30,12 +31,15 @@ from rag_app.retrieval.spelling import likelihood, spellings
 from rag_app.retrieval.store import Backend, ScopedStore, Search, chunk_node, heading
 from rag_app.stores import words
 from rag_app.stores.postgres_tables import (
+    GRAPH_INDEX,
     GRAPHED,
     LARGEST_GRAPH,
     Method,
     Query,
+    build_graph_index,
     choose_method,
     create_statements,
+    drop_graph_index,
     drop_statements,
     insert_fields,
     insert_signs,
@@ -49,6 +53,8 @@ _WALKED, _FARTHEST = 600, 6_000
 _CATCHING_UP = 3
 # For how long a search goes by the number of chunks that its scope had, and how many scopes' numbers are kept.
 _SIZE_SECONDS, _MOST_SIZES = 30.0, 1_000
+# Workers of PostgreSQL that build a graph, beside the one that is asked.
+_BUILDERS = 2
 # Rows of vectors in a statement: an array has at most 1 GB.
 _ROWS = 500
 # For searches, whose plans are good for every tenant: planned once a connection.
@@ -90,6 +96,23 @@ class PostgresBackend(Backend):
 
     async def drop(self, owner_url: str, generation: str) -> None:
         await execute_as_owner(owner_url, drop_statements(generation))
+
+    async def begin_load(self, owner_url: str, generation: str) -> None:
+        await execute_as_owner(owner_url, drop_graph_index(generation))
+
+    async def is_loaded(self, generation: str) -> bool:
+        found = await self.database.fetch(
+            f"SELECT EXISTS ({GRAPH_INDEX.format(graph='$1')}) OR NOT EXISTS (SELECT FROM pg_attribute "
+            f"WHERE attrelid = to_regclass($1) AND attname = 'embedding' AND atttypmod <= {LARGEST_GRAPH})",
+            f"{generation}_graph",
+        )
+        return bool(found[0][0])
+
+    async def finish_load(self, owner_url: str, generation: str) -> None:
+        try:
+            await execute_as_owner(owner_url, build_graph_index(generation, _BUILDERS))
+        except StoreFailed:  # /dev/shm may be too small, as in many containers
+            await execute_as_owner(owner_url, build_graph_index(generation, 0))
 
     def connections(self) -> tuple[int, int]:
         return self.database.connections()
@@ -236,15 +259,19 @@ class ChunkStore(ScopedStore):
         return list(went["gone"])
 
     async def _put_in(self, connection: asyncpg.Connection, nodes: Sequence[BaseNode]) -> None:
-        chunks = zip(*map(self._chunk_row, nodes), strict=True)
-        rows = await connection.fetch(words.INSERT.format(t=self.prefix), *chunks)
-        columns = self._field_columns([number for (number,) in rows], nodes)
-        statement = self._insert_fields(nodes)
+        chunks = map(_for_unnest, zip(*map(self._chunk_row, nodes), strict=True))
+        inserting = asyncio.ensure_future(connection.fetch(words.INSERT.format(t=self.prefix), *chunks))
+        try:  # PostgreSQL analyzes the texts while the other values are made
+            await asyncio.sleep(0)
+            statement, columns = self._insert_fields(nodes), self._field_columns(nodes)
+        finally:  # nothing is running on the connection afterwards
+            numbers = [number for (number,) in await inserting]
         for first in range(0, len(nodes), _ROWS):
-            await connection.execute(statement, *(column[first : first + _ROWS] for column in columns))
+            part = slice(first, first + _ROWS)
+            await connection.execute(statement, numbers[part], *(_for_unnest(column[part]) for column in columns))
 
     def _insert_fields(self, nodes: Sequence[BaseNode]) -> str:
-        """The statement that takes `_field_columns`."""
+        """The statement that takes numbers and `_field_columns`."""
         return insert_fields(self.fields, self.spec, self.keeps_vectors)
 
     keeps_vectors: ClassVar[bool] = False
@@ -273,10 +300,10 @@ class ChunkStore(ScopedStore):
         of = meta["org_id"], meta.get("private_to") or None, meta["source_id"]
         return node.node_id, *of, self.language(node), heading(node), text, meta
 
-    def _field_columns(self, numbers: Sequence[int], nodes: Sequence[BaseNode]) -> list[Sequence[Any]]:
-        """The values of `field_columns`."""
+    def _field_columns(self, nodes: Sequence[BaseNode]) -> list[Sequence[Any]]:
+        """The values of `field_columns` after the chunk's number."""
         metadata = [node.metadata for node in nodes]
-        columns: list[Sequence[Any]] = [numbers, [node.node_id for node in nodes]]
+        columns: list[Sequence[Any]] = [[node.node_id for node in nodes]]
         for name, kind in {"site_id": FieldType.UUID, "private_to": FieldType.UUID, **self.spec.all_fields}.items():
             columns.append([_for_column(kind, each.get(name)) for each in metadata])
         return [*columns, [Vector(node.get_embedding()) for node in nodes]] if self.keeps_vectors else columns
@@ -323,9 +350,10 @@ class PostgresStore(ChunkStore):
 
     async def _finish(self, connection: asyncpg.Connection, gone: list[int], written: int) -> None:
         organizations = list(self.scope.organizations)
-        await connection.execute(
-            f"DELETE FROM {self.prefix}_signs WHERE no = ANY($1) AND org_id = ANY($2)", gone, organizations
-        )
+        if gone:
+            await connection.execute(
+                f"DELETE FROM {self.prefix}_signs WHERE no = ANY($1) AND org_id = ANY($2)", gone, organizations
+            )
         more = await connection.fetchval(
             _GROW.format(t=self.prefix, many=GRAPHED, dimensions=LARGEST_GRAPH),
             gone,
@@ -368,3 +396,8 @@ def _for_column(kind: FieldType, value: Any) -> Any:
     if kind is FieldType.UUID:
         return value or None
     return json.dumps(value) if kind is FieldType.TAGS and value is not None else value
+
+
+def _for_unnest(column: Sequence[Any]) -> Sequence[Any] | None:
+    """Nothing for a column without a value: `unnest` fills up with NULL, and no element has to be encoded."""
+    return None if column.count(None) == len(column) else column

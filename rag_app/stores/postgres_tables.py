@@ -203,6 +203,25 @@ _FIELDS = """
 # 128 candidates for each chunk's neighbours and not 64: recall .98 instead of .96 (docs/adr/0003)
 _GRAPH = "CREATE INDEX ON {t}_graph USING hnsw (embedding halfvec_cosine_ops) WITH (ef_construction = 128);"
 
+GRAPH_INDEX = """
+    SELECT i.indexrelid::regclass FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+    WHERE i.indrelid = to_regclass({graph}) AND a.amname = 'hnsw' AND i.indisvalid"""
+"""Of a generation's graph, whatever its name."""
+
+
+def drop_graph_index(generation: str) -> str:
+    """The DDL that lets the graph be filled without being connected."""
+    return f"""DO $$ DECLARE made regclass; BEGIN
+        FOR made IN {GRAPH_INDEX.format(graph=f"'{generation}_graph'")} LOOP EXECUTE format('DROP INDEX %s', made); END LOOP;
+        END $$"""
+
+
+def build_graph_index(generation: str, workers: int) -> str:
+    """The DDL that connects the graph at once, in memory; `workers` of PostgreSQL share it in /dev/shm."""
+    return f"""SET LOCAL maintenance_work_mem = '512MB'; SET LOCAL max_parallel_maintenance_workers = {workers};
+        {_GRAPH.format(t=generation)}"""
+
+
 _POLICY = """
         ALTER TABLE {t}_{name} ENABLE ROW LEVEL SECURITY; ALTER TABLE {t}_{name} FORCE ROW LEVEL SECURITY;
         CREATE POLICY tenant ON {t}_{name} USING ({using});"""

@@ -366,3 +366,24 @@ async def tables(owner_url: str, generation: str) -> dict[str, set[str]]:
     finally:
         await owner.close()
     return {row["relname"]: {*row["columns"], *row["indexes"], *row["policies"], row["guarded"]} for row in found}
+
+
+async def test_the_graph_of_a_generation_that_is_loaded_is_built_at_the_end(
+    opened: Opened, database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
+    monkeypatch.setattr(postgres_tables, "_LARGE", 0)
+    graph_from(monkeypatch, 0)
+    backend, generation, scope = opened.backend, opened.generation, Scope(frozenset({uuid4()}))
+    (org,) = scope.organizations
+    assert await backend.is_loaded(generation)
+    await backend.begin_load(database_urls[0], generation)
+    assert not await backend.is_loaded(generation)
+    await backend.begin_load(database_urls[0], generation)  # of a command that was killed
+    await opened.of(scope).write(random_chunks(org, 100))
+    await backend.finish_load(database_urls[0], generation)
+    assert await backend.is_loaded(generation)
+    async with backend.transaction(scope) as connection:
+        await connection.execute(f"DELETE FROM {generation}_signs")
+    found = await opened.of(scope).search(Search([1.0] * WIDE, "", (), Mode.DENSE, 5))
+    assert len(found) == 5  # by the graph: there is nothing else

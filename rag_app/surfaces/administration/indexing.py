@@ -108,6 +108,7 @@ class Indexing:
                     f"generation {generation.number} of {spec.name} lacks the current version of {lacking} sources; "
                     f"`{_rebuild(spec)} --switch` builds them",
                 )
+            await self._app.backends.finish_load(generation)  # its rebuild may have been killed before
             generation = await self._generations.activate(generation.id)
         return Outcome(generation, RebuildResult(), lacking, self._app.misfit(spec, generation))
 
@@ -171,7 +172,9 @@ class Indexing:
                 origin.id,
                 self._open(spec, origin),
             )
+            await self._begin_load(target)
             await move.run()
+            await self._app.backends.finish_load(target)
             compared: list[Comparison] = []
             while not move.built.failed:
                 async with self._ledger.switching(spec.name):
@@ -245,7 +248,9 @@ class Indexing:
             self._app.embedder,
             generation.dimension,
         )
+        await self._begin_load(generation)
         await rebuild.run()
+        await self._app.backends.finish_load(generation)
         while switch and not rebuild.built.failed:
             async with self._ledger.switching(spec.name):
                 if await rebuild.complete():
@@ -253,6 +258,12 @@ class Indexing:
                     break
             await rebuild.run()  # an ingest was quick
         return Outcome(generation, rebuild.built, await self._count_lacking(spec, generation))
+
+    async def _begin_load(self, generation: Generation) -> None:
+        """For an empty generation. One that a killed command has begun to fill is as that command has left it."""
+        begun = await self._ledger.totals(await self._organizations())
+        if generation.state is GenerationState.BUILDING and generation.id not in begun:
+            await self._app.backends.begin_load(generation)
 
     async def _take_out_outdated(self, spec: IndexSpec, generation: Generation) -> None:
         """Remove outdated versions of sources, so that former content and permissions do not reappear."""
