@@ -1,5 +1,6 @@
 """What a query about records found, in sentences that cite it: `[Source N]` is the Nth of its hits."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Literal
@@ -15,6 +16,7 @@ from rag_app.retrieval.index import IndexSpec, Vocabulary, template_fields
 from rag_app.retrieval.records import Aggregate, Record, Records
 from rag_app.retrieval.text import sentences
 
+_CELLS = re.compile(r"\w[\w ]*: [^;\n]*; \w[\w ]*: [^;\n]*; ")  # a row without a text of its own: its sentence tells it
 _SENTENCES = 3  # told as sentences of their own; of more, one sentence with semicolons
 _TEXT = 5  # sentences of a record that is told with its text
 _FIELDS = 4  # of a record without a sentence of its own
@@ -150,9 +152,9 @@ class Telling:
     def _text(self, row: Record) -> str:
         """The first sentences of a record's text, where its kind has one that says more."""
         kind = self._spec.records.get(self._plan.kind or "")
-        if kind is None or not kind.text:
-            return ""
         number, hit = self._hits[row.sources[0]]
+        if kind is None or not kind.text or _CELLS.match(hit.text):
+            return ""
         said = [_one_line(each).rstrip(".!?") for each in sentences(hit.text, hit.lang)[:_TEXT]]
         return " ".join(f"{each} [Source {number}]." for each in said)
 
