@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_app.answering.citations import content_words
 from rag_app.answering.disagreement import values_in
 from rag_app.answering.passages import Passage
 from rag_app.domain import frozen
 
 LEAST_READ = 2.0
 """Of the reader's log-odds: a sentence that is compared answers "how much" of its own thing."""
+_NO_NAME = re.compile(r"(?:it|its|they|their|this|these|that|those|he|his|she|her)\b", re.IGNORECASE)
 _MONEY = frozenset(["dollar", "euro", "pound", "yen"])
 _LONG = frozenset(["minutes", "metres"])
 _WORDS = {
@@ -69,6 +71,17 @@ def compare(
                 best[passage.block] = (value, passage)
     ordered = sorted(best.values(), key=lambda each: -each[0] if order.falls else each[0])
     return [passage for _, passage in ordered] if len(ordered) > 1 else []
+
+
+def name_thing(passage: Passage, title: str) -> str:
+    """A sentence about "it" with its heading, or the title of its source, before it where it has no word of it.
+
+    >>> name_thing(Passage(0, 0, "It weighs 9 kilos."), "Arc desk"), name_thing(Passage(0, 0, "Arc weighs 9."), "Prices")
+    ('Arc desk: It weighs 9 kilos.', 'Arc weighs 9.')
+    """
+    name = passage.lead or title
+    named = not name or content_words(name) & content_words(passage.text)
+    return passage.text if named or not _NO_NAME.match(passage.text) else f"{name.rstrip(':.')}: {passage.text}"
 
 
 def _figures(text: str, units: frozenset[str]) -> Iterator[tuple[str, float]]:

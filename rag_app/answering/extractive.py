@@ -19,7 +19,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from numpy.typing import NDArray
 
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
-from rag_app.answering.comparing import compare, order_of
+from rag_app.answering.comparing import compare, name_thing, order_of
 from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.disagreement import disagree
 from rag_app.answering.kinds import FIGURES, Reckoning, has_kind, kind_of, reckoning_of, states
@@ -91,7 +91,7 @@ class ExtractiveSynthesizer(Synthesizer):
         if not ranking.ranked:
             return Draft("", EXTRACTIVE)
         scored = score_passages(ranking, question, find_strangers(question, ranking.ranked, context))
-        if compared := _compare_figures(ranking, scored):
+        if compared := _compare_figures(ranking, scored, context):
             return Draft(compared, EXTRACTIVE)
         missing = _missing_parts(ranking.asked[1:], scored)
         chosen = _choose(scored, ranking.ranked, ranking.pool)
@@ -371,7 +371,7 @@ def _keep_holding(scores: NDArray[np.float64], holds: NDArray[np.bool_]) -> NDAr
     return held
 
 
-def _compare_figures(ranking: Ranking, scored: PassageScores) -> str:
+def _compare_figures(ranking: Ranking, scored: PassageScores, context: Context) -> str:
     """The answer to what asks for the most or the least of something that no sentence states; empty where nothing can be
     compared. Who asks for both asks for a whole list, which is not what is found."""
     asked, missing = ranking.asked[1:], _missing_parts(ranking.asked[1:], scored)
@@ -385,7 +385,8 @@ def _compare_figures(ranking: Ranking, scored: PassageScores) -> str:
     if not found or not all((scored.holds[row] & answers).any() for row in range(len(asked)) if row not in rows):
         return ""
     first = "most" if order.falls else "least"
-    return f"Of what was found, the {first} first: " + " ".join(_cite(each.text, each.block + 1) for each in found)
+    named = [(name_thing(each, context.blocks[each.block].title), each.block + 1) for each in found]
+    return f"Of what was found, the {first} first: " + " ".join(_cite(*each) for each in named)
 
 
 def _missing_parts(asked: Sequence[str], scored: PassageScores) -> list[str]:
