@@ -64,7 +64,8 @@ def read_lists(
     if named - {each.kind for each in wanted}:
         return []
     moved = replace(period, span=(0, 0)) if period is not None else None
-    of = without_phrases(tokens, kinds)
+    others = any(token.meaning and vocabulary_of(spec, token.meaning.name).own for token in tokens)
+    of = without_phrases(tokens, [*kinds, *(token for token in tokens if others and token.role == "own")])
     plans = []
     for each in wanted:
         plan = read_question(f"all {spec.records[each.kind].words[0]} {of}", spec, values, moved, today).plan

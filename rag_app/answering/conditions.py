@@ -9,7 +9,7 @@ from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
 from rag_app.answering.wording import NUMBER_FIELDS, Meaning, Token, figure, goes_by, is_figure, vocabulary_of, word_set
 from rag_app.domain import FieldType
 from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, NE, condition, fields_of
-from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.records import RecordQuery
 
 GRAINS = ("day", "week", "month", "year")
@@ -318,6 +318,11 @@ class Conditions:
         """The only kind of record that has to have a field."""
         having = [name for name, kind in self.spec.records.items() if field in kind.having]
         return having[0] if len(having) == 1 else None
+
+
+def kind_conditions(kind: Kind) -> tuple[MetadataFilter, ...]:
+    """What a record of a kind is: of one of its types, without the fields that it lacks."""
+    return condition("source_type", IN, kind.source_types), *(condition(name, IS_EMPTY) for name in kind.lacks)
 
 
 def told_condition(each: MetadataFilter, spec: IndexSpec) -> str:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
-from rag_app.answering.conditions import COMPARED, GRAINS, SUPERLATIVES, Conditions, told_condition
+from rag_app.answering.conditions import COMPARED, GRAINS, SUPERLATIVES, Conditions, kind_conditions, told_condition
 from rag_app.answering.wording import (
     NUMBERS_OF,
     PREPOSITIONS,
@@ -451,7 +451,18 @@ class _Reader(Conditions):
             or (self._has("more") and not (self.comparing or self._compares_values()))
         ):
             return False
-        return self._is_positive() and not self._asks_of_words()
+        return self._is_positive() and not self._asks_of_words() and not self._sets_own_apart()
+
+    def _sets_own_apart(self) -> bool:
+        """Whether one's own and those of others are both spoken of: "our listings against those of our rivals"."""
+        meant = [token for token in self.tokens if token.meaning]
+        others = [
+            token.role == "value" and vocabulary_of(self.spec, token.meaning.name).own
+            for token in meant
+            if token.meaning
+        ]
+        own = [place for place, token in enumerate(meant) if token.role == "own"]
+        return any(others) and any(not any(others[place + 1 : place + 2]) for place in own)
 
     def kind_asked(self) -> str | None:
         """The kind of record that the question speaks of, as far as it is understood; no field has to be its own."""
@@ -461,7 +472,7 @@ class _Reader(Conditions):
 
     def _of_kind(self, query: RecordQuery, name: str) -> RecordQuery:
         kind = self.spec.records[name]
-        return replace(query, filters=(condition("source_type", IN, kind.source_types),), having=kind.having)
+        return replace(query, filters=kind_conditions(kind), having=kind.having)
 
     def _usual(self) -> str | None:
         """The kind that the fields are of, where all that say one agree."""

@@ -14,14 +14,14 @@ from typing import Literal
 from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec import Struct, ValidationError, convert
 
-from rag_app.answering.conditions import told_condition
+from rag_app.answering.conditions import kind_conditions, told_condition
 from rag_app.answering.models import AnsweringModel, estimate_usage
 from rag_app.answering.planning import Plan
 from rag_app.answering.prompts import Prompt
 from rag_app.answering.synthesizers import with_today
 from rag_app.answering.wording import figures_in, vocabulary_of
 from rag_app.domain import FieldType, InvalidInput, ModelFailed, Question, UnknownField, Usage
-from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, LT, LTE, NE, condition
+from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, LT, LTE, NE, condition
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import conditions_of
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery, check_query
@@ -146,7 +146,7 @@ def _plan(
     ordered = written.order if written.aggregate is None or written.group is not None else None
     days = conditions_of(question.period) if question.period is not None else ()
     everything = RecordQuery(
-        (condition("source_type", IN, kind.source_types), *days),
+        (*kind_conditions(kind), *days),
         written.own,
         ordered,
         written.descending,

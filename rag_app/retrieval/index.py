@@ -127,7 +127,8 @@ class Vocabulary(_Strict):
 
 
 class Kind(_Strict):
-    """A kind of record, as people speak of it: sources of these types that have the fields `having`.
+    """A kind of record, as people speak of it: sources of these types that have the fields `having`, and none of those that it
+    `lacks`.
 
     `words` name it, `holds` are words of other kinds that it consists of ("the terms on my watchlist"). `by` is the field
     that "the best" and "the strongest" of them are found by. `sentence` tells one of them: the first whose {fields} the
@@ -139,6 +140,7 @@ class Kind(_Strict):
     words: Phrases
     source_types: tuple[Name, ...] = Field(min_length=1)
     having: tuple[Name, ...] = ()
+    lacks: tuple[Name, ...] = ()
     holds: Phrases = ()
     by: Name | None = None
     sentence: Annotated[Sentences, BeforeValidator(lambda said: [said] if isinstance(said, str) else said)] = ()
@@ -224,7 +226,7 @@ class IndexSpec(_Strict):
                 raise ValueError(f"fields.{name}: own is for a boolean field")
         for name, kind in self.records.items():
             _check_declared(f"records.{name}: source_types", kind.source_types, self.source_types)
-            _check_declared(f"records.{name}", {*kind.having, kind.by} - {None}, self.all_fields)
+            _check_declared(f"records.{name}", {*kind.having, *kind.lacks, kind.by} - {None}, self.all_fields)
             told = set().union(*map(template_fields, kind.sentence))
             _check_declared(f"records.{name}: sentence", told, {"title", *self.all_fields})
 
