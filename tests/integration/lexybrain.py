@@ -23,7 +23,7 @@ from tests.scripted_model import Reply, ScriptedModel
 
 RAG, THREADS = "/api/lexybrain/rag", "/api/lexybrain/threads"
 BOX = "What is the demand index of “velvet ring box” on Etsy?"
-EXPLAINED = "Explain the demand index of “velvet ring box” on Etsy"  # nothing that records answer by themselves
+EXPLAINED = "Why is the demand index of “velvet ring box” on Etsy so high?"  # nothing that records answer by themselves
 KEYWORD, HISTORY = "Keyword: velvet ring box (Etsy)", "History of “velvet ring box” (Etsy)"
 
 
