@@ -328,7 +328,8 @@ class PostgresStore(ChunkStore):
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
         query, method = self.begin(), self._choose_method(asked)
-        rows = await self.ask(query.best(asked, method), query)
+        sql = query.best(asked, method)
+        rows = await self.backend.database.fetch_scoped(self.scope, sql, *query.values)
         if rows and "chunks" in rows[0]:
             self.backend.sizes.keep(self.prefix, self.scope, rows[0])
         return [(_candidate(row), to_node(row)) for row in rows]
