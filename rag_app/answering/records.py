@@ -101,7 +101,7 @@ class Step:
 
 
 @frozen
-class Near:
+class NearestWanted:
     """Asks for the chunks of these sources that are nearest to the question, at most so many."""
 
     sources: tuple[UUID, ...]
@@ -109,14 +109,14 @@ class Near:
 
 
 @frozen
-class Written:
+class QueryWanted:
     """Asks a model for the query, with the values that it may name."""
 
     values: Sequence[NamedValue]
 
 
 T = TypeVar("T")
-Work = Generator[Sequence[str] | RecordQuery | Near | Written, Any, T]
+Work = Generator[Sequence[str] | RecordQuery | NearestWanted | QueryWanted, Any, T]
 """What reads a question and tells an answer: it gives what is to be asked of the store (words: for values), and is sent what came back."""
 
 
@@ -164,12 +164,12 @@ class RecordFinder:
                 return found
             if isinstance(wanted, RecordQuery):
                 reply = await store.find_records(wanted)
-            elif isinstance(wanted, Near):
+            elif isinstance(wanted, NearestWanted):
                 vector = vector or await embed_query(self._embedder, question.text, self._dimension)
                 only = condition("source_id", IN, [*map(str, wanted.sources)])
                 asked = Search(vector, question.text, (only,), Mode.DENSE, wanted.most)
                 reply = await store.search(asked)
-            elif isinstance(wanted, Written):
+            elif isinstance(wanted, QueryWanted):
                 reply = await self._writer.write(question, self._spec, wanted.values) if self._writer else None
             else:
                 reply = await store.named_values(wanted) if wanted else []
@@ -263,7 +263,7 @@ class RecordFinder:
         wanted = [*dict.fromkeys(source for row in found.rows for source in row.sources)][:most]
         nearest: dict[UUID, NodeWithScore] = {}
         while left := [source for source in wanted if source not in nearest]:
-            asked = Near(tuple(left), 2 * len(left) + 10)
+            asked = NearestWanted(tuple(left), 2 * len(left) + 10)
             nodes: list[NodeWithScore] = yield asked
             for node in nodes:
                 nearest.setdefault(UUID(node.node.metadata["source_id"]), node)
@@ -295,7 +295,7 @@ class RecordFinder:
         values: Sequence[NamedValue] = yield sorted(
             {form for token in read_words(text, spec) for form in variants(token.text)}
         )
-        plan: Plan | None = yield Written(values)
+        plan: Plan | None = yield QueryWanted(values)
         return (yield from self._tell_plan(plan, question)) if plan else None
 
     def _unread(self, reading: Reading, text: str) -> NotRecorded | None:
