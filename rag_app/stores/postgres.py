@@ -19,7 +19,6 @@ from uuid import UUID
 import asyncpg
 import msgspec
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode
-from pgvector import Vector
 
 from rag_app.database.session import Database
 from rag_app.domain import FieldType, Filters, Scope, Source, StoreFailed
@@ -306,7 +305,11 @@ class ChunkStore(ScopedStore):
         columns: list[Sequence[Any]] = [[node.node_id for node in nodes]]
         for name, kind in {"site_id": FieldType.UUID, "private_to": FieldType.UUID, **self.spec.all_fields}.items():
             columns.append([_for_column(kind, each.get(name)) for each in metadata])
-        return [*columns, [Vector(node.get_embedding()) for node in nodes]] if self.keeps_vectors else columns
+        if not self.keeps_vectors:
+            return columns
+        from pgvector import Vector  # not for a server whose vectors are elsewhere
+
+        return [*columns, [Vector(node.get_embedding()) for node in nodes]]
 
 
 class PostgresStore(ChunkStore):
