@@ -510,7 +510,7 @@ class Query:
         margin farther than the `sure` best, because signs only approximate the order of cosines.
         """
         distance = f"SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM"
-        near = "" if method is Method.EXACT else self._near(embedding, asked, method, sure, limit, visible)
+        near = "" if method is Method.EXACT else self._nearest(embedding, asked, method, sure, limit, visible)
         compared = {
             Method.EXACT: f"{distance} {self.fields} v WHERE {visible}",
             Method.SIGNS: f"{distance} near {self._looked_up('near', visible)}",
@@ -519,7 +519,7 @@ class Query:
         }
         return _DENSE.format(near=near, compared=compared[method], limit=limit)
 
-    def _near(self, embedding: str, asked: Search, method: Method, sure: int, limit: str, visible: str) -> str:
+    def _nearest(self, embedding: str, asked: Search, method: Method, sure: int, limit: str, visible: str) -> str:
         """The CTEs up to `near(no)`. The nearest of very large organizations come from the graph, unless there are filters
         or the graph found too few.
         """
