@@ -52,6 +52,8 @@ BEGINS, SHARES = 0.1, (0.2, 0.4, 0.6, 0.8, 1.0)
 """From this share of its files on an organization's progress is compared: before, one turn is a large part of it."""
 MOST_APART, MOST_SLOWER, MORE_MEMORY_MB, MOST_CPU = 0.2, 3.0, 40.0, 1.1
 PAIRS = (("amber", "cobalt"), ("damson", "ebony"), ("fawn", "birchen"), ("green", "hazel"), ("indigo", "jade"))
+WARMERS = ("khaki", "lilac", "maroon", "navy", "olive", "pink")
+"""Whose first files give each worker a turn, so that all have loaded their model when memory is compared."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -252,12 +254,16 @@ async def until_workers(server: asyncpg.Connection, count: int) -> None:
 # --- the run
 
 
-async def be_fair(run: Run, served: Served, server: asyncpg.Connection, prefix: str, log: Path) -> None:
+async def be_fair(
+    run: Run, warmers: Sequence[Sender], served: Served, server: asyncpg.Connection, prefix: str, log: Path
+) -> None:
     """Both upload everything while both search."""
     senders, wanted = run.senders, {each.id: FILES for each in run.senders}
-    await asyncio.gather(*(send_files(served.url, each, 0, A_REQUEST) for each in senders))
     async with working(WORKERS, log) as pids:
-        await until_done(server, dict.fromkeys(wanted, A_REQUEST))
+        await until_workers(server, WORKERS)
+        first = [*senders, *warmers]
+        await asyncio.gather(*(send_files(served.url, each, 0, A_REQUEST) for each in first))
+        await until_done(server, {each.id: A_REQUEST for each in first})
         await search_at_rest(served.url, senders, "before")
         assert served.process is not None
         pids |= {f"server {n}": pid for n, pid in enumerate(workers(served.process.pid), 1)}
@@ -320,7 +326,8 @@ async def measure(run: Run, application: Application, served: Served, home: Path
     async with superuser(application) as server:
         run.senders = await create_senders(application, PAIRS[0])
         prefix = (await application.backends.active(application.indexes[INDEX])).table_prefix
-        await be_fair(run, served, server, prefix, log)
+        warmers = await create_senders(application, WARMERS[: max(0, WORKERS - len(run.senders))])
+        await be_fair(run, warmers, served, server, prefix, log)
         for count, colours in zip((1, 2, 2, 1), PAIRS[1:], strict=True):
             await cost(run, count, await create_senders(application, colours), served, server, postgres, log)
 
