@@ -89,6 +89,8 @@ ALTER DEFAULT PRIVILEGES FOR ROLE rag_owner IN SCHEMA public GRANT EXECUTE ON FU
 _SSL_REQUEST = bytes.fromhex("00000008 04d2162f")  # the shortest message that PostgreSQL answers: with N, for no
 _PATIENCE = 120  # seconds for a start or a stop, also on a busy machine or a slow disk
 _SECONDS_BETWEEN_LOOKS = 0.5  # at a server that is alive, or whose end the system does not report
+_SECONDS_TO_LEAVE = 0.5
+"""For the processes of a dead postmaster: those that run no statement end by themselves, sooner than they can be looked for."""
 _PAUSES = (0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60)  # seconds after each try to start it again that failed
 _PORTS = range(
     15_000, 30_000
@@ -220,8 +222,8 @@ class _Cluster:
     def serve(self, wanted: int | None = None) -> int:
         """The port of the running server, else of the one started here: on `wanted`, if given."""
         started = False
-        deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline:
+        began = time.monotonic()
+        while time.monotonic() < began + _PATIENCE:
             with self._server_lock() as lock:
                 if lock is not None and started and self._ready_port():
                     self._run("pg_ctl", "stop", "-D", "data")
@@ -232,7 +234,8 @@ class _Cluster:
                     continue
             if port := self._ready_port():
                 return port
-            self._kill_orphans()
+            if time.monotonic() > began + _SECONDS_TO_LEAVE:
+                self._kill_orphans()
             time.sleep(0.05)
         raise StoreFailed(f"the server of {self.home} is alive and does not answer; see server.log there")
 
