@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -24,6 +24,9 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.settings import Settings
 from tests.conftest import MIGRATIONS, ON_DEFAULT_STORE, NewOrganization
 from tests.remembered import remember
+
+if TYPE_CHECKING:
+    from tests.integration.lexybrain import Chat
 
 INDEX = "org_knowledge"
 ON_DEFAULT = pytest.mark.parametrize("environment", [ON_DEFAULT_STORE], indirect=True)
@@ -175,3 +178,14 @@ def search(application: Application, org: UUID) -> Search:
         return await application.pipeline.search(index, Question(text, top_k=top_k, mode=mode), scope)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def running(
+    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> "Iterator[Chat]":
+    """A server with a scripted model, for all conversations of a module."""
+    from tests.integration.lexybrain import chatting
+
+    with chatting(database_urls, default_store, qdrant_folder, tmp_path_factory.mktemp("chat")) as chat:
+        yield chat

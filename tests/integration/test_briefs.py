@@ -1,13 +1,11 @@
 """What is known of a subject, by each capability of Ask LexyBrain: told from records, and shown to a model in that order."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.evidence import context_of
-from tests.integration.lexybrain import Chat, chatting, citing
+from tests.integration.lexybrain import Chat, citing
 from tests.scripted_model import Reply
 
 UNCITED = Reply("Sales have doubled in June.")  # a claim without a source: the records are told instead
@@ -52,14 +50,6 @@ BRIEFS = {
     ),
 }  # fmt: skip
 """Of each capability a message, what it is understood as, the sources first shown to a model, and what is told."""
-
-
-@pytest.fixture(scope="module")
-def running(
-    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Chat]:
-    with chatting(database_urls, default_store, qdrant_folder, tmp_path_factory.mktemp("chat")) as chat:
-        yield chat
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,20 +12,12 @@ import pytest
 
 from rag_app.domain.source import source_id
 from tests.evidence import context_of, repeating
-from tests.integration.lexybrain import BOX, EXPLAINED, HISTORY, KEYWORD, RAG, THREADS, Chat, chatting, citing
+from tests.integration.lexybrain import BOX, EXPLAINED, HISTORY, KEYWORD, RAG, THREADS, Chat, citing
 from tests.integration.service import bearer
 from tests.scripted_model import Reply
 
 BOX_KEYWORD, MILAS_ALERT = "aurora/kw-velvet-ring-box", "aurora/alert-mila-ring-box"
 FOLLOW_UP = "And how did it change over the last year?"
-
-
-@pytest.fixture(scope="module")
-def running(
-    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Chat]:
-    with chatting(database_urls, default_store, qdrant_folder, tmp_path_factory.mktemp("chat")) as chat:
-        yield chat
 
 
 @pytest.fixture

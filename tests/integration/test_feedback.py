@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,21 +19,13 @@ from rag_app.domain.scope import Principal
 from rag_app.domain.source import source_id
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.types import Rating
-from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, THREADS, Chat, chatting, citing
+from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, THREADS, Chat, citing
 from tests.integration.service import bearer, prepare
 from tests.integration.test_db_threads import Talk
 
 BOX_KEYWORD, MILAS_ALERT = "aurora/kw-velvet-ring-box", "aurora/alert-mila-ring-box"
 FOLLOW_UP = "And how did it change over the last year?"
 QUERY = "/api/v1/retrieval/query"
-
-
-@pytest.fixture(scope="module")
-def running(
-    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Chat]:
-    with chatting(database_urls, default_store, qdrant_folder, tmp_path_factory.mktemp("feedback")) as chat:
-        yield chat
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,21 +20,13 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain.quotas import Accounts
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Lesson, Training
-from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, Chat, chatting, citing
+from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, Chat, citing
 from tests.integration.service import bearer
 from tests.integration.stopping import until_blocked
 from tests.scripted_model import Reply
 
 CONSENT = "/api/lexybrain/consent"
 FOLLOW_UP = "And how did it change over the last year?"
-
-
-@pytest.fixture(scope="module")
-def running(
-    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Chat]:
-    with chatting(database_urls, default_store, qdrant_folder, tmp_path_factory.mktemp("training")) as chat:
-        yield chat
 
 
 @pytest.fixture
