@@ -219,7 +219,14 @@ def postprocessors_for(
     ]
 
 
-class GuardedPostprocessor(BaseNodePostprocessor):
+class AsyncPostprocessor(BaseNodePostprocessor):
+    """A postprocessor that waits for others, and so runs on an event loop only."""
+
+    def _postprocess_nodes(self, nodes: Nodes, query_bundle: QueryBundle | None = None) -> Nodes:
+        raise NotImplementedError("use `await postprocessor.apostprocess_nodes(...)`")
+
+
+class GuardedPostprocessor(AsyncPostprocessor):
     """A postprocessor that nobody here wrote, for one question.
 
     It chooses nodes and their order; scores stay the cosines that they were. Where it raises, or takes more than
@@ -256,9 +263,6 @@ class GuardedPostprocessor(BaseNodePostprocessor):
             log.warning("%s: %s", self._warning, safe_text(error))
             return nodes
 
-    def _postprocess_nodes(self, nodes: Nodes, query_bundle: QueryBundle | None = None) -> Nodes:
-        raise NotImplementedError("use `await postprocessor.apostprocess_nodes(...)`")
-
 
 def warnings_of(postprocessors: Any) -> tuple[str, ...]:
     """What those that are guarded have to say."""
@@ -272,7 +276,7 @@ class BadRanking(ValueError):
     """An endpoint answered with something that is no ranking. The message says what is wrong with it."""
 
 
-class EndpointReranker(BaseNodePostprocessor):
+class EndpointReranker(AsyncPostprocessor):
     """Puts nodes in the order of a cross-encoder's scores, the best first; their own scores stay.
 
     Endpoints have the shapes of TEI, Cohere and Jina:
@@ -315,9 +319,6 @@ class EndpointReranker(BaseNodePostprocessor):
         if self.kind == "tei":
             return {"query": query, "texts": texts, "truncate": True}
         return {"model": self.model, "query": query, "documents": texts, "top_n": len(texts)}
-
-    def _postprocess_nodes(self, nodes: Nodes, query_bundle: QueryBundle | None = None) -> Nodes:
-        raise NotImplementedError("use `await postprocessor.apostprocess_nodes(...)`")
 
     async def aclose(self) -> None:
         if self._client is not None:
