@@ -77,12 +77,12 @@ class _Settings(BaseSettings):
 
 
 class DatabaseSettings(_Settings):
-    """PostgreSQL. With no URL a private server is started, with its data under RAG_HOME."""
+    """PostgreSQL. Without a URL, a private server is started, with its data in RAG_HOME."""
 
     home: Path = Field(
         default_factory=lambda: data_home(Path.cwd()),
         alias="RAG_HOME",
-        description="folder for PostgreSQL, local Qdrant and secrets; by default `.rag` of the project, or the user's data folder",
+        description="folder for the private PostgreSQL, local Qdrant and secrets; by default `.rag` in the project's folder, outside a project the user's data folder",
     )
     url: SecretStr | None = Field(
         None,
@@ -92,7 +92,7 @@ class DatabaseSettings(_Settings):
     owner_url: SecretStr | None = Field(
         None,
         alias="RAG_DATABASE_OWNER_URL",
-        description="postgresql:// URL of the role that migrates and builds generations; only `db upgrade` needs it",
+        description="postgresql:// URL of the role that owns the schema; needed by `db upgrade`, `restore`, `indexes rebuild` and `indexes drop`, and by the first `indexes move`",
     )
     backup_url: SecretStr | None = Field(
         None,
@@ -102,24 +102,24 @@ class DatabaseSettings(_Settings):
     gateway_role: str | None = Field(
         None,
         alias="RAG_DATABASE_GATEWAY_ROLE",
-        description="role that PostgREST, say, takes on to call the SQL functions; `db upgrade` grants it that use",
+        description="role of a gateway such as PostgREST that calls the SQL functions (docs/sql.md); `db upgrade` grants it EXECUTE on them",
     )
     pool_size: int = Field(
         10,
         alias="RAG_DATABASE_POOL_SIZE",
         ge=2,
         le=200,
-        description="connections a process keeps at most, for requests and for the vector store each",
+        description="maximum number of connections in each of a process's two pools, one for searches and one for everything else",
     )
 
 
 class IndexSettings(_Settings):
-    """The indexes: those that come with rag_app, and your own."""
+    """The built-in indexes and your own."""
 
     folder: DirectoryPath | None = Field(
         None,
         alias="RAG_INDEXES",
-        description="folder with indexes of your own, each a folder with an index.toml; one replaces another of its name",
+        description="folder with your own indexes: one subfolder per index, with an index.toml; an index with the name of a built-in one replaces it",
     )
 
     @property
@@ -145,38 +145,46 @@ class StoreSettings(_Settings):
         description="TOML file that declares the LlamaIndex vector store of `llamaindex`: docs/stores.md",
     )
     qdrant_url: str | None = Field(None, alias="QDRANT_URL", description="URL of a Qdrant server or cluster")
-    qdrant_api_key: SecretStr | None = Field(None, alias="QDRANT_API_KEY", description="key of that server or cluster")
+    qdrant_api_key: SecretStr | None = Field(
+        None, alias="QDRANT_API_KEY", description="API key of the Qdrant server or cluster"
+    )
     qdrant_path: Path | None = Field(
         None,
         alias="QDRANT_PATH",
-        description="folder of local Qdrant, for one process and small sets; RAG_HOME/qdrant where neither is set",
+        description="folder of a local Qdrant, for one process and small sets; RAG_HOME/qdrant if QDRANT_URL is not set either",
     )
 
 
 class EmbeddingSettings(_Settings):
-    """The embedding model. Changing it needs a rebuild of the indexes."""
+    """The embedding model. After a change the indexes must be rebuilt."""
 
     kind: Annotated[str, one_of(lambda: EMBEDDERS)] = Field(
         "builtin",
         alias="RAG_EMBEDDING",
         description=_kinds({kind: embedder.hint for kind, embedder in EMBEDDERS.items()}),
     )
-    model: str = Field("text-embedding-3-small", alias="RAG_EMBEDDING_MODEL", description="model name; not for builtin")
-    api_base: str | None = Field(None, alias="RAG_EMBEDDING_API_BASE", description="base URL; OpenAI's where not set")
+    model: str = Field(
+        "text-embedding-3-small",
+        alias="RAG_EMBEDDING_MODEL",
+        description="name of the embedding model; ignored with builtin",
+    )
+    api_base: str | None = Field(
+        None, alias="RAG_EMBEDDING_API_BASE", description="base URL of the embedding API; OpenAI's by default"
+    )
     api_key: SecretStr | None = Field(
-        None, alias="RAG_EMBEDDING_API_KEY", description="key; OPENAI_API_KEY where not set"
+        None, alias="RAG_EMBEDDING_API_KEY", description="API key for embeddings; OPENAI_API_KEY by default"
     )
     dimension: int = Field(
         1536,
         alias="RAG_EMBEDDING_DIMENSION",
         ge=2,
         le=8192,
-        description="length of the model's vectors; not for builtin",
+        description="length of the model's vectors; ignored with builtin",
     )
 
 
 class ModelSettings(_Settings):
-    """The model that writes answers. Without one, answers are extracted: sentences of the sources, cited."""
+    """The model that writes answers. Without one, answers consist of cited sentences from the sources."""
 
     kind: Annotated[str, one_of(lambda: (EXTRACTIVE, *PROVIDERS))] = Field(
         EXTRACTIVE,
@@ -186,7 +194,7 @@ class ModelSettings(_Settings):
     model: str | None = Field(
         None,
         alias="RAG_LLM_MODEL",
-        description=f"unless set, {', '.join(f'{kind}: {provider.model}' for kind, provider in PROVIDERS.items())}",
+        description=f"name of the answering model; by default {', '.join(f'{provider.model} ({kind})' for kind, provider in PROVIDERS.items())}",
     )
     api_base: str | None = Field(
         None, alias="RAG_LLM_API_BASE", description="base URL of an OpenAI-compatible endpoint or gateway"
@@ -194,14 +202,20 @@ class ModelSettings(_Settings):
     api_key: SecretStr | None = Field(
         None,
         alias="RAG_LLM_API_KEY",
-        description="key; LOVABLE_API_KEY or OPENAI_API_KEY, or HF_TOKEN for huggingface, where not set",
+        description="API key of the answering model; by default LOVABLE_API_KEY or OPENAI_API_KEY, for huggingface HF_TOKEN",
     )
     temperature: float = Field(
-        0.1, alias="RAG_LLM_TEMPERATURE", ge=0, le=2, description="low: answers are to stay with the sources"
+        0.1,
+        alias="RAG_LLM_TEMPERATURE",
+        ge=0,
+        le=2,
+        description="sampling temperature; a low one keeps answers close to the sources",
     )
-    max_tokens: int = Field(1024, alias="RAG_LLM_MAX_TOKENS", ge=16, le=32768, description="tokens an answer may take")
+    max_tokens: int = Field(
+        1024, alias="RAG_LLM_MAX_TOKENS", ge=16, le=32768, description="maximum number of tokens in an answer"
+    )
     timeout: float = Field(
-        60.0, alias="RAG_LLM_TIMEOUT", gt=0, le=600, description="seconds a request to the model may take"
+        60.0, alias="RAG_LLM_TIMEOUT", gt=0, le=600, description="timeout of a request to the model, in seconds"
     )
     backoff: float = Field(
         1.0, alias="RAG_LLM_BACKOFF", ge=0, le=60, description="seconds before the one retry after a timeout"
@@ -215,19 +229,19 @@ class ModelSettings(_Settings):
         alias="RAG_LLM_INPUT_PRICE",
         ge=0,
         le=1_000_000,
-        description="cents for a million tokens that a model reads, if RAG_MODELS_FILE has no price for it",
+        description="price in cents of a million input tokens, for models without a price in RAG_MODELS_FILE",
     )
     output_price: Decimal = Field(
         Decimal(1000),
         alias="RAG_LLM_OUTPUT_PRICE",
         ge=0,
         le=1_000_000,
-        description="the same for tokens that it writes; both rather too high, so that the cost cap holds",
+        description="the same for output tokens; both defaults are high, so that an unknown model does not exceed the daily cost cap",
     )
     models_file: Path | None = Field(
         None,
         alias="RAG_MODELS_FILE",
-        description="TOML file of models by capability, prices, an embedder, rerankers: docs/models.md, docs/own_models.md",
+        description="TOML file with a model for each capability, prices, an embedder and rerankers: docs/models.md, docs/own_models.md",
     )
 
     @property
@@ -239,206 +253,228 @@ class ModelSettings(_Settings):
 class LexyBrainSettings(_Settings):
     """Ask LexyBrain: conversations, under /api/lexybrain."""
 
-    enabled: bool = Field(True, alias="LEXYBRAIN_RAG_ENABLED", description="false: 503 feature_disabled for everybody")
+    enabled: bool = Field(
+        True,
+        alias="LEXYBRAIN_RAG_ENABLED",
+        description="false: /api/lexybrain answers 503 feature_disabled to everybody",
+    )
     model_id: str = Field(
         "meta-llama/Llama-3.1-70B-Instruct",
         alias="LEXYBRAIN_RAG_MODEL_ID",
-        description="model at Hugging Face, where HF_TOKEN is set and RAG_LLM names no other kind",
+        description="model for conversations at Hugging Face; used if HF_TOKEN is set and RAG_LLM is not set or huggingface",
     )
     daily_cost_cap: int = Field(
         10_000,
         alias="LEXYBRAIN_DAILY_COST_CAP",
         ge=0,
         le=1_000_000_000,
-        description="cents that a day's answers (UTC) may cost, of all users; then, and at 0: 503 cost_cap_reached",
+        description="maximum cost in cents of all users' answers in a day (UTC); above it, and always at 0, conversations return 503 cost_cap_reached",
     )
     detection: Literal["heuristic", "model"] = Field(
         "heuristic",
         alias="LEXYBRAIN_RAG_DETECTION",
-        description="what tells the capability of a message that names none: heuristic or model",
+        description="how the capability of a message is detected if the request names none: heuristic (by words) or model",
     )
     rewrite: bool = Field(
         False,
         alias="LEXYBRAIN_RAG_REWRITE",
-        description="true: a model rewrites a follow-up for retrieval; false: the message before joins it",
+        description="true: a model rewrites a follow-up question before the search; false: it is searched together with the message before it",
     )
     history_tokens: int = Field(
         1500,
         alias="LEXYBRAIN_RAG_HISTORY_TOKENS",
         ge=0,
         le=100_000,
-        description="tokens that the last ten messages of a thread may take in a prompt",
+        description="maximum number of tokens of a thread's history in a prompt (at most the last ten messages)",
     )
     token_budget: int | None = Field(
         None,
         alias="LEXYBRAIN_RAG_TOKEN_BUDGET",
         ge=0,
         le=1_000_000_000_000,
-        description="tokens an organization may use in a month (UTC), on all surfaces; no limit where not set",
+        description="maximum number of tokens that an organization may use in a month (UTC), on all surfaces; unlimited by default",
     )
 
 
 class ReadingSettings(_Settings):
-    """What one file may cost an ingest. What goes over is refused with the name of the limit; the other files go on."""
+    """Limits for reading one file. A file that exceeds one is refused with the name of the limit; the other files are ingested."""
 
     processes: int = Field(
         2,
         alias="RAG_READ_PROCESSES",
         ge=1,
         le=64,
-        description="processes that read ahead; embedding is slower than one",
+        description="number of processes that read files ahead; more rarely help, because embedding is slower than reading",
     )
     seconds: float = Field(
         Limits.seconds,
         alias="RAG_READ_SECONDS",
         gt=0,
         le=86_400,
-        description="seconds to read a file, or a line of JSON Lines; a page of a PDF takes about a tenth of one",
+        description="maximum time in seconds to read a file, or a line of JSON Lines; a page of a PDF takes about 0.1 s",
     )
     memory: int = Field(
         Limits.memory,
         alias="RAG_READ_MEMORY",
         ge=256,
         le=1_048_576,
-        description="MB of memory that a process may take to read, so that no file takes the server's",
+        description="maximum memory in MB of a process that reads files",
     )
     unpacked: int = Field(
         Limits.unpacked,
         alias="RAG_READ_UNPACKED",
         ge=1,
         le=1_048_576,
-        description="MB that a file may unpack to, for it is held in memory; JSON Lines are not",
+        description="maximum size in MB of an unpacked file; JSON Lines have no such limit, because they are read piece by piece",
     )
     characters: int = Field(
         Limits.characters,
         alias="RAG_READ_CHARACTERS",
         ge=1,
         le=10_000_000_000,
-        description="characters of a document: ten thick books, which take half an hour to embed",
+        description="maximum number of characters in a document; the default is about ten thick books, which take half an hour to embed",
     )
     passages: int = Field(
         Limits.passages,
         alias="RAG_READ_PASSAGES",
         ge=1,
         le=1_000_000_000,
-        description="passages of a document: its sections, pages and groups of rows",
+        description="maximum number of passages in a document: sections, pages and groups of rows",
     )
     pages: int = Field(
         Limits.pages,
         alias="RAG_READ_PAGES",
         ge=1,
         le=1_000_000,
-        description="pages of a PDF and slides of a presentation: as many as can be read in the time",
+        description="maximum number of pages in a PDF, or of slides in a presentation",
     )
     nesting: int = Field(
         Limits.nesting,
         alias="RAG_READ_NESTING",
         ge=10,
         le=400,
-        description="levels of elements in HTML, of values in JSON and metadata; Python's stack allows not many more",
+        description="maximum nesting depth of HTML elements, JSON values and metadata; limited by Python's stack",
     )
 
 
 class UploadSettings(_Settings):
-    """What may be put in over HTTP (docs/sources.md). What is over a limit is refused with the limit's name."""
+    """Limits for uploads over HTTP (docs/sources.md). A request that exceeds one is refused with the name of the limit."""
 
     megabytes: int = Field(
         50,
         alias="RAG_UPLOAD_MEGABYTES",
         ge=1,
         le=4096,
-        description="most MB in one request, and read from one address",
+        description="maximum size in MB of a request, and of a document read from a URL",
     )
     documents: int = Field(
-        100, alias="RAG_UPLOAD_DOCUMENTS", ge=1, le=1000, description="most documents or files in one request"
+        100,
+        alias="RAG_UPLOAD_DOCUMENTS",
+        ge=1,
+        le=1000,
+        description="maximum number of documents or files in a request",
     )
     at_once: int = Field(
         8,
         alias="RAG_UPLOAD_AT_ONCE_MEGABYTES",
         ge=0,
         le=4096,
-        description="MB up to which a request is answered when its documents answer; of a larger one a job is made",
+        description="requests up to this size in MB are answered when their documents can be searched; a larger one becomes a job (docs/jobs.md)",
     )
     seconds: float = Field(
-        300.0, alias="RAG_UPLOAD_SECONDS", gt=0, le=86_400, description="seconds in which a request's body must arrive"
+        300.0,
+        alias="RAG_UPLOAD_SECONDS",
+        gt=0,
+        le=86_400,
+        description="maximum time in seconds until the body of a request has arrived",
     )
     sources: int | None = Field(
         None,
         alias="RAG_ORGANIZATION_SOURCES",
         ge=0,
         le=1_000_000_000,
-        description="sources that an organization may have, in all indexes",
+        description="maximum number of an organization's sources in all indexes; unlimited by default",
     )
     total: int | None = Field(
         None,
         alias="RAG_ORGANIZATION_MEGABYTES",
         ge=0,
         le=1_000_000_000,
-        description="MB that the texts and originals of an organization may take",
+        description="maximum size in MB of an organization's texts and originals; unlimited by default",
     )
     originals: Literal["none", "files"] = Field(
-        "none", alias="RAG_ORIGINALS", description="files: uploaded files are kept, to be downloaded again; none"
+        "none",
+        alias="RAG_ORIGINALS",
+        description="files: uploaded files are kept and can be downloaded again; none: they are not",
     )
     originals_folder: Path | None = Field(
-        None, alias="RAG_ORIGINALS_FOLDER", description="where they are kept; RAG_HOME/originals where not set"
+        None,
+        alias="RAG_ORIGINALS_FOLDER",
+        description="folder of the files that RAG_ORIGINALS keeps; RAG_HOME/originals by default",
     )
     url_networks: str = Field(
         "",
         alias="RAG_URL_NETWORKS",
-        description="private networks that addresses of sources may be in: 10.1.0.0/16, comma-separated; none by default",
+        description="private networks that documents may be read from by URL, separated by commas: 10.1.0.0/16; none by default",
     )
 
 
 class JobSettings(_Settings):
-    """Who does jobs (docs/jobs.md), and for how long they can be asked about."""
+    """Background jobs (docs/jobs.md): who processes them, and how long they can be read."""
 
     worker: bool = Field(
         True,
         alias="RAG_SERVE_WORKER",
-        description="`rag-app serve` starts a worker beside it; false: jobs wait for a `rag-app worker`",
+        description="true: `rag-app serve` also starts a worker; false: jobs wait for a `rag-app worker`",
     )
     niceness: int = Field(
         10,
         alias="RAG_WORKER_NICENESS",
         ge=0,
         le=19,
-        description="levels of priority that workers stand back by: searches come first on a busy machine",
+        description="how far the priority of workers is lowered (as with `nice`), so that searches come first on a busy machine",
     )
     days: int = Field(
-        7, alias="RAG_JOB_DAYS", ge=1, le=3650, description="days after its end in which a job can be seen and retried"
+        7,
+        alias="RAG_JOB_DAYS",
+        ge=1,
+        le=3650,
+        description="number of days after its end that a job can be read and retried",
     )
 
 
 class ProviderSettings(_Settings):
-    """Keys under the names that the providers' own tools use."""
+    """API keys, under the names that the providers' own tools use."""
 
     openai_api_key: SecretStr | None = Field(
-        None, alias="OPENAI_API_KEY", description="for embeddings and answers that have no key of their own"
+        None, alias="OPENAI_API_KEY", description="OpenAI's key, for embeddings and answers without a key of their own"
     )
     lovable_api_key: SecretStr | None = Field(
         None,
         alias="LOVABLE_API_KEY",
-        description="for answers of the gateway at RAG_LLM_API_BASE, before OPENAI_API_KEY",
+        description="key of the gateway at RAG_LLM_API_BASE; used before OPENAI_API_KEY",
     )
-    hf_token: SecretStr | None = Field(None, alias="HF_TOKEN", description="for answers by huggingface, likewise")
+    hf_token: SecretStr | None = Field(
+        None, alias="HF_TOKEN", description="Hugging Face's key, for answers by huggingface without a key of their own"
+    )
 
 
 class ConfidenceSettings(_Settings):
-    """Setting either has /api/rag (index org_knowledge) judge by the mean of the top five, not by its calibrated rule."""
+    """If one of these is set, /api/rag (index org_knowledge) judges by the mean of the five best hits instead of its calibrated rule."""
 
     high: float | None = Field(
         None,
         alias="RAG_CONFIDENCE_HIGH_THRESHOLD",
         ge=-1,
         le=1,
-        description="mean cosine of the five best hits from which confidence is high (0.75 if only the other is set)",
+        description="confidence is high if the mean cosine of the five best hits reaches this (0.75 if only the other one is set)",
     )
     medium: float | None = Field(
         None,
         alias="RAG_CONFIDENCE_MEDIUM_THRESHOLD",
         ge=-1,
         le=1,
-        description="the same for medium, below which no answer is given (0.60 if only the other is set)",
+        description="confidence is medium if the mean reaches this; below it no answer is given (0.60 if only the other one is set)",
     )
 
 
@@ -446,14 +482,14 @@ class ApiSettings(_Settings):
     """The HTTP server and its tokens."""
 
     host: str = Field("127.0.0.1", alias="RAG_HOST", description="address to listen on")
-    port: int = Field(8000, alias="RAG_PORT", ge=0, le=65535, description="port to listen on; 0: any that is free")
+    port: int = Field(8000, alias="RAG_PORT", ge=0, le=65535, description="port to listen on; 0 chooses a free one")
     workers: int = Field(
-        1, alias="RAG_WORKERS", ge=1, le=64, description="processes that serve; a core each is a good start"
+        1, alias="RAG_WORKERS", ge=1, le=64, description="number of server processes; one per core is a good start"
     )
     jwt_secret: SecretStr | None = Field(
         None,
         alias="RAG_JWT_SECRET",
-        description="HS256 secret, 32 bytes or more; generated and kept under RAG_HOME where no key is configured",
+        description="secret of at least 32 bytes that signs tokens (HS256); if no key is configured either, one is generated and stored in RAG_HOME",
     )
     jwt_jwks_url: str | None = Field(
         None,
@@ -461,84 +497,88 @@ class ApiSettings(_Settings):
         description="https:// URL of an identity provider's keys (JWKS), for RS256 and ES256 tokens",
     )
     jwt_key_file: Path | None = Field(
-        None, alias="RAG_JWT_KEY_FILE", description="the same keys in a file: JWKS, or public keys as PEM"
+        None,
+        alias="RAG_JWT_KEY_FILE",
+        description="file with these keys instead: a JWKS document, or public keys as PEM",
     )
-    jwt_audience: str = Field("authenticated", alias="RAG_JWT_AUDIENCE", description="`aud` that tokens must carry")
+    jwt_audience: str = Field("authenticated", alias="RAG_JWT_AUDIENCE", description="the `aud` that a token must have")
     jwt_issuer: str | None = Field(
-        None, alias="RAG_JWT_ISSUER", description="`iss` that tokens must carry; any where not set"
+        None, alias="RAG_JWT_ISSUER", description="the `iss` that a token must have; any by default"
     )
     jwt_groups: str = Field(
-        "groups", alias="RAG_JWT_GROUPS", description="claim that lists the groups of a token's user (docs/groups.md)"
+        "groups",
+        alias="RAG_JWT_GROUPS",
+        description="name of the claim that lists the groups of a token's user (docs/groups.md)",
     )
     session_cookie: str = Field(
         "rag_session",
         alias="RAG_SESSION_COOKIE",
         pattern=r"^[A-Za-z0-9._-]+$",
-        description="name of the cookie that holds a browser's token, where a surface takes one",
+        description="name of the cookie with a browser's token, on surfaces that accept a cookie (docs/authentication.md)",
     )
     origins: str = Field(
         "",
         alias="RAG_ORIGINS",
-        description="origins whose pages may send that cookie: https://app.example, comma-separated",
+        description="origins whose pages may send this cookie, separated by commas: https://app.example",
     )
     default_organization: str | None = Field(
         None,
         alias="RAG_DEFAULT_ORGANIZATION",
-        description="slug or id: anybody without a credential reads its content, where a surface allows that",
+        description="slug or id of an organization; callers without a credential see what its members see, on surfaces that allow it",
     )
     hosts: str = Field(
         "",
         alias="RAG_HOSTS",
-        description="hosts, beside loopback names, that callers without a credential may ask for: salon.example, comma-separated",
+        description="host names besides localhost that callers without a credential may use, separated by commas: salon.example",
     )
     requests: Json[dict[str, Limit]] = Field(
         {},
         validate_default=False,
         alias="RAG_REQUESTS_PER_MINUTE",
-        description='other limits of a caller\'s requests, by surface, as JSON: {"rag_retrieval": 600}; 0: none (docs/limits.md)',
+        description='limit of a caller\'s requests per minute for each surface, as JSON: {"rag_retrieval": 600}; 0: no limit (docs/limits.md)',
     )
     concurrent: Json[dict[str, Limit]] = Field(
         {},
         validate_default=False,
         alias="RAG_CONCURRENT_REQUESTS",
-        description="the same for requests under way at once",
+        description="the same for requests at the same time",
     )
 
 
 class PagesSettings(_Settings):
-    """What a browser is shown at `/`: docs/pages.md."""
+    """The pages for browsers, at `/`: docs/pages.md."""
 
     shown: Literal["on", "off", "demo"] = Field(
         "on",
         alias="RAG_PAGES",
-        description="off: the API alone; demo (`rag-app demo` sets it): browsers on this machine are signed in as sample users",
+        description="on; off: only the API is served; demo (set by `rag-app demo`): browsers on this machine are signed in as sample users",
     )
     public_url: str | None = Field(
         None,
         alias="RAG_PUBLIC_URL",
         pattern=r"^https?://[A-Za-z0-9._\[\]:-]+$",
-        description="where browsers reach this server: https://rag.example; RAG_HOST and RAG_PORT where not set",
+        description="URL at which browsers reach this server, such as https://rag.example; by default made of RAG_HOST and RAG_PORT",
     )
     session_hours: float = Field(
         12,
         alias="RAG_SESSION_HOURS",
         gt=0,
         le=8760,
-        description="hours after which whoever is signed in signs in again",
+        description="hours after which a session ends",
     )
     idle_minutes: float = Field(
         120,
         alias="RAG_SESSION_IDLE_MINUTES",
         gt=1,
         le=525_600,
-        description="the same in minutes without a request",
+        description="minutes without a request after which a session ends",
     )
     tries: int = Field(
         60,
         alias="RAG_SIGN_IN_TRIES",
         ge=1,
         le=MOST_REQUESTS,
-        description="tries to sign in from one address in any 60 seconds; a proxy, and all behind it, is one address",
+        description="maximum number of attempts to sign in from one address in any 60 seconds; all users behind a proxy share one address",
     )
 
 
@@ -548,77 +588,81 @@ class OidcSettings(_Settings):
     issuer: str | None = Field(
         None,
         alias="RAG_OIDC_ISSUER",
-        description="https:// URL of the provider, as its discovery document names it; no such sign-in where not set",
+        description="https:// URL of the provider, exactly as its discovery document names it; without it, nobody signs in at a provider",
     )
     client_id: str | None = Field(
-        None, alias="RAG_OIDC_CLIENT_ID", min_length=1, description="what the provider calls this server"
+        None, alias="RAG_OIDC_CLIENT_ID", min_length=1, description="client id of this server at the provider"
     )
     client_secret: SecretStr | None = Field(
         None,
         alias="RAG_OIDC_CLIENT_SECRET",
         min_length=1,
-        description="secret of that client; a public client, which PKCE protects alone, has none",
+        description="client secret; leave it unset for a public client, which only PKCE protects",
     )
     scopes: str = Field(
         "openid",
         alias="RAG_OIDC_SCOPES",
-        description="scopes to ask for, with spaces between: openid, and one that brings the claim RAG_JWT_GROUPS, say",
+        description="scopes to request, separated by spaces: openid, and any that the provider requires for the groups claim",
     )
 
 
 class RetentionSettings(_Settings):
-    """How long rows are kept; where not set, until they are deleted otherwise. docs/privacy.md says what goes with them."""
+    """Deletion by age, off by default. docs/privacy.md says what is deleted together."""
 
     threads: int | None = Field(
         None,
         alias="RAG_RETENTION_DAYS_THREADS",
         ge=1,
         le=36_500,
-        description="days that threads are kept from their last message, with messages and feedback",
+        description="days after its last message until a thread is deleted, with its messages and feedback",
     )
     judgments: int | None = Field(
         None,
         alias="RAG_RETENTION_DAYS_JUDGMENTS",
         ge=1,
         le=36_500,
-        description="days that judgments are kept, whoever made them",
+        description="days until a judgment is deleted, whoever made it",
     )
     usage: int | None = Field(
         None,
         alias="RAG_RETENTION_DAYS_USAGE",
         ge=1,
         le=36_500,
-        description="days that usage of answers is kept, and counters of months that are over",
+        description="days until usage events are deleted, and counters of past months",
     )
     failures: int | None = Field(
         None,
         alias="RAG_RETENTION_DAYS_FAILURES",
         ge=1,
         le=36_500,
-        description="days that failures of models and of other parts are kept",
+        description="days until recorded failures of models and other parts are deleted",
     )
 
 
 class TelemetrySettings(_Settings):
-    """Logs, metrics, traces and errors, for operators: docs/telemetry.md. OpenTelemetry's own OTEL_ variables hold."""
+    """Logs, metrics, traces and errors, for operators: docs/telemetry.md. OpenTelemetry's own OTEL_ variables apply, too."""
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", alias="RAG_LOG_LEVEL", description="least severe level that is logged"
+        "info", alias="RAG_LOG_LEVEL", description="lowest level that is logged: debug, info, warning or error"
     )
     log_format: Literal["text", "json"] = Field(
-        "text", alias="RAG_LOG_FORMAT", description="text, or json: one object a line"
+        "text", alias="RAG_LOG_FORMAT", description="text, or json (one object per line)"
     )
-    metrics: bool = Field(False, alias="RAG_METRICS", description="true: GET /metrics, in the format of Prometheus")
+    metrics: bool = Field(
+        False, alias="RAG_METRICS", description="true: GET /metrics returns metrics in Prometheus' format"
+    )
     metrics_token: SecretStr | None = Field(
         None,
         alias="RAG_METRICS_TOKEN",
         min_length=16,
-        description="bearer token that /metrics asks for, 16 characters or more; without one, this machine alone may read it",
+        description="bearer token of at least 16 characters that /metrics requires; without one, only callers on this machine may read it",
     )
     traces: Literal["none", "otlp", "console"] = Field(
-        "none", alias="RAG_TRACES", description="where spans go: none, otlp (HTTP) or console (stderr)"
+        "none", alias="RAG_TRACES", description="where traces are sent: none, otlp (HTTP) or console (stderr)"
     )
-    sentry_dsn: SecretStr | None = Field(None, alias="RAG_SENTRY_DSN", description="Sentry project that errors go to")
+    sentry_dsn: SecretStr | None = Field(
+        None, alias="RAG_SENTRY_DSN", description="DSN of the Sentry project that receives errors"
+    )
 
 
 def _describe_problem(name: str, value: object) -> str:
