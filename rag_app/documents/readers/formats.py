@@ -85,7 +85,7 @@ def reads(
     return register
 
 
-@reads(".txt", becomes="a source; encoding detected")
+@reads(".txt", becomes="one source; the encoding is detected")
 def read_plain(stream: BinaryIO, shown: str) -> Iterator[Document]:
     """One passage without sections."""
     metadata, text = front_matter(decode(stream.read(), shown), shown)

@@ -37,7 +37,7 @@ class _ShortHeaders(policy.EmailPolicy):
         return super().header_fetch_parse(name, value[:_HEADER_CHARS])
 
 
-@reads(".eml", becomes="the message; each attachment is a source of its own, `mail.eml#file.csv`")
+@reads(".eml", becomes="the message; each attachment becomes its own source, such as `mail.eml#file.csv`")
 def read_mail(stream: BinaryIO, shown: str) -> Documents:
     message = cast(EmailMessage, BytesParser(policy=_ShortHeaders()).parse(stream))
     if _HEADERS.isdisjoint(name.lower() for name in message):

@@ -48,7 +48,7 @@ _DECLARATION_BYTES = 4096  # of a page, among which its encoding is looked for
 @reads(
     ".html",
     ".htm",
-    becomes="sections by heading, without navigation, scripts and what is hidden; `canonical` link is its URI",
+    becomes="sections by heading, without navigation, scripts and hidden text; the `canonical` link becomes the URI",
 )
 def read_html(stream: BinaryIO, shown: str) -> Iterator[Document]:
     data = stream.read()
@@ -58,7 +58,7 @@ def read_html(stream: BinaryIO, shown: str) -> Iterator[Document]:
     yield html_document(html, shown, metadata)
 
 
-@reads(".md", ".markdown", becomes="sections by heading; tables and code kept")
+@reads(".md", ".markdown", becomes="sections by heading; tables and code are kept")
 def read_markdown(stream: BinaryIO, shown: str) -> Iterator[Document]:
     metadata, source = front_matter(decode(stream.read(), shown), shown)
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["table", "strikethrough"])

@@ -93,7 +93,7 @@ def _properties(stream: BinaryIO, shown: str) -> tuple[str | None, dict[str, obj
     )
 
 
-@reads(".docx", becomes="sections by heading style, tables row by row")
+@reads(".docx", becomes="sections by heading style; tables row by row")
 def read_docx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     named, derived = _properties(stream, shown)
     word = docx.Document(stream)

@@ -35,7 +35,7 @@ _HEADINGS = 100  # bookmarks of a page, that are looked for on it: what the sear
 _COLUMN_CHARS = 25  # characters: cells as long as this on both sides of a gap are columns of prose, not a table
 
 
-@reads(".pdf", becomes="pages, with their numbers; a scan without text is refused")
+@reads(".pdf", becomes="pages with their numbers; a scan without a text layer is refused")
 def read_pdf(stream: BinaryIO, shown: str) -> Documents:
     try:
         reader = PdfReader(stream)

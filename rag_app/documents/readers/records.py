@@ -15,7 +15,7 @@ from rag_app.documents.readers.formats import Documents, build_document, clean, 
 from rag_app.documents.readers.rows import Record, Records
 from rag_app.domain import RowsRule, UnreadableDocument
 
-_BECOME = "each record a source: `id`, `title`, `text`, and everything else metadata"
+_BECOME = "one source per record: `id`, `title` and `text`; all other keys are metadata"
 _PIECE_BYTES = 1024 * 1024
 LINE_BYTES = 64 * 1024 * 1024  # one record; a longer line is no JSON Lines
 

@@ -22,7 +22,7 @@ from rag_app.documents.readers.formats import attempt, decode, reads
 from rag_app.documents.readers.rows import Records, table_records
 from rag_app.domain import RowsRule, UnreadableDocument
 
-ROWS_BECOME = "groups of rows, each with the header kept: `Name: Ada; Age: 36`"
+ROWS_BECOME = "groups of rows; each row repeats the header: `Name: Ada; Age: 36`"
 GROUP_WORDS = 150  # words: a group of rows that fits in one chunk
 _SAMPLE_CHARS = 1_000_000  # characters that tell the delimiter
 
