@@ -237,7 +237,7 @@ def test_an_answer_is_copied_and_rated(browser: Browser, chat: Chat, scripted: C
     ("status", "code", "after", "says"),
     [
         (429, "rate_limit_exceeded", "7", "Too many questions at once"),
-        (403, "quota_exceeded", "86400", "Your messages of this month are used up"),
+        (403, "quota_exceeded", "86400", "You have used all messages of this month"),
         (503, "cost_cap_reached", "3600", "Today's budget for answers is used up"),
         (500, "generation_failed", None, "The model did not answer"),
         (401, "authentication_required", None, "You are not signed in any more"),

@@ -307,7 +307,7 @@ LIES: dict[str, Claims] = {
 @pytest.mark.parametrize("claims", LIES.values(), ids=LIES)
 def test_a_token_that_does_not_hold(claims: Claims, place: Place, browser: httpx.Client) -> None:
     place.provider.claims = claims
-    refused(place.sign_in(browser), 401, "signs nobody in: The token")
+    refused(place.sign_in(browser), 401, "cannot be used to sign in: The token")
 
 
 def forgeries(provider: ScriptedProvider) -> dict[str, Callable[[Claims], str]]:
@@ -369,7 +369,7 @@ def test_a_token_endpoint_that_is_out_of_order(broken: tuple[int, bytes], place:
 def test_a_token_endpoint_that_never_ends(place: Place, browser: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openid, "SECONDS", 0.5)
     place.provider.endless = {TOKEN}
-    refused(place.sign_in(browser), 503, "does not answer as it should")
+    refused(place.sign_in(browser), 503, "does not respond as expected")
 
 
 def anew(**options: Any) -> Any:

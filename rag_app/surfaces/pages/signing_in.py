@@ -170,7 +170,7 @@ async def _believe(
         claims = await provider.claims(said, attempt, url + CALLBACK)
     except Unauthenticated as error:
         logger.warning("nobody was signed in by %s: %s", provider.issuer, error)
-        problem = f"What {provider.host} sent signs nobody in: {error}. Begin again."
+        problem = f"The reply of {provider.host} cannot be used to sign in: {error}. Start again."
         return show_ways(request, signing_in, status=401, problem=problem, after=after)
     except RagError as error:
         logger.warning("nobody was signed in by %s: %s", provider.issuer, error)
@@ -178,8 +178,8 @@ async def _believe(
     principal = await signing_in.people.principal(claims.subject, claims.groups)
     if principal.user is None:
         problem = (
-            f"{provider.host} knows you as “{claims.subject}”, and nobody has invited that user here yet. "
-            "Give that name to whoever runs this server."
+            f"{provider.host} knows you as “{claims.subject}”. That user has not been invited here yet. "
+            "Send this name to the operator of the server."
         )
         return show_ways(request, signing_in, status=403, problem=problem, after=after)
     return await welcome(request, signing_in.sessions, principal.user, after, url=url, groups=claims.groups)
@@ -192,7 +192,7 @@ def _provider(signing_in: SigningIn) -> Provider:
 
 
 def _away(provider: Provider) -> str:
-    return f"{provider.host} does not answer as it should. Try again in a moment, or sign in with a code."
+    return f"{provider.host} does not respond as expected. Try again in a moment, or sign in with a code."
 
 
 @action("/sign-in/code", open_to_all=True)
@@ -234,7 +234,9 @@ async def enter_as(request: AnyRequest, signing_in: SigningIn, name: str, after:
     try:
         user = await signing_in.people.user(name)
     except NotFound:
-        return show_ways(request, signing_in, status=401, problem="The demo's users are not here: run `make demo`")
+        return show_ways(
+            request, signing_in, status=401, problem="The users of the demo do not exist yet: run `make demo`"
+        )
     return await welcome(request, signing_in.sessions, user.id, after)
 
 

@@ -1,7 +1,7 @@
 // The box that questions are written in.
 
 /**
- * Enter sends, Shift + Enter breaks the line. While an input method composes, Enter chooses a character.
+ * Enter sends, Shift + Enter begins a new line. While an input method composes, Enter chooses a character.
  * @param {HTMLTextAreaElement} text
  * @param {() => void} send
  */

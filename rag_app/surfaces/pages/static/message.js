@@ -70,7 +70,7 @@ function note(source) {
   const kind = spoken(source.type);
   const said = element("div", {}, open);
   if (!source.label.toLowerCase().startsWith(kind)) said.append(element("span", { class: "faint small" }, ` ${kind}`));
-  if (source.available === false) said.append(element("p", { class: "faint small" }, "No longer there, or no longer yours to see."));
+  if (source.available === false) said.append(element("p", { class: "faint small" }, "This source was deleted, or you may no longer see it."));
   else if (source.quote) said.append(element("p", { class: "small quote" }, source.quote));
   const mark = number ? element("span", { class: "chip still", "aria-hidden": "true" }, number) : element("span");
   return element("li", {}, mark, said);
@@ -96,10 +96,10 @@ export function notes(message) {
 /** @param {Message} message */
 function remark(message) {
   const flags = message.flags ?? {};
-  if (flags.interrupted) return element("p", { class: "notice small" }, "Stopped here. What had been written is kept.");
-  if (flags.fallbackToGeneric) return element("p", { class: "notice warn small" }, "The model failed. This is what was found.");
+  if (flags.interrupted) return element("p", { class: "notice small" }, "Stopped. The text written so far is kept.");
+  if (flags.fallbackToGeneric) return element("p", { class: "notice warn small" }, "The model failed. These sources were found.");
   if (flags.courtesy) return null;
-  if (isRefusal(message)) return element("p", { class: "refusal small" }, "Not answered: the sources do not say.");
+  if (isRefusal(message)) return element("p", { class: "refusal small" }, "Not answered: the sources do not contain an answer.");
   if (message.capability === "general_chat" && flags.usedRag === false && !message.sources.length)
     return element("p", { class: "notice small" }, "Answered without sources.");
   return null;
@@ -168,7 +168,7 @@ export function feedbackForm(message) {
   for (const each of message.sources) known.append(element("option", { value: each.id }, each.label));
   form.append(
     element("div", { class: "field" }, element("label", { for: `why-${message.id}` }, "What is wrong with it?"), reason),
-    element("div", { class: "field" }, element("label", { for: `what-${message.id}` }, "Which source should it rest on? Its id or name; may be empty"), expected, known),
+    element("div", { class: "field" }, element("label", { for: `what-${message.id}` }, "Which source should have been used? Its id or name (optional)"), expected, known),
     element("div", { class: "row" }, element("button", { class: "primary", type: "submit" }, "Send"), element("button", { type: "button", "data-do": "no-feedback" }, "Cancel")),
     element("p", { class: "small problem", role: "alert" }),
   );

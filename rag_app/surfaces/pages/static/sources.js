@@ -21,7 +21,7 @@ export function preview(inside, messageOf) {
     const chip = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest("button.chip"));
     const source = chip && messageOf(chip)?.sources.find((each) => each.id === chip.dataset.source);
     if (!chip || !source) return;
-    const said = source.available === false ? "No longer there, or no longer yours to see." : (source.quote ?? "Open it to read the source.");
+    const said = source.available === false ? "This source was deleted, or you may no longer see it." : (source.quote ?? "Open it to read the source.");
     shown.replaceChildren(element("p", { class: "strong small" }, source.label), element("p", { class: "small" }, said));
     if (!shown.matches(":popover-open")) shown.showPopover();
     place(shown, chip);
@@ -83,7 +83,7 @@ export async function openSource(message, id, from) {
   by("chat").setAttribute("data-viewer", "");
   by("viewer-title").focus();
   if (source.available === false) {
-    into.replaceChildren(element("p", {}, "This source was deleted, or is no longer yours to see."));
+    into.replaceChildren(element("p", {}, "This source was deleted, or you may no longer see it."));
     return;
   }
   try {
@@ -115,7 +115,7 @@ function show(found, source) {
     const passage = element("mark", { id: "passage" }, text.slice(start, end));
     body.append(text.slice(Math.max(0, start - AROUND), start), passage, text.slice(end, end + AROUND));
   } else body.append(text.slice(0, 2 * AROUND));
-  const unmarked = place || !source.quote ? [] : [element("p", { class: "notice small" }, "The passage is not found in the text as it is now. It was: ", element("q", {}, source.quote))];
+  const unmarked = place || !source.quote ? [] : [element("p", { class: "notice small" }, "The source has changed: its text no longer contains this passage. It was: ", element("q", {}, source.quote))];
   into.replaceChildren(facts, ...unmarked, body);
   by("passage")?.scrollIntoView({ block: "center" });
 }

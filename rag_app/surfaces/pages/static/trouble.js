@@ -11,19 +11,19 @@ export const asProblem = (error) => (error instanceof Problem ? error : new Prob
 
 const TROUBLE = /** @type {Record<string, string>} */ ({
   rate_limit_exceeded: "Too many questions at once",
-  quota_exceeded: "Your messages of this month are used up",
-  budget_exceeded: "Your organization's budget of this month is used up",
+  quota_exceeded: "You have used all messages of this month",
+  budget_exceeded: "Your organization has used its budget of this month",
   cost_cap_reached: "Today's budget for answers is used up",
   generation_failed: "The model did not answer",
-  service_unavailable: "A part of the server is away",
+  service_unavailable: "A part of the server is unavailable",
   internal_error: "Something went wrong on the server",
   feature_disabled: "Asking is switched off",
-  offline: "You are offline, or the server is",
+  offline: "You or the server are offline",
   broken: "The connection broke off",
   authentication_required: "You are not signed in any more",
   unauthenticated: "You are not signed in any more",
-  validation_error: "The server does not understand this question",
-  not_found: "This thread is not there",
+  validation_error: "The server cannot read this question",
+  not_found: "This thread does not exist",
 });
 /** What other surfaces call the same. */
 const SAME = /** @type {Record<string, string>} */ ({
