@@ -447,7 +447,7 @@ class Application(Directory):
             await self.backends.scoped(spec, generation, Scope(frozenset({UUID(int=0)}))).fetch([UUID(int=0)])
             if not await self.backends.backend(generation.store).holds(generation.table_prefix):
                 raise StoreFailed(
-                    f"{generation.store} has nothing of index {spec.name}: {generation.table_prefix} is missing"
+                    f"{generation.store} has no data of index {spec.name}: {generation.table_prefix} is missing"
                 )
 
     async def _check_readable(self) -> None:

@@ -173,7 +173,7 @@ class Provider:
     async def _discover(self) -> Metadata:
         status, found = await fetch("GET", f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
         if status != 200:
-            raise RagError(f"its discovery document answers {status}")
+            raise RagError(f"its discovery document is returned with status {status}")
         if found.get("issuer") != self.issuer:
             raise RagError(f"its discovery document is of another issuer, {str(found.get('issuer'))[:200]!r}")
         ways = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
@@ -217,7 +217,7 @@ class Provider:
         if status in {400, 401, 403}:
             raise Unauthenticated(f"it says {_error(reply)}")
         if status != 200:
-            raise RagError(f"its token endpoint answers {status}")
+            raise RagError(f"its token endpoint answers with status {status}")
         return reply
 
     def _check(self, claims: JsonObject, attempt: Attempt, access_token: object) -> None:
@@ -256,16 +256,16 @@ async def fetch(method: str, url: str, **options: Any) -> tuple[int, JsonObject]
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         raise RagError(f"{url} cannot be reached: {type(error).__name__}") from None
     except (ValueError, RecursionError):
-        raise RagError(f"{url} answers {response.status_code}, and not with JSON") from None
+        raise RagError(f"{url} answers with status {response.status_code} and a body that is not JSON") from None
     if not isinstance(found, dict):
-        raise RagError(f"{url} answers with JSON that is no object")
+        raise RagError(f"{url} answers with JSON that is not an object")
     return response.status_code, found
 
 
 def _endpoint(found: JsonObject, name: str) -> str:
     url = found.get(name)
     if not isinstance(url, str) or not is_trustworthy(url) or not _VISIBLE.fullmatch(url):
-        raise RagError(f"its {name} is not https://, nor http:// on this machine")
+        raise RagError(f"its {name} must be an https:// URL, or an http:// URL of this machine")
     return url
 
 

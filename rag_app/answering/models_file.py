@@ -90,7 +90,7 @@ class Fallback(Own):
     @model_validator(mode="after")
     def _kind_or_class(self) -> "Fallback":
         if (self.kind is None) == (self.class_ is None):
-            raise ValueError("kind: Field required, or class, and not both")
+            raise ValueError("give either kind or class")
         if self.kind is not None and self.model is None:
             raise ValueError("model: Field required")
         if self.class_ is not None and (self.api_base or self.api_key_env):
@@ -130,7 +130,7 @@ class Reranker(Own):
     @model_validator(mode="after")
     def _kind_or_class(self) -> "Reranker":
         if (self.kind is None) == (self.class_ is None):
-            raise ValueError("kind: Field required, or class, and not both")
+            raise ValueError("give either kind or class")
         if self.kind is not None and self.url is None:
             raise ValueError("url: Field required")
         if self.kind in ("cohere", "jina") and self.model is None:

@@ -121,7 +121,7 @@ def prompt(name: str, version: str, text: str, variables: Iterable[str]) -> Prom
     except TemplateError as error:
         raise Misconfigured(f"{what}: {error}") from error
     if not template.is_chat_template:
-        raise Misconfigured(f"{what}: has no chat message")
+        raise Misconfigured(f"{what}: has no chat message; write at least one, as the other templates in prompts/ do")
     # Jinja as LlamaIndex sets it up renders an unknown variable as nothing, so both sides are compared here.
     _same(what, declared, frozenset(template.template_vars))
     return Prompt(name, version, template, declared)
@@ -224,7 +224,7 @@ class PromptConstraints(Struct, frozen=True, forbid_unknown_fields=True, omit_de
     temperature: Annotated[float, Meta(ge=0, le=2, description="a number from 0 to 2")] | UnsetType = UNSET
     max_tokens: Annotated[int, Meta(ge=16, le=4096, description="a whole number from 16 to 4096")] | UnsetType = UNSET
     retrieval_scope: (
-        Annotated[list[SourceScope], Meta(min_length=1, description=f"a list, not empty, of: {', '.join(SCOPES)}")]
+        Annotated[list[SourceScope], Meta(min_length=1, description=f"a non-empty list of: {', '.join(SCOPES)}")]
         | UnsetType
     ) = UNSET
     max_keywords: Annotated[int, _AT_MOST] | UnsetType = UNSET

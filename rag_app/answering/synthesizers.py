@@ -63,7 +63,7 @@ class Synthesizer(BaseSynthesizer):
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         if prompts:
-            raise Misconfigured(f"there is no prompt {', '.join(sorted(prompts))}: {self.model} is told nothing")
+            raise Misconfigured(f"there is no prompt {', '.join(sorted(prompts))}: {self.model} has no prompts")
 
 
 class ModelSynthesizer(Synthesizer):

@@ -415,9 +415,10 @@ async def export_training(
     application: Application,
     output: Output = None,
     since: Annotated[
-        str | None, Option(metavar="DATE", help="only answers collected on or after this date: 2026-01-31")
+        str | None,
+        Option(metavar="DATE", help="only export answers collected on or after this date, such as 2026-01-31"),
     ] = None,
-    capability: Annotated[str | None, Option(metavar="C", help="only answers of this capability")] = None,
+    capability: Annotated[str | None, Option(metavar="C", help="only export answers of this capability")] = None,
 ) -> None:
     """Print training examples as JSON lines, in the format of fine-tuning tools.
 

@@ -85,7 +85,7 @@ def run_demo(*, check: bool, fixed: bool = False) -> int:
             if check:
                 amiss += _serve_and_check(claim, url, token, today)
             for problem in amiss:
-                print(f"AMISS: {problem}", file=sys.stderr)
+                print(f"FAILED: {problem}", file=sys.stderr)
             if not check:
                 _say("Ctrl-C stops it.\n")
                 serve_at(Settings(), claim, api.workers)

@@ -132,9 +132,9 @@ def _grant_gateway(connection: Connection, role: str, taken: Collection[str | No
         unfit = bool(connection.scalar(_SEES_TOO_MUCH, {"role": role}))
     if unfit:
         raise Misconfigured(
-            f"RAG_DATABASE_GATEWAY_ROLE cannot be {role!r}: it owns the schema or serves requests, passes row-level"
-            " security by, belongs to a role that does, or is granted by default privileges what the owner creates."
-            " Take a role that can do nothing (CREATE ROLE ... NOLOGIN), and an owner that owns nothing else"
+            f"RAG_DATABASE_GATEWAY_ROLE cannot be {role!r}: this role, or one that it is a member of, owns the schema,"
+            " serves requests or bypasses row-level security, or default privileges grant it what the owner creates."
+            " Use a role without any rights (CREATE ROLE ... NOLOGIN), and an owner that owns nothing else"
         )
 
 

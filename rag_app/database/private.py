@@ -227,7 +227,7 @@ class _Cluster:
             with self._server_lock() as lock:
                 if lock is not None and started and self._ready_port():
                     self._run("pg_ctl", "stop", "-D", "data")
-                    raise Misconfigured(f"the server of {self.home} does not keep its lock: use a local disk")
+                    raise Misconfigured(f"file locks do not work in {self.home}: use a folder on a local disk")
                 if lock is not None:
                     self._start(lock, wanted)
                     started = True
@@ -237,7 +237,7 @@ class _Cluster:
             if time.monotonic() > began + _SECONDS_TO_LEAVE:
                 self._kill_orphans()
             time.sleep(0.05)
-        raise StoreFailed(f"the server of {self.home} is alive and does not answer; see server.log there")
+        raise StoreFailed(f"the server of {self.home} is running but does not answer; see server.log there")
 
     def wait_for_end(self, seconds: float) -> None:
         """Wait until the running postmaster ends, but not longer than this. Only Linux reports the end of another's child."""
@@ -387,7 +387,9 @@ def _place(folder: Path, account: _Account) -> Path:
     for place in (folder, other):
         if account.reaches(place):
             return place
-    raise Misconfigured(f"user {account.user} reaches neither {folder} nor {other}: open one of them, or {_INSTEAD}")
+    raise Misconfigured(
+        f"user {account.user} can access neither {folder} nor {other}: allow access to one of them, or {_INSTEAD}"
+    )
 
 
 def programs() -> Path:

@@ -324,7 +324,7 @@ class Database:
             )
             if unbound is not None:
                 raise Misconfigured(
-                    f"RAG_DATABASE_URL connects as {unbound!r}, which row-level security does not hold:"
+                    f"RAG_DATABASE_URL connects as {unbound!r}, a role that row-level security does not restrict:"
                     " tenants would see each other. Give it a role of its own (CREATE ROLE rag_app LOGIN PASSWORD '...'),"
                     " put the other into RAG_DATABASE_OWNER_URL, and run `rag-app db upgrade`"
                 )

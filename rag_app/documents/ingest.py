@@ -252,7 +252,7 @@ class Ingestor:
             root = folder.resolve()
             known = await self._ledger.origins_below(self._target.org_id, self._spec.name, root.as_posix())
             if known and next(documents_below(root), None) is None:
-                raise InvalidInput("--prune", str(folder), f"{folder} holds no file at all: is it mounted?")
+                raise InvalidInput("--prune", str(folder), f"{folder} contains no files: is it mounted?")
             gone += await asyncio.to_thread(_without_file, known)
         for first in range(0, len(gone), _SOURCES):
             origins = gone[first : first + _SOURCES]

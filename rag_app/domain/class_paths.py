@@ -101,7 +101,7 @@ class Arguments:
         except Exception as error:
             told = type(error).__name__ if self.secrets else f"{type(error).__name__}: {error}"
             given = ", ".join(arguments) or "nothing"
-            raise Misconfigured(f"class {path}: cannot be made of {given}: {told}") from None
+            raise Misconfigured(f"class {path}: cannot be created from {given}: {told}") from None
 
     def _secret(self, reference: Mapping[str, str], place: str) -> str:
         ((where, name),) = reference.items()

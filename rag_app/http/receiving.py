@@ -107,7 +107,7 @@ async def receive_form(request: AnyRequest, allowed: BodyLimits, folder: Path) -
         parser.close()
     except ParserLimitReached:
         raise BodyTooLarge(
-            "", None, f"The form has more than {_FIELDS} fields, or a part with too long headers"
+            "", None, f"The form has more than {_FIELDS} fields, or the headers of a part are too long"
         ) from None
     except MultipartError as error:
         raise InvalidInput("", None, f"The body is not valid multipart/form-data: {error}") from None

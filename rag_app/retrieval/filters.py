@@ -157,7 +157,7 @@ def _count(given: object, depth: int = 0) -> int:
     if not isinstance(given, MetadataFilters):
         raise InvalidInput("filters", None, f"must be MetadataFilter or MetadataFilters, not {type(given).__name__}")
     if depth == DEEPEST:
-        raise InvalidInput("filters", None, f"groups are nested too deep: at most {DEEPEST}")
+        raise InvalidInput("filters", None, f"groups may be nested at most {DEEPEST} deep")
     if not given.filters:
         raise InvalidInput(
             "filters", None, "a group must have at least one condition; omit the group to search everything"
@@ -387,7 +387,7 @@ def _group(said: Mapping[str, Any], name: str, depth: int) -> MetadataFilters:
     if joined not in [each.value for each in FilterCondition]:
         raise InvalidInput(f"{name}.condition", None, "must be one of and, or, not")
     if depth == DEEPEST:
-        raise InvalidInput(name, None, f"groups are nested too deep: at most {DEEPEST}")
+        raise InvalidInput(name, None, f"groups may be nested at most {DEEPEST} deep")
     members = [_member(each, f"{name}.filters[{at}]", depth) for at, each in enumerate(listed)]
     return MetadataFilters.model_construct(filters=members, condition=FilterCondition(joined))
 

@@ -106,7 +106,7 @@ class Backend(ABC):
     async def create_outside(self, spec: IndexSpec, generation: str, dimension: int) -> None:
         """Of what `create` makes that which is not in PostgreSQL. This and the next three are for backups, of a store
         that does not go with the database."""
-        raise Misconfigured(f"{generation} is in a vector store that knows no backup")
+        raise Misconfigured(f"{generation} is in a vector store that cannot be backed up")
 
     async def holds(self, generation: str) -> bool:
         """Whether there is something of that name, as far as the store can tell."""
@@ -118,12 +118,12 @@ class Backend(ABC):
 
     async def dump(self, generation: str) -> AsyncIterator[bytes]:
         """Every point of all organizations, as a line of JSON with `id`, `payload` and what else `load` needs."""
-        raise Misconfigured(f"{generation} is in a vector store that knows no backup")
+        raise Misconfigured(f"{generation} is in a vector store that cannot be backed up")
         yield b""
 
     async def load(self, generation: str, lines: Sequence[bytes]) -> None:
         """Put points back as `dump` told them."""
-        raise Misconfigured(f"{generation} is in a vector store that knows no backup")
+        raise Misconfigured(f"{generation} is in a vector store that cannot be backed up")
 
     def connections(self) -> tuple[int, int]:
         """Of a pool to PostgreSQL of its own: how many are in use, how many are open."""
@@ -183,7 +183,7 @@ class ScopedStore(BasePydanticVectorStore):
 
         A store that does not know its fields raises Misconfigured.
         """
-        raise Misconfigured(f"{self.generation} is in a vector store that knows no records")
+        raise Misconfigured(f"{self.generation} is in a vector store without fields of records")
 
     async def named_values(self, words: Sequence[str]) -> list[NamedValue]:
         """Values of keyword and tags fields, among what the scope may see, that have one of these words (lower case).

@@ -225,7 +225,7 @@ def test_where_is_one_group_beside_the_other_filters(client: httpx.Client, backs
         ({"filters": []}, "where.filters: must be a list of at least one"),
         ({"filters": [{"key": "lang", "op": "=="}]}, "where.filters[0].op: unknown field"),
         ({"filters": [WHERE], "condition": "xor"}, "where.condition: must be one of and, or, not"),
-        ({"filters": [{"filters": [WHERE]}]}, "nested too deep: at most 3"),
+        ({"filters": [{"filters": [WHERE]}]}, "groups may be nested at most 3 deep"),
     ],
 )
 def test_where_is_refused_with_its_place(client: httpx.Client, where: object, problem: str) -> None:

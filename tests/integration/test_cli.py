@@ -540,7 +540,7 @@ def test_doctor_names_what_is_wrong(
     wrong: list[tuple[dict[str, str], str]] = [
         (
             {"RAG_DATABASE_URL": superuser, "RAG_DATABASE_OWNER_URL": ""},
-            r"!!  PostgreSQL +RAG_DATABASE_URL connects as 'postgres', which row-level security does not hold.*db upgrade",
+            r"!!  PostgreSQL +RAG_DATABASE_URL connects as 'postgres', a role that row-level security does not restrict.*db upgrade",
         ),
         (
             {"RAG_DATABASE_URL": empty.app_url, "RAG_DATABASE_OWNER_URL": empty.owner_url},

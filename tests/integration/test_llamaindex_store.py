@@ -93,7 +93,7 @@ def test_a_deployment_on_a_store_of_a_file(
     (home / "store.toml").write_text(DECLARED.format(folder=home / "elsewhere"), "utf-8")
     commands.restore(home / "whole.ragbackup")
     said = capfd.readouterr()
-    assert "note: vector_store: llamaindex has nothing of index" in said.err
+    assert "note: vector_store: llamaindex has no data of index" in said.err
     for each in (told.out, told.err, said.out, said.err):
         assert SECRET not in each
     assert not [each for each in kept if SECRET.encode() in each]

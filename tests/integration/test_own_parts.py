@@ -369,7 +369,7 @@ async def test_parts_in_a_file_each_by_config_alone(
         (FILE.replace('"all-MiniLM-L6-v2-int8"', '"mine-2"'), r"was built with all-MiniLM-L6-v2-int8 \(384 dimensions\), .* mine-2"),
         (FILE.replace("embedder.py:Mine", "embedder.py:Yours"), "embedding: class embedder.py:Yours: module .* has no Yours"),
         (FILE.replace("model.py:Mine", "embedder.py:Mine"), "models.default: class embedder.py:Mine: is no .*LLM"),
-        (FILE.replace("longest = true", "longest = true, wide = 1").replace("longest = true", "short = 1"), "rerank.default: class order.py:Mine: cannot be made of"),
+        (FILE.replace("longest = true", "longest = true, wide = 1").replace("longest = true", "short = 1"), "rerank.default: class order.py:Mine: cannot be created from"),
         (FILE.replace("order.py:Mine", "llama_index.postprocessor.nowhere.Order"), "pip install llama-index-postprocessor-nowhere"),
     ):  # fmt: skip
         file.write_text(broken, "utf-8")

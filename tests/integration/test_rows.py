@@ -100,7 +100,7 @@ async def test_again_is_by_the_key(application: Application, org: UUID, search: 
     assert (broken.updated, broken.removed) == (1, 0), "whose row had no key, nobody knows"
     assert [str(each) for each in broken.failed] == [
         "people.csv: row 2: column born: must be a date in ISO 8601, not 'long ago': left out",
-        "people.csv: row 3: no is empty, and it is the key of its rows: not taken in",
+        "people.csv: row 3: the key column no is empty: the row is skipped",
     ]
     whole = await taken_in(application, org, table, head, "1,Ada,long ago")
     assert (whole.unchanged, whole.removed) == (1, 1), "a cell that does not fit is no reason to keep what is gone"

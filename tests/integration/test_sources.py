@@ -747,7 +747,7 @@ def test_rows_of_a_table_are_sources_where_the_request_says_so(writer: Writer) -
     (sent,) = send(table)["documents"]
     assert (sent["external_id"], sent["status"], len(sent["further"])) == ("people.csv#1", "added", 1)
     assert sent["problems"] == [
-        "row 4: no is empty, and it is the key of its rows: not taken in",
+        "row 4: the key column no is empty: the row is skipped",
         "row 3: column born: must be a date in ISO 8601, not 'long ago': left out",
     ]
     ada = writer.call("GET", f"/{sent['id']}")

@@ -54,7 +54,7 @@ def _sidecar(path: Path, shown: str, root: Path) -> dict[str, object]:
     try:
         with open_file(beside) as stream:
             if not beside.resolve().is_relative_to(root.resolve()):
-                raise ValueError("it is a link that leads out of the folder")
+                raise ValueError("is a link that leads out of the folder")
             data = stream.read(SIDECAR_BYTES + 1)
         if len(data) > SIDECAR_BYTES:
             raise ValueError(f"larger than {SIDECAR_BYTES >> 20} MB")

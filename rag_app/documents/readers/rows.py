@@ -182,7 +182,7 @@ def _document(record: Record, mapping: RowMapping, stem: str) -> Document:
 def _key_part(texts: Mapping[str, str], column: str) -> str:
     if value := texts.get(column_name(column)):
         return value[:_LONGEST_VALUE]
-    raise ValueError(f"{column} is empty, and it is the key of its rows: not taken in")
+    raise ValueError(f"the key column {column} is empty: the row is skipped")
 
 
 def _id(rule: RowsRule, texts: Mapping[str, str]) -> str | None:

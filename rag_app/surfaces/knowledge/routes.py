@@ -55,7 +55,7 @@ QueryText = Annotated[str, Meta(description="as it was sent", examples=[QUERY])]
 Moment = Annotated[
     str,
     Meta(
-        description="an ISO 8601 date (the whole day, UTC) or timestamp (UTC where it has no zone)",
+        description="an ISO 8601 date (the whole day, UTC) or timestamp (UTC if it has no zone)",
         extra_json_schema={"extra": {"any_of": [Schema(format="date"), Schema(format="date-time")]}},  # Litestar's way
     ),
 ]

@@ -327,7 +327,7 @@ async def admit(
         if not account.enabled:
             raise FeatureDisabled(f"The plan {account.plan} does not include conversations")
         if cost_cap_cents is not None and (spent or 0) >= cost_cap_cents:
-            raise CostCapReached("answers have cost as much as they may in a day; tomorrow (UTC) they may again")
+            raise CostCapReached("The daily cost cap is reached. Questions are answered again from 00:00 UTC")
         spent_budget = None if over is None else BudgetSpent(*over)
         if spent_budget is not None and not may_extract:
             raise spent_budget

@@ -90,7 +90,7 @@ Ids = Annotated[
 When = Annotated[
     str,
     Meta(
-        description="an ISO 8601 date (the whole day, UTC) or timestamp (UTC where it has no zone)",
+        description="an ISO 8601 date (the whole day, UTC) or timestamp (UTC if it has no zone)",
         extra_json_schema={"extra": {"any_of": [Schema(format="date"), Schema(format="date-time")]}},  # Litestar's way
         examples=["2026-01-01T00:00:00Z"],
     ),

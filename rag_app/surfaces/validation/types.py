@@ -117,7 +117,7 @@ class RetrievalResult(SourceReference, frozen=True):
     section_title: str | None
     page_number: int | None
     similarity_score: Annotated[float, Meta(ge=0, le=1, description="cosine similarity", examples=[0.85])]
-    rank: Annotated[int, Meta(ge=1, description="rank by dense and lexical score together")]
+    rank: Annotated[int, Meta(ge=1, description="rank by the fused score, which combines dense and lexical search")]
     source_id: UUID
     metadata: Annotated[JsonObject, Meta(description="metadata of the source, as sent")]
 

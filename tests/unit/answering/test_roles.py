@@ -101,7 +101,7 @@ TEXT = 'type = "global"\nsystem_instructions = "Be."\n'
         (TEXT + "[constraints]\nmax_words = 3", "max_words: unknown constraint; accepted: temperature, max_tokens"),
         (
             TEXT + "[constraints]\nretrieval_scope = ['moon']",
-            "retrieval_scope: must be a list, not empty, of: keywords",
+            "retrieval_scope: must be a non-empty list of: keywords",
         ),
         (TEXT.replace("global", "gossip"), "type: accepted: global, market_brief"),
         (TEXT.replace("Be.", " "), "system_instructions: must be a text"),

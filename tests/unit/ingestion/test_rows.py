@@ -129,7 +129,7 @@ def test_a_row_without_its_key_is_refused_and_the_others_stand(tmp_path: Path) -
     found = rows_of(tmp_path, "a.csv", "no,name\n1,Ada\n,Bo\n3,Cy\n", RowsRule(key=("no",)))
     assert [each.name for each in found if isinstance(each, Document)] == ["1", "3"]
     assert [str(each) for each in found if isinstance(each, UnreadableDocument)] == [
-        "a.csv: row 3: no is empty, and it is the key of its rows: not taken in"
+        "a.csv: row 3: the key column no is empty: the row is skipped"
     ]
 
 

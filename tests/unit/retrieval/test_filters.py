@@ -88,7 +88,7 @@ def test_a_filter_has_limits() -> None:
     for fine in (nested(3), any_of([WORD] * 50), condition("word", "in", ["x"] * 1000)):
         assert check_filters((fine,), SPEC)
     for wrong, problem in (
-        (nested(4), "nested too deep: at most 3"),
+        (nested(4), "groups may be nested at most 3 deep"),
         (any_of([any_of([WORD] * 25), all_of([WORD] * 26)]), "must have at most 50 conditions, not 51"),
         (condition("word", "in", ["x"] * 1001), "from 1 to 1000 values"),
     ):
