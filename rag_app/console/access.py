@@ -92,7 +92,7 @@ async def delete_organization(
     org: OrgArgument,
     said: Annotated[str, Option("--confirm", metavar="SLUG", help="the organization's slug, once more")],
 ) -> None:
-    """Delete an organization and all that is its permanently.
+    """Delete an organization and all its data permanently.
 
     Deletes its sources from every index and store, their original files, its keys, groups, sites, jobs and usage, and the
     users who belong to no other organization, with their conversations. Safe to repeat: an interrupted command
@@ -148,6 +148,18 @@ async def add_member(
         await directory.people.know_as(member, subject)
     await directory.people.add_member(organization, member)
     print(f"{member.name}\t{member.id}\tmember of {organization.slug}")
+
+
+@orgs.command()
+@on_directory
+async def remove_member(directory: Directory, org: OrgArgument, user: UserArgument) -> None:
+    """Remove a user from an organization, from their next request on.
+
+    The user also leaves the organization's groups. Their sources stay. To remove a user completely, use `users erase`.
+    """
+    organization, member = await directory.people.organization(org), await directory.people.user(user)
+    await directory.people.remove_member(organization, member)
+    print(f"{member.name}\t{member.id}\tno longer a member of {organization.slug}")
 
 
 @app.command()

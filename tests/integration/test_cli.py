@@ -154,7 +154,7 @@ COMMANDS = [
     "demo", "serve", "backup", "restore", "retention", "db", "db upgrade", "ingest", "search", "ask", "sources", "sources list", "sources show",
     "sources delete", "import", "import llamaindex", "worker", "indexes", "indexes list", "indexes rebuild", "indexes switch", "indexes rollback", "indexes drop",
     "indexes move",
-    "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site", "orgs delete", "orgs set-budget", "orgs set-limits", "orgs set-time-zone",
+    "orgs", "orgs create", "orgs list", "orgs add-member", "orgs remove-member", "orgs add-site", "orgs delete", "orgs set-budget", "orgs set-limits", "orgs set-time-zone",
     "groups", "groups create", "groups list", "groups add", "groups remove", "groups delete",
     "users", "users create", "users list", "users set-plan", "users set-role", "users export", "users erase", "training", "training export", "plans", "plans list", "plans set",
     "keys", "keys create", "keys list", "keys revoke", "keys set-limits", "token", "evaluate", "doctor",
@@ -214,6 +214,8 @@ def test_a_day_with_the_command(
     meant = main("orgs", "add-member", slug, name, status=1).err
     assert f"there is {name}@sky.example: name who is meant, or add --new" in meant
     assert main("orgs", "add-member", slug, name, "--new").out.startswith(f"{name}\t")
+    assert main("orgs", "remove-member", slug, name).out.endswith(f"\tno longer a member of {slug}\n")
+    assert main("orgs", "remove-member", slug, name, status=1).err.startswith("error: no member named")
     assert {"id": created[1], "slug": slug, "name": "The Observatory"} in main("orgs", "list", "--json").json
 
     ingest = ("ingest", documents, *at, "--base", documents, "--source-type", "faq", "--meta", "tags=stars,night")
