@@ -82,7 +82,7 @@ class DatabaseSettings(_Settings):
     home: Path = Field(
         default_factory=lambda: data_home(Path.cwd()),
         alias="RAG_HOME",
-        description="folder for the private PostgreSQL, local Qdrant and secrets; by default `.rag` in the project's folder, outside a project the user's data folder",
+        description="folder for private PostgreSQL, local Qdrant and secrets; by default `.rag` of the project, or the user's data folder",
     )
     url: SecretStr | None = Field(
         None,
@@ -92,7 +92,7 @@ class DatabaseSettings(_Settings):
     owner_url: SecretStr | None = Field(
         None,
         alias="RAG_DATABASE_OWNER_URL",
-        description="postgresql:// URL of the role that owns the schema; needed by `db upgrade`, `restore`, `indexes rebuild` and `indexes drop`, and by the first `indexes move`",
+        description="postgresql:// URL of the role that owns the schema; for `db upgrade`, `restore`, `indexes rebuild`, `drop`, `move`",
     )
     backup_url: SecretStr | None = Field(
         None,
@@ -119,7 +119,7 @@ class IndexSettings(_Settings):
     folder: DirectoryPath | None = Field(
         None,
         alias="RAG_INDEXES",
-        description="folder with your own indexes: one subfolder per index, with an index.toml; an index with the name of a built-in one replaces it",
+        description="folder with your own indexes, each a folder with an index.toml; one with the name of a built-in index replaces it",
     )
 
     @property
@@ -194,7 +194,7 @@ class ModelSettings(_Settings):
     model: str | None = Field(
         None,
         alias="RAG_LLM_MODEL",
-        description=f"name of the answering model; by default {', '.join(f'{provider.model} ({kind})' for kind, provider in PROVIDERS.items())}",
+        description=f"default by kind: {', '.join(f'{kind} {provider.model}' for kind, provider in PROVIDERS.items())}",
     )
     api_base: str | None = Field(
         None, alias="RAG_LLM_API_BASE", description="base URL of an OpenAI-compatible endpoint or gateway"
@@ -268,7 +268,7 @@ class LexyBrainSettings(_Settings):
         alias="LEXYBRAIN_DAILY_COST_CAP",
         ge=0,
         le=1_000_000_000,
-        description="maximum cost in cents of all users' answers in a day (UTC); above it, and always at 0, conversations return 503 cost_cap_reached",
+        description="maximum cents for all users' answers in a day (UTC); then conversations return 503 cost_cap_reached; 0 allows none",
     )
     detection: Literal["heuristic", "model"] = Field(
         "heuristic",
@@ -278,7 +278,7 @@ class LexyBrainSettings(_Settings):
     rewrite: bool = Field(
         False,
         alias="LEXYBRAIN_RAG_REWRITE",
-        description="true: a model rewrites a follow-up question before the search; false: it is searched together with the message before it",
+        description="true: a model rewrites a follow-up question before the search; false: it is searched with the message before it",
     )
     history_tokens: int = Field(
         1500,
@@ -353,7 +353,7 @@ class ReadingSettings(_Settings):
         alias="RAG_READ_NESTING",
         ge=10,
         le=400,
-        description="maximum nesting depth of HTML elements, JSON values and metadata; limited by Python's stack",
+        description="maximum levels of nested HTML elements, JSON values and metadata; limited by Python's stack",
     )
 
 
@@ -379,7 +379,7 @@ class UploadSettings(_Settings):
         alias="RAG_UPLOAD_AT_ONCE_MEGABYTES",
         ge=0,
         le=4096,
-        description="requests up to this size in MB are answered when their documents can be searched; a larger one becomes a job (docs/jobs.md)",
+        description="requests up to this size in MB are answered when their documents are searchable; larger ones become jobs",
     )
     seconds: float = Field(
         300.0,
@@ -489,7 +489,7 @@ class ApiSettings(_Settings):
     jwt_secret: SecretStr | None = Field(
         None,
         alias="RAG_JWT_SECRET",
-        description="secret of at least 32 bytes that signs tokens (HS256); if no key is configured either, one is generated and stored in RAG_HOME",
+        description="secret of at least 32 bytes that signs tokens (HS256); by default generated and stored in RAG_HOME",
     )
     jwt_jwks_url: str | None = Field(
         None,
