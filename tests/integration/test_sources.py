@@ -762,3 +762,22 @@ def test_rows_of_a_table_are_sources_where_the_request_says_so(writer: Writer) -
         assert send(table, None, wrong).status_code == 400, wrong
     text = {"index": INDEX, "documents": [{"text": table, "rows": {"key": ["no"]}}]}
     assert writer.call("POST", "", 400, json=text)["error"]["message"]
+
+
+def test_a_job_is_retried_by_those_who_may_still_write(writer: Writer) -> None:
+    assert writer.everywhere is not None
+    user = writer.everywhere
+    body = {"index": INDEX, "organization": writer.slug, "documents": [{"external_id": "a", "text": "Text a."}]}
+    sent = writer.client.post(PATH, json=body, headers={**bearer(user), "Prefer": "respond-async"})
+    link = sent.json()["link"]
+    assert writer.client.post(f"{link}/cancel", headers=bearer(user)).json()["state"] == "cancelled"
+
+    async def revoke(application: Application) -> None:
+        await application.roles.grant(writer.org, user, None, INDEX)
+
+    prepare(revoke)
+    refused = writer.client.post(f"{link}/retry", headers=bearer(user))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden"), refused.text
+    assert writer.client.get(link, headers=bearer(user)).json()["state"] == "cancelled"
+    assert writer.client.post(f"{link}/retry", headers=bearer(writer.admin)).json()["state"] == "waiting"
+    assert writer.client.post(f"{link}/cancel", headers=bearer(writer.admin)).json()["state"] == "cancelled"

@@ -13,7 +13,17 @@ from msgspec import Meta, Struct
 
 from rag_app.access.roles import EVERY_INDEX, Role, Roles
 from rag_app.documents.jobs import Job, JobFileInfo, Jobs
-from rag_app.domain import InvalidInput, NotFound, Principal, Scope, StoreFailed, Unauthenticated, UnknownField, uuid_in
+from rag_app.domain import (
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    Principal,
+    Scope,
+    StoreFailed,
+    Unauthenticated,
+    UnknownField,
+    uuid_in,
+)
 from rag_app.http.fields import as_wire
 from rag_app.http.streaming import progress_stream
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
@@ -70,9 +80,15 @@ class JobService:
         return await self._jobs.page(scope, limit, after, operator=operator)
 
     async def call(self, action: Callable[..., Awaitable[Job]], principal: Principal, name: str) -> Job:
-        """`Jobs.get`, `Jobs.cancel` or `Jobs.retry` of a job. Raises NotFound, and InvalidInput where there is nothing to do."""
+        """`Jobs.get` or `Jobs.cancel` of a job. Raises NotFound, and InvalidInput where there is nothing to do."""
         scope, operator = await self._view(principal)
         return await action(self._jobs, scope, _job_id(name), operator=operator)
+
+    async def retry(self, principal: Principal, name: str) -> Job:
+        """`Jobs.retry`, which adds sources: the role may have been taken away since the job was sent. Raises Forbidden, too."""
+        job = await self.call(Jobs.get, principal, name)
+        await self._roles.require(Role.WRITE, principal, job.org_id, job.index)
+        return await self.call(Jobs.retry, principal, name)
 
     async def files(
         self, principal: Principal, name: str, state: str | None, after: int, limit: int
@@ -200,9 +216,10 @@ async def cancel_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobS
 @SURFACE.post(
     f"{ONE}/retry",
     NO_JOB,
+    Forbidden("This requires the role write in book, and you have read. An operator can grant it with `rag-app grant`"),
     InvalidInput("", "done", "no file of the job has failed or was cancelled"),
     summary="Retry the failed and cancelled files of a job",
 )
 async def retry_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
-    """The same job continues with these files."""
-    return job_info(await jobs.call(Jobs.retry, request.user, job_id))
+    """The same job continues with these files. Requires the role `write` in the job's index."""
+    return job_info(await jobs.retry(request.user, job_id))
