@@ -39,7 +39,7 @@ TABS = (
 RESOLUTIONS = ("fixed", "noted", "dismissed")
 RATINGS = ("positive", "negative", "neutral")
 PRODUCTS = {"knowledge_answer": "Knowledge", "owner_ask": "Calls"}
-"""Those that answer outside of conversations, by their capability."""
+"""Products that answer outside of conversations, by capability."""
 _CONTEXT_LINES = 3  # lines around a difference
 TEMPLATES.globals["ADMIN_TABS"] = TABS
 
@@ -49,7 +49,7 @@ TEMPLATES.globals["ADMIN_TABS"] = TABS
 
 @page("/admin", administrators=True, menu="Administration", order=60)
 async def overview(request: Caller, statistics: Injected[Statistics], usage: Injected[Usage]) -> Html:
-    """Of conversations, or of a product that answers outside of them."""
+    """Figures of conversations, or of a product that answers outside of them."""
     since, until, product = day(request, "from"), day(request, "to"), query_value(request, "product", PRODUCTS)
     days = (await usage.trends(request.user, since, until, product)).days
     shown: dict[str, Any] = {"product": product, "products": PRODUCTS, "days": days, "charts": _charts(days)}
@@ -147,7 +147,7 @@ async def prompts(request: Caller, prompts: Injected[PromptConfigs], statistics:
 
 @page("/admin/prompts/{name:str}", administrators=True)
 async def prompt(request: Caller, prompts: Injected[PromptConfigs], name: FromPath[str]) -> Html:
-    """One version, and how it differs from another of its type."""
+    """A version, and its differences from another version of its type."""
     versions = {each.config.name: each for each in await prompts.versions(request.user)}
     if name not in versions:
         raise NotFound("prompt version", name, versions)
@@ -188,7 +188,7 @@ async def change_prompt(request: Caller, prompts: Injected[PromptConfigs]) -> Ht
 
 
 def differences(before: PromptVersion, after: PromptVersion) -> list[tuple[str, str]]:
-    """Lines of two versions: ("same" | "gone" | "new" | "skip", line); what is the same far from any change is skipped."""
+    """Lines of two versions: ("same" | "gone" | "new" | "skip", line). Unchanged lines far from any change are skipped."""
     old, new = before.config.instructions.splitlines(), after.config.instructions.splitlines()
     found: list[tuple[str, str]] = []
     for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT_LINES):
@@ -210,7 +210,7 @@ def differences(before: PromptVersion, after: PromptVersion) -> list[tuple[str, 
 async def evaluation(
     request: Caller, belonging: Injected[Belonging], validation: Injected[RetrievalValidation]
 ) -> Html:
-    """Validation runs as they are stored, two of them side by side."""
+    """Stored validation runs, two of them side by side."""
     organizations = (await belonging.organizations(request.user)).organizations
     slugs = [each.slug for each in organizations]
     organization = query_value(request, "organization", slugs) or next(iter(slugs), None)
@@ -277,7 +277,7 @@ async def _show_people(
 
 @action("/admin/people", administrators=True)
 async def change_people(request: Caller, belonging: Injected[Belonging]) -> Html:
-    """Add or remove a member, make or revoke a key. A new key is shown in the answer to its form, and never again."""
+    """Add or remove a member, make or revoke a key. Only the response to its form shows a new key."""
     form = await request.form()
     organization = form_value("organization", form.get("organization")) or ""
     back = "/admin/people?" + urlencode({"organization": organization})
@@ -304,7 +304,7 @@ async def change_people(request: Caller, belonging: Injected[Belonging]) -> Html
 
 @page("/admin/audit", administrators=True)
 async def audit(request: Caller, usage: Injected[Usage]) -> Html:
-    """What administrators did, the newest first."""
+    """The audit log, newest first."""
     before = query_value(request, "before")
     if before is not None and not (before.isdecimal() and len(before) < 19):
         raise InvalidInput("before", before[:20], "must be a cursor from an earlier page")

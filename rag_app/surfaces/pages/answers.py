@@ -1,4 +1,4 @@
-"""Pages that answer without threads, in the browser, by the public routes: what an organization knows, and its calls."""
+"""*Knowledge* and *Calls*: pages that answer without threads, with the public routes."""
 
 from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.pages.signing_in import SigningIn
@@ -16,7 +16,7 @@ EXAMPLES = {
         "What time zone is Kathmandu in?",
     ),
 }
-"""What the samples of the demo answer, and one that they do not."""
+"""Questions that the demo's samples answer; the last one they do not."""
 
 
 @page("/knowledge", menu="Knowledge", order=10)

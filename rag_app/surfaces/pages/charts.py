@@ -1,4 +1,4 @@
-"""Charts as SVG: small, without a script, of the figures that stand in a table beside them."""
+"""Small SVG charts without scripts. The page shows the same figures in a table."""
 
 from collections.abc import Sequence
 from math import ceil, floor, log10
@@ -14,7 +14,7 @@ _GAP = 0.25  # of a bar's place
 
 @frozen
 class Series:
-    """One row of figures; None where there is none. `tone` is a class of app.css: bar-mark, bar-mark-2, line-mark ..."""
+    """A series of figures; None is a missing figure. `tone` is a class of app.css: bar-mark, bar-mark-2, line-mark ..."""
 
     name: str
     values: Sequence[float | None]
@@ -47,7 +47,7 @@ def bars(labels: Sequence[str], *stacked: Series) -> Markup:
 
 
 def lines(labels: Sequence[str], *series: Series) -> Markup:
-    """A line for each series; where a figure is missing it is broken, and one alone is a dot.
+    """A line for each series. It is interrupted at missing figures; a single figure is a dot.
 
     >>> str(lines(["a", "b", "c"], Series("p50", [1, None, 2], "line-mark"))).count("<circle")
     2
@@ -96,7 +96,7 @@ def _y(value: float, top: float) -> float:
 
 
 def _round_up(value: float) -> float:
-    """The next number that is 1, 2, 4, 6 or 8 with zeros, at least 2: its half is a label, too, and of a count a count.
+    """The next number of the form 1, 2, 4, 6 or 8 with zeros, at least 2. Its half, which is a label, too, is then whole.
 
     >>> _round_up(0), _round_up(5), _round_up(37), _round_up(1200)
     (2.0, 6.0, 40.0, 2000.0)

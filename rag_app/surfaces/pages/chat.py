@@ -26,12 +26,12 @@ EXAMPLES: tuple[tuple[str, str], ...] = (
     ("alert_explanation", "Why was the alert for hammered silver rings triggered?"),
     ("competitor_intel", "Which of our listings sells best?"),
 )
-"""What the samples of the demo answer, by capability."""
+"""Questions that the demo's samples answer, with their capabilities."""
 
 
 @page("/", menu="Ask", order=0)
 async def ask(request: Caller, signing_in: Injected[SigningIn], sources: Injected[Sources]) -> Html:
-    """Asked and answered in the browser, by the public routes; on another page where only that one has documents."""
+    """The chat, which uses the public routes. If only the index of *Knowledge* has documents, redirects there."""
     if not await _has_documents(sources, request, INDEX) and await _has_documents(sources, request, KNOWLEDGE):
         return redirect(request, "/knowledge")
     return _render_chat(request, "", signing_in.demo)
@@ -39,7 +39,7 @@ async def ask(request: Caller, signing_in: Injected[SigningIn], sources: Injecte
 
 @page("/threads/{thread_id:uuid}")
 async def show_thread(request: Caller, signing_in: Injected[SigningIn], thread_id: FromPath[UUID]) -> Html:
-    """The same, opened at one thread."""
+    """The chat with one thread open."""
     return _render_chat(request, str(thread_id), signing_in.demo)
 
 
@@ -56,7 +56,7 @@ def _render_chat(request: Caller, thread: str, demo: bool) -> Html:
 
 @page("/threads")
 async def threads_without_scripts(request: Caller, threads: Injected[Threads]) -> Html:
-    """The caller's threads, for browsers that run no scripts."""
+    """The caller's threads, for browsers without JavaScript."""
     cursor = query_value(request, "cursor")
     found = await threads.list(
         request.user, limit=_ROWS_OF_A_PAGE, after=cursor, archived=None, user=None, everybody=False
@@ -66,7 +66,7 @@ async def threads_without_scripts(request: Caller, threads: Injected[Threads]) -
 
 @page("/threads/{thread_id:uuid}/plain")
 async def thread_without_scripts(request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID]) -> Html:
-    """Messages of one thread, the newest or those before one, for browsers that run no scripts."""
+    """The newest messages of a thread, or those before one, for browsers without JavaScript."""
     said = query_value(request, "before")
     before = None if said is None else uuid("before", said)
     thread = await threads.read(request.user, thread_id, limit=_ROWS_OF_A_PAGE, before=before)
@@ -84,7 +84,7 @@ async def export(
     thread_id: FromPath[UUID],
     as_format: Annotated[Literal["markdown", "json"], QueryParameter(name="format")] = "markdown",
 ) -> Html:
-    """The whole thread as a file: Markdown for people, JSON as the public route gives it."""
+    """The whole thread as a file: Markdown, or the JSON of the public route."""
     thread = await threads.read(request.user, thread_id, limit=_PAGE, before=None)
     messages, more = list(thread.messages), thread.has_more
     while more:
@@ -101,7 +101,7 @@ async def export(
 
 
 def markdown_of(thread: ThreadWithMessages) -> str:
-    """A thread for people: each question a heading, each answer with the sources it cites."""
+    """A thread as Markdown: a heading for each question, and each answer with its cited sources."""
     said = [f"# {thread.title or 'Thread'}\n\n{datetime.now(UTC):%Y-%m-%d}, {len(thread.messages)} messages\n"]
     for message in thread.messages:
         said.append(_question(message) if message.role == "user" else _answer(message))

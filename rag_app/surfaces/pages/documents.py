@@ -1,4 +1,4 @@
-"""Documents as pages: what there is, one of them with its text, deleting; uploading is done in the browser by the public route."""
+"""Pages that list, show and delete documents. Uploads use the public route from the browser."""
 
 from uuid import UUID
 
@@ -22,7 +22,7 @@ _MOST_CHUNKS = 100
 
 @page("/documents", menu="Documents", order=30)
 async def documents(request: Caller, sources: Injected[Sources]) -> Html:
-    """A page of the caller's sources, by a part of their names, by index and by state."""
+    """A page of the caller's sources, filtered by a part of the name, index and state."""
     indexes = sources.indexes(request.user)
     index, state = query_value(request, "index", indexes), query_value(request, "state", STATES)
     search, sort = query_value(request, "search"), query_value(request, "sort", SORTS) or "-updated_at"
@@ -57,7 +57,7 @@ async def document(request: Caller, sources: Injected[Sources], source_id: FromP
 
 @action("/documents/{source_id:uuid}/delete")
 async def delete(request: Caller, sources: Injected[Sources], source_id: FromPath[UUID]) -> Html:
-    """It never answers again."""
+    """Delete the source."""
     title = (await sources.get(request.user, str(source_id))).title
     await sources.delete(request.user, str(source_id))
     return redirect(request, "/documents", f"Deleted: {title or source_id}")

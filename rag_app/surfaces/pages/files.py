@@ -1,4 +1,4 @@
-"""What pages load: scripts and styles, under a path that changes with them, so that browsers keep them for good."""
+"""Scripts and styles. Their path changes with their content, so browsers can cache them forever."""
 
 from hashlib import sha256
 from importlib.resources import files
@@ -19,14 +19,14 @@ VERSION = sha256(b"".join(name.encode() + FILES[name] for name in sorted(FILES))
 
 
 def static(name: str) -> str:
-    """The path of a file below `static/`. Raises KeyError where there is none: a template names it."""
+    """The path of a file below `static/`, for templates. Raises KeyError for an unknown file."""
     FILES[name]
     return f"/static/{VERSION}/{name}"
 
 
 @get("/static/{version:str}/{name:str}", include_in_schema=False, opt={"open": True})
 async def static_file(version: FromPath[str], name: FromPath[str]) -> Response[bytes]:
-    """Of another version, too: the page of a server that was replaced meanwhile may ask for it."""
+    """Return a file, whatever version the path names: a page that an earlier version of the server sent may ask for it."""
     content = FILES.get(name)
     if content is None:
         raise NotFoundException

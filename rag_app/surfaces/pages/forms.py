@@ -1,4 +1,4 @@
-"""What pages read from addresses and forms, and how they write figures."""
+"""Reads query parameters and form fields, and formats figures."""
 
 from collections.abc import Collection
 from datetime import date, datetime
@@ -12,12 +12,12 @@ from rag_app.surfaces.pages.site import TEMPLATES
 
 
 def query_value(request: AnyRequest, name: str, accepted: Collection[str] | None = None) -> str | None:
-    """A parameter of the address; None where it is empty or not there. Raises InvalidInput for what is not accepted."""
+    """A query parameter; None if it is empty or missing. Raises InvalidInput for a value that is not accepted."""
     return form_value(name, str(request.query_params.get(name, "")), accepted)
 
 
 def form_value(name: str, said: object, accepted: Collection[str] | None = None) -> str | None:
-    """What a field of a form holds, as `query_value`.
+    """The value of a form field, like `query_value`.
 
     >>> form_value("state", " open ", ["open", "settled"]), form_value("state", "")
     ('open', None)
@@ -31,7 +31,7 @@ def form_value(name: str, said: object, accepted: Collection[str] | None = None)
 
 
 def day(request: AnyRequest, name: str) -> date | None:
-    """A date in the address. Raises InvalidInput."""
+    """A date in the query. Raises InvalidInput."""
     value = query_value(request, name)
     try:
         return None if value is None else date.fromisoformat(value)
@@ -103,7 +103,7 @@ def size(number: int) -> str:
 
 
 def breakable(name: str) -> Markup:
-    """A name that may go on in the next line after each `_`.
+    """A name that may be broken after each `_`.
 
     >>> str(breakable("a_<b>"))
     'a_<wbr>&lt;b&gt;'

@@ -24,7 +24,7 @@ async def playground(request: Caller, playground: Injected[Playground]) -> Html:
 
 @action("/playground", administrators=True)
 async def ask(request: Caller, playground: Injected[Playground]) -> Html:
-    """Ask what the form says, and show it; before that, keep a judgment where one of its buttons was pressed."""
+    """Ask the form's question and show the result. If a judgment's button was pressed, store that first."""
     form = {name: str(value) for name, value in (await request.form()).items()}
     said = None
     if judged := form_value("judge", form.get("judge")):
@@ -78,7 +78,7 @@ def _configuration(form: Mapping[str, str], side: str) -> Configuration:
 
 
 def _convert_form(values: object, kind: type[Form]) -> Form:
-    """Raises InvalidInput in msgspec's words for what the public route would refuse."""
+    """Raises InvalidInput, with msgspec's message, for what the public route would refuse."""
     try:
         return convert(values, kind)
     except ValidationError as error:

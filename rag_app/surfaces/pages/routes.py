@@ -16,7 +16,7 @@ from rag_app.surfaces.pages.signing_in import MISDIRECTED, SigningIn, stay_near
 from rag_app.surfaces.pages.site import HANDLERS, Errors, admit
 
 MODULES = (chat, signing_in, answers, documents, playground, administration)
-"""Those that have pages: importing one registers them."""
+"""Modules with pages. Importing one registers its pages."""
 
 _KINDS = {
     **KINDS,
@@ -40,8 +40,8 @@ def build_site(
     provider: Provider | None = None,
     public_url: str | None = None,
 ) -> Site:
-    """`tries` to sign in are let through from one address in any 60 seconds. `demo`: whoever opens a page on this machine
-    is signed in as a sample user. `public_url`: where browsers come.
+    """The pages. At most `tries` attempts to sign in from one address are accepted in any 60 seconds. With `demo`, browsers on
+    this machine are signed in as a sample user. `public_url` is where browsers reach the server.
     """
     errors = Errors("/sign-in/demo" if demo else "/sign-in", _KINDS)
     ways = SigningIn(sessions, people, limiter, tries, demo, provider, public_url)

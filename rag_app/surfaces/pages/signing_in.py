@@ -28,13 +28,13 @@ DEMO_USERS = {
     DEMO_OTHER: "a member of Birch, who sees nothing of Aurora",
     DEMO_ADMINISTRATOR: "a member of Aurora who administers",
 }
-"""Who one can be in the demo; the first is who one is to begin with."""
+"""Sample users of the demo. A new visitor is signed in as the first."""
 
 ATTEMPT_COOKIES = ("__Host-rag_signing_in", "rag_signing_in")
-"""Of a browser that is at the identity provider, over https and over http."""
+"""Cookies of an attempt to sign in at an identity provider, over https and over http."""
 
 CALLBACK = "/sign-in/callback"
-"""Where it comes back to."""
+"""The path to which the identity provider redirects the browser."""
 
 MISDIRECTED = 421
 _NO_REFERRER = {"Referrer-Policy": "no-referrer"}
@@ -45,10 +45,10 @@ logger = logging.getLogger("rag_app.http")
 
 @frozen
 class SigningIn:
-    """How this server signs people in. `demo`: without anything to show, on this machine.
+    """How this server signs users in. With `demo`, browsers on this machine need no proof.
 
-    `public_url`: where browsers reach it. Without one, who comes by a loopback address reaches it there. `tries` from one
-    address are let through in any 60 seconds.
+    `public_url` is where browsers reach the server; without one, only browsers that use a loopback address have such a URL.
+    At most `tries` attempts from one address are accepted in any 60 seconds.
     """
 
     sessions: Sessions
@@ -60,7 +60,7 @@ class SigningIn:
     public_url: str | None = None
 
     async def count(self, request: AnyRequest) -> None:
-        """Count one try to sign in, whether it succeeds or not. Raises RateLimited."""
+        """Count an attempt to sign in, successful or not. Raises RateLimited."""
         window = await self.limiter.hit(
             f"sign_in:{network_of(request.client.host if request.client else '')}", self.tries
         )
@@ -68,7 +68,7 @@ class SigningIn:
             raise RateLimited(window.limit, window.resets_at)
 
     def url(self, request: AnyRequest) -> str | None:
-        """Where this browser reaches the server; None where no setting says so and the browser cannot be believed."""
+        """The URL at which this browser reaches the server; None if no setting gives it and `Host` is not a loopback name."""
         hosts = request.headers.getall("host", [])
         if self.public_url is not None:
             return self.public_url
@@ -77,13 +77,13 @@ class SigningIn:
 
 
 def stay_near(connection: AnyConnection, _: BaseRouteHandler) -> None:
-    """A guard of the demo, whose pages ask for no proof: this machine alone reaches them, under a name of this machine."""
+    """A guard of the demo, whose pages require no proof: only this machine may open them, by a loopback name."""
     if not is_near(connection):
         raise HTTPException(status_code=MISDIRECTED, detail="The demo answers browsers on this machine, at 127.0.0.1")
 
 
 def network_of(host: str) -> str:
-    """What one machine may choose its addresses from: an IPv4 address, the first 64 bits of one of IPv6.
+    """The network from which one machine can choose addresses: an IPv4 address, or a /64 network of IPv6.
 
     >>> network_of("192.0.2.7"), network_of("2001:db8:1:2:3::4"), network_of("::ffff:192.0.2.7"), network_of("testserver")
     ('192.0.2.7', '2001:db8:1:2::/64', '192.0.2.7', 'testserver')
@@ -109,7 +109,7 @@ def show_ways(
     problem: str | None = None,
     after: str | None = None,
 ) -> Html:
-    """The page on which people sign in. A code is in it for a moment: no other page is told where it is."""
+    """The sign-in page. Its address may contain a code, so it is sent as `Referer` to no other page."""
     after = local_path(after or str(request.query_params.get("next", "/")))
     users = DEMO_USERS if signing_in.demo else {}
     return render(
@@ -126,7 +126,7 @@ def show_ways(
 
 @page("/sign-in/provider", open_to_all=True)
 async def leave_for_provider(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
-    """To the identity provider. Whoever comes back goes to `next`."""
+    """Redirect to the identity provider. After signing in, the browser returns to `next`."""
     provider, url = _provider(signing_in), signing_in.url(request)
     if url is None:
         problem = f"To sign in at {provider.host}, this server's RAG_PUBLIC_URL must be set"
@@ -144,7 +144,7 @@ async def leave_for_provider(request: AnyRequest, signing_in: Injected[SigningIn
 
 @page(CALLBACK, open_to_all=True)
 async def come_back(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
-    """From the identity provider, with a code, in the browser that left for it. An attempt counts once."""
+    """Handle the return from the identity provider, in the browser that began the attempt. An attempt is valid once."""
     await signing_in.count(request)
     url = signing_in.url(request) or ""
     name = _name(ATTEMPT_COOKIES, url)
@@ -164,7 +164,7 @@ async def come_back(request: AnyRequest, signing_in: Injected[SigningIn]) -> Htm
 async def _believe(
     request: AnyRequest, signing_in: SigningIn, said: dict[str, str], attempt: Attempt, url: str, after: str
 ) -> Html:
-    """A session for whom the provider has signed in, if that is somebody we know."""
+    """Open a session for the user whom the provider has signed in, if that user is known here."""
     provider = _provider(signing_in)
     try:
         claims = await provider.claims(said, attempt, url + CALLBACK)
@@ -197,7 +197,7 @@ def _away(provider: Provider) -> str:
 
 @action("/sign-in/code", open_to_all=True)
 async def take_code(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
-    """A code becomes a session. It works once: who follows the link again is told so."""
+    """Exchange a code for a session. A code works once; using it again shows an error."""
     await signing_in.count(request)
     form = await request.form()
     code, after = str(form.get("code", "")).strip(), local_path(str(form.get("next", "/")))
@@ -210,7 +210,7 @@ async def take_code(request: AnyRequest, signing_in: Injected[SigningIn]) -> Htm
 
 @page("/sign-in/demo", open_to_all=True)
 async def enter_demo(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
-    """Whoever opens the demo is its first user. Not for what a page of another site loads, frames or reads."""
+    """Sign a visitor of the demo in as its first user, unless the request comes from a page of another site."""
     if not signing_in.demo:
         raise NotFoundException
     after = local_path(request.query_params.get("next", "/"))
@@ -242,7 +242,7 @@ async def enter_as(request: AnyRequest, signing_in: SigningIn, name: str, after:
 
 @action("/sign-out", open_to_all=True)
 async def sign_out(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
-    """Here, and at the identity provider if it has signed the user in and has a place for that."""
+    """Close the session; also at the identity provider, if it signed the user in and supports signing out."""
     cookie = pages_cookie(request)
     by_provider = cookie is not None and await signing_in.sessions.close(cookie)
     away = await _sign_out_address(request, signing_in) if by_provider else None
@@ -276,9 +276,10 @@ async def welcome(
     url: str | None = None,
     groups: Sequence[str] | None = None,
 ) -> Html:
-    """A new session, in place of the one there is; then `after`.
+    """Open a session that replaces the present one, and redirect to `after`.
 
-    `url`: where the browser reaches us, if its request does not say so. `groups`: as an identity provider names them.
+    `url` is where the browser reaches the server, if its request does not say so; `groups` are those that an identity
+    provider named.
     """
     cookie = await sessions.open(
         user, instead_of=pages_cookie(request), groups=groups or (), by_provider=groups is not None
@@ -293,7 +294,7 @@ async def welcome(
 
 
 def _name(names: tuple[str, str], url: str) -> str:
-    """Of a cookie's names, the one for this address."""
+    """The name of the cookie for this address: https or http."""
     return names[0] if urlsplit(url).scheme == "https" else names[1]
 
 

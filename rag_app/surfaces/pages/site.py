@@ -1,4 +1,4 @@
-"""What every page stands on: who sees it, how it is rendered, what its forms are checked for, how its errors look."""
+"""What all pages share: who may open them, rendering, checks of forms, and error pages."""
 
 import hmac
 import logging
@@ -28,7 +28,7 @@ from rag_app.surfaces.pages.files import static
 from rag_app.telemetry.observing import identify
 
 Html = Response[Any]
-"""A page, or the way to another one."""
+"""A page, or a redirect."""
 
 SECURITY: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'; "
@@ -61,14 +61,14 @@ class Entry:
 
 @frozen
 class Visit:
-    """A request of somebody who is signed in. `csrf`: what their forms hold."""
+    """A request of a signed-in user. `csrf` is the token that the session's forms contain."""
 
     visitor: Visitor
     csrf: str
 
 
 class NotSignedIn(Unauthenticated):
-    """Whoever opens this page signs in first."""
+    """The page requires a session."""
 
 
 HANDLERS: list[HTTPRouteHandler] = []
@@ -83,7 +83,10 @@ def page(
     menu: str | None = None,
     order: int = 100,
 ) -> Callable[[AnyCallable], HTTPRouteHandler]:
-    """A page at this path. `menu`: its title there, by `order`. `open_to_all`: also for whoever is not signed in."""
+    """Register a page at this path.
+
+    `menu` is its title in the menu, which is sorted by `order`. A page that is `open_to_all` needs no session.
+    """
     if menu is not None:
         MENU.append(Entry(path, menu, order, administrators))
         MENU.sort(key=lambda entry: entry.order)
@@ -93,7 +96,7 @@ def page(
 def action(
     path: str, *, administrators: bool = False, open_to_all: bool = False
 ) -> Callable[[AnyCallable], HTTPRouteHandler]:
-    """What a form does that is sent to this path."""
+    """Register the action of a form that is sent to this path."""
     return _keep(post, path, administrators, open_to_all, status_code=200)
 
 
@@ -117,7 +120,7 @@ def _keep(
 
 
 def admit(people: People, sessions: Sessions) -> Callable[[AnyConnection, BaseRouteHandler], Any]:
-    """A guard that finds out who is signed in, and refuses forms that were not made for them by these pages."""
+    """A guard that identifies the user, and refuses forms that these pages did not make for this session."""
 
     async def enter(connection: AnyConnection, handler: BaseRouteHandler) -> None:
         request = cast(AnyRequest, connection)
@@ -151,7 +154,7 @@ async def _holds_token(request: AnyRequest, expected: str) -> bool:
 
 
 def csrf_token(cookie: str) -> str:
-    """What forms of a session hold: known to whoever has its cookie, and nobody else."""
+    """The token in a session's forms. Only its cookie's owner can compute it."""
     return hmac.new(cookie.encode("utf-8", "replace"), b"csrf", sha256).hexdigest()
 
 
@@ -160,7 +163,7 @@ def visit_of(request: AnyRequest) -> Visit | None:
 
 
 def visitor_of(request: AnyRequest) -> Visitor:
-    """Who is signed in, on a page that is not open to all."""
+    """The user of a page that requires a session."""
     return cast(Visit, visit_of(request)).visitor
 
 
@@ -182,7 +185,7 @@ TEMPLATES.globals["static"] = static
 def render(
     request: AnyRequest, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any
 ) -> Html:
-    """A page from a template. It knows `visitor` (None where nobody is signed in), `path`, `menu`, `csrf()`, `said`."""
+    """Render a template. It gets `visitor` (None without a session), `path`, `menu`, `csrf()` and `said`, too."""
     visit = visit_of(request)
     visitor = visit.visitor if visit else None
     token = visit.csrf if visit else ""
@@ -203,7 +206,7 @@ def render(
 
 
 def redirect(request: AnyRequest, path: str, said: str | None = None) -> Html:
-    """To another page of ours. `said` is shown there, once."""
+    """Redirect to another page, which shows `said` once."""
     cookies = []
     if said is not None:
         kept = urlsafe_b64encode(said[:_LONGEST_FLASH].encode("utf-8", "replace")).decode()
@@ -236,13 +239,13 @@ def local_path(path: str) -> str:
 
 @frozen
 class Errors:
-    """Errors as pages. `first`: where whoever is not signed in is sent."""
+    """Errors as pages. Visitors without a session are sent to `first`."""
 
     first: str = "/sign-in"
     kinds: Mapping[Any, Any] = field(default_factory=lambda: KINDS)
 
     def show(self, request: AnyRequest, error: Exception) -> Html:
-        """Whoever is not signed in is sent to sign in, and comes back after that."""
+        """Render an error. A visitor without a session is sent to sign in, and returns afterwards."""
         if isinstance(error, NotSignedIn) and request.method in {"GET", "HEAD"}:
             asked = request.scope["path"]
             if query := request.scope.get("query_string", b"").decode("latin-1"):
