@@ -238,7 +238,7 @@ def test_keys_go_to_those_they_are_of(choose: Choose, tmp_path: Path) -> None:
         (DEFAULT + "timeout = 0\n", "models.toml: models.default: timeout: Input should be greater than 0"),
         (DEFAULT + "temperature = nan\n", "models.toml: models.default: temperature: Input should be"),
         ("[models.default]\nkind = 'openai_like'\n", "models.toml: models.default: model: Field required"),
-        ("[models.default]\nmodel = 'x'\n", "models.toml: models.default: kind: Field required"),
+        ("[models.default]\nmodel = 'x'\n", "models.toml: models.default: give either kind or class"),
         (DEFAULT.replace("openai_like", "ollama"), "models.toml: models.default: kind: Input should be 'openai', "),
         (
             "[models.default]\nkind = 'extractive'\nmodel = 'x'\n",
