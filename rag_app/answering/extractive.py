@@ -31,7 +31,7 @@ from rag_app.answering.refusals import language_of, not_understood_here, unanswe
 from rag_app.answering.subjects import find_strangers
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Question, day_of, day_text, frozen
-from rag_app.retrieval.embedding import embed_query, embed_texts
+from rag_app.retrieval.embedding import embed_passages, embed_query
 from rag_app.retrieval.periods import names_day
 
 MAX_RANKED = 40
@@ -183,10 +183,7 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
         return Ranking(asked, pool, ranked, nothing, nothing, nothing[0], nothing)
     wanted = {text: await embed_query(embedder, text) for text in dict.fromkeys(asked)}
     questions = np.asarray([wanted[text] for text in asked])
-    texts = [_with_title(passage, context) for passage in ranked]
-    distinct = [*dict.fromkeys(texts)]
-    vectors = dict(zip(distinct, await embed_texts(embedder, distinct), strict=True))
-    own = np.asarray([vectors[text] for text in texts])
+    own = await embed_passages(embedder, [_with_title(passage, context) for passage in ranked])
     # what a sentence says often leans on the one before it
     follows = [
         n > 0 and (one.block, one.place) == (ranked[n - 1].block, ranked[n - 1].place + 1)

@@ -15,7 +15,7 @@ from rag_app.answering.kinds import share_unnamed
 from rag_app.answering.passages import Passage, Ranking
 from rag_app.domain import Confidence, Hit, Question, frozen
 from rag_app.retrieval.confidence import Basis, Fit, Sentence, Signals, Words, measure
-from rag_app.retrieval.embedding import embed_query, embed_texts
+from rag_app.retrieval.embedding import embed_passages, embed_query
 from rag_app.retrieval.hits import judge
 from rag_app.retrieval.index import ConfidenceRule
 
@@ -111,16 +111,14 @@ class FittedGate(Gate):
         """
         best = _nearest(ranking, _READ)
         texts = [f"{passage.lead} {passage.text}".strip() for passage in best]
-        distinct = [*dict.fromkeys(texts)]
-        if not distinct:
+        if not texts:
             return []
         asked, vectors = await asyncio.gather(
-            embed_query(self._embedder, ranking.asked[0]), embed_texts(self._embedder, distinct)
+            embed_query(self._embedder, ranking.asked[0]), embed_passages(self._embedder, texts)
         )
-        cosines = dict(zip(distinct, np.asarray(vectors) @ np.asarray(asked), strict=True))
         return [
-            Sentence(f"{context.blocks[passage.block].title} {text}", float(cosines[text]))
-            for passage, text in zip(best, texts, strict=True)
+            Sentence(f"{context.blocks[passage.block].title} {text}", float(cosine))
+            for passage, text, cosine in zip(best, texts, vectors @ np.asarray(asked), strict=True)
         ]
 
 

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
+from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -37,12 +38,63 @@ _TOKENS_TOGETHER = 256
 """Of texts that are encoded at once, at most: short ones cost up to 40 % less together, long ones nothing less."""
 _SHORT = 2000
 """Characters that are cut into tokens in less time than a thread takes to be woken for it."""
+_PASSAGE_BYTES = 12_000_000
+"""Of vectors of passages that a process remembers, at most."""
 _THREADS_ALONE = 2
 """For a query beside which nothing else is encoded."""
 
 
 asking: ContextVar[frozenset[UUID]] = ContextVar("rag_app_asking", default=frozenset())
 """The organizations that ask. What was embedded for one is no faster for another: that would tell what it asked."""
+
+
+class RememberedVectors:
+    """The vectors of at most `size` texts, for the organizations that ask; the one that was used least recently is forgotten.
+
+    The texts themselves are not kept: they may be erased meanwhile.
+
+    >>> remembered = RememberedVectors(1)
+    >>> _ = remembered.put("Opening hours", [0.5, 0.25]), remembered.put("Prices", [1.0, 0.0])
+    >>> remembered.get("Opening hours"), remembered.get("Prices").tolist()
+    (None, [1.0, 0.0])
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size, self.vectors = size, OrderedDict[tuple[frozenset[UUID], bytes], NDArray[np.float32]]()
+
+    def get(self, text: str) -> NDArray[np.float32] | None:
+        vector = self.vectors.get(key := self._key(text))
+        if vector is not None:
+            self.vectors.move_to_end(key)
+        return vector
+
+    def put(self, text: str, vector: Sequence[float]) -> NDArray[np.float32]:
+        """The vector as it is remembered: an eighth of the list, and for the bundled model the same figures."""
+        self.vectors[self._key(text)] = kept = np.array(vector, np.float32)
+        while len(self.vectors) > self._size:
+            self.vectors.popitem(last=False)
+        return kept
+
+    @staticmethod
+    def _key(text: str) -> tuple[frozenset[UUID], bytes]:
+        return asking.get(), blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+class Embedder(BaseEmbedding):
+    """Another's or the bundled model, with what it remembers of the passages that answers were picked from."""
+
+    dimension: int
+    _passages: RememberedVectors = PrivateAttr()
+
+    def model_post_init(self, context: Any, /) -> None:
+        super().model_post_init(context)
+        self._passages = RememberedVectors(_PASSAGE_BYTES // (4 * self.dimension))
+
+    @property
+    def passages(self) -> RememberedVectors:
+        """Those of about 8,000 passages with 384 dimensions, 12 MB whatever the dimensions are."""
+        return self._passages
+
 
 _Placed = tuple[int, list[int]]
 """The tokens of a text, and its place among the texts."""
@@ -51,7 +103,7 @@ _Query = tuple[list[int], "Future[list[float]]"]
 """The tokens of a query that waits for a thread, and where its vector is put."""
 
 
-class MiniLM(BaseEmbedding):
+class MiniLM(Embedder):
     """all-MiniLM-L6-v2, int8 ONNX: 384 dimensions, unit length, 256 tokens, on the CPU and offline.
 
     Texts and queries are encoded on the threads of two small pools, so that the event loop is never blocked and no query
@@ -82,10 +134,11 @@ class MiniLM(BaseEmbedding):
     _tokenizer: Tokenizer = PrivateAttr()
     _pool: ThreadPoolExecutor = PrivateAttr()
     _text_pool: ThreadPoolExecutor = PrivateAttr()
-    _cache: "OrderedDict[tuple[frozenset[UUID], str], NDArray[np.float32]]" = PrivateAttr(default_factory=OrderedDict)
+    _queries: RememberedVectors = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
+        self._queries = RememberedVectors(self.cache_size)
         self._session = _session(1)
         self._tokenizer = Tokenizer.from_file(str(TOKENIZER_FILE))
         self._tokenizer.no_padding()
@@ -205,10 +258,8 @@ class MiniLM(BaseEmbedding):
 
     def recall(self, query: str) -> list[float] | None:
         """The query's vector, if the organizations that ask have asked it lately."""
-        key = asking.get(), query
-        vector = self._cache.get(key)
+        vector = self._queries.get(query)
         if vector is not None:
-            self._cache.move_to_end(key)
             observing.meter.count("rag_query_embeddings", "hit")
             figures: list[float] = vector.tolist()
             return figures
@@ -216,9 +267,7 @@ class MiniLM(BaseEmbedding):
 
     def _remember(self, query: str, vector: list[float]) -> list[float]:
         observing.meter.count("rag_query_embeddings", "miss")
-        self._cache[asking.get(), query] = np.array(vector, np.float32)  # an eighth of the list, and the same figures
-        while len(self._cache) > self.cache_size:
-            self._cache.popitem(last=False)
+        self._queries.put(query, vector)
         return vector
 
 
@@ -273,14 +322,13 @@ def _session(threads: int) -> Any:
     return open_session(Path(model_path()), threads)
 
 
-class OwnEmbedder(BaseEmbedding):
+class OwnEmbedder(Embedder):
     """Another embedder, asked at most `retries` times again and `timeout_s` seconds each time, with half a second between.
 
     `model_name` is what an index remembers it by; `dimension` is how long its vectors are. One that has no async calls of
     its own is asked in a thread, which an exceeded limit abandons.
     """
 
-    dimension: int
     timeout_s: float = 30.0
     retries: int = 1
     _inner: BaseEmbedding = PrivateAttr()
@@ -357,6 +405,19 @@ async def embed_texts(embedder: BaseEmbedding, texts: Sequence[str], dimension: 
     for vector in vectors:
         _check_length(embedder, vector, dimension)
     return vectors
+
+
+async def embed_passages(embedder: BaseEmbedding, texts: Sequence[str]) -> NDArray[np.float64]:
+    """The vectors of passages that an answer may be picked from, a row a text. Each distinct text is embedded once, and
+    not again while it is remembered for the organizations that ask. Raises EmbeddingFailed as `embed_query` does.
+    """
+    remembered = embedder.passages if isinstance(embedder, Embedder) and asking.get() else RememberedVectors(0)
+    known = {text: vector for text in texts if (vector := remembered.get(text)) is not None}
+    if new := [text for text in dict.fromkeys(texts) if text not in known]:
+        known |= {
+            text: remembered.put(text, each) for text, each in zip(new, await embed_texts(embedder, new), strict=True)
+        }
+    return np.asarray([known[text] for text in texts], np.float64)
 
 
 def _check_length(embedder: BaseEmbedding, vector: Sequence[float], dimension: int | None) -> None:

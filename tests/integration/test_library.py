@@ -28,6 +28,7 @@ from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
+from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.text import tokens
 from tests.integration.conftest import ON_DEFAULT
 from tests.integration.service import prepare
@@ -63,6 +64,18 @@ async def stock(application: Application) -> None:
 async def rag(application: Application) -> Rag:
     await stock(application)
     return Rag(application)
+
+
+async def test_passages_are_remembered_for_the_organization_that_asks(rag: Rag) -> None:
+    embedder = rag.application.embedder
+    assert isinstance(embedder, MiniLM)
+    embedder.passages.vectors.clear()
+    for _ in range(2):
+        await rag.ask(HEADPHONES, index=INDEX, organization="aurora", site="eu")
+        known = list(embedder.passages.vectors)
+    aurora = (await rag.application.people.organization("aurora")).id
+    assert known and all(aurora in organizations for organizations, _ in known)
+    assert len({text for _, text in known}) == len(known)
 
 
 async def test_the_seeds_example(rag: Rag) -> None:

@@ -7,11 +7,13 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.bridge.pydantic import Field
 
 from rag_app.answering.reader import Reader
 from rag_app.domain.errors import EmbeddingFailed, Misconfigured
 from rag_app.retrieval.embedders import build_embedder
-from rag_app.retrieval.embedding import MiniLM, asking, embed_query
+from rag_app.retrieval.embedding import MiniLM, OwnEmbedder, asking, embed_passages, embed_query
 
 CARD = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
 
@@ -112,8 +114,8 @@ async def test_a_failure_is_that_of_every_question_it_was_to_encode() -> None:
 async def test_the_cache_is_bounded_and_keeps_what_was_asked_last(model: MiniLM) -> None:
     for text in ("one", "two", "three", "one", "four"):
         await model.aget_query_embedding(text)
-    assert [text for _, text in model._cache] == ["three", "one", "four"]
-    assert sum(vector.nbytes for vector in model._cache.values()) == 3 * 4 * model.dimension
+    assert [model.recall(text) is not None for text in ("one", "two", "three", "four")] == [True, False, True, True]
+    assert sum(vector.nbytes for vector in model._queries.vectors.values()) == 3 * 4 * model.dimension
 
 
 async def test_a_remembered_vector_has_the_same_figures(model: MiniLM) -> None:
@@ -193,7 +195,47 @@ async def test_what_one_organization_asked_is_no_faster_for_another() -> None:
     for organizations in (one, other, one):
         asking.set(organizations)
         await model.aget_query_embedding("the same question")
-    assert list(model._cache) == [(other, "the same question"), (one, "the same question")]
+    assert [organizations for organizations, _ in model._queries.vectors] == [other, one]
+
+
+class Counted(BaseEmbedding):
+    """Its vectors are the length of each text; `texts` are all that it was asked for."""
+
+    model_name: str = "counted"
+    texts: list[str] = Field(default_factory=list)
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        self.texts.append(text)
+        return [float(len(text)), 0.1]
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return self._get_text_embedding(query)
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return self._get_text_embedding(query)
+
+
+async def test_a_passage_is_embedded_once_for_each_organization() -> None:
+    counted = Counted()
+    embedder = OwnEmbedder(counted, dimension=2)
+    for organization in (1, 2, 1):
+        asking.set(frozenset({UUID(int=organization)}))
+        vectors = await embed_passages(embedder, ["one", "three", "one"])
+        assert vectors == pytest.approx(np.array([[3, 0.1], [5, 0.1], [3, 0.1]])), "the first and every later time"
+    assert counted.texts == ["one", "three"] * 2
+    asking.set(frozenset())
+    await embed_passages(embedder, ["one"])
+    assert counted.texts[4:] == ["one"], "nothing is remembered for nobody"
+
+
+async def test_passages_take_as_much_memory_whatever_their_dimensions_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_app.retrieval.embedding._PASSAGE_BYTES", 4 * 2 * 3)
+    embedder = OwnEmbedder(Counted(), dimension=2)
+    asking.set(frozenset({UUID(int=1)}))
+    await embed_passages(embedder, ["a", "b", "c"])
+    await embed_passages(embedder, ["a", "d"])
+    known = [text for text in "abcd" if embedder.passages.get(text) is not None]
+    assert known == ["a", "c", "d"]
 
 
 def test_what_is_cut_is_said() -> None:
