@@ -68,7 +68,7 @@ _PART_WEIGHT = 0.7
 _NEXT_WEIGHT = 0.05
 """For a sentence that follows a chosen one: an answer often goes on where the question's words are no longer repeated."""
 _SAME = 0.8
-_ASKS = r"(?:at |from |by |until |for |in |to )?(?:who|whom|whose|what|when|where|why|how|which|until)\b"
+_ASKS = r"(?:(?:at|from|by|until|for|in|to|on|of|with|about|after|before|under|over|below|above|within) )?(?:who|whom|whose|what|when|where|why|how|which|until)\b"
 _ASKS_YES_OR_NO = r"(?:do|does|did|is|are|was|were|can|may|must|should|will)\b"
 _PART = re.compile(
     rf"(?<=[?.!;,])\s+(?=(?:(?:and|but|or|so)\s+)?(?:{_ASKS}|{_ASKS_YES_OR_NO}))|\s+(?=(?:and|but|or)\s+(?:{_ASKS}|{_ASKS_YES_OR_NO}))",
@@ -262,6 +262,8 @@ def parts(question: str) -> list[str]:
 
     >>> parts("Who cuts the hair of children, and how long does it take?")
     ['Who cuts the hair of children,', 'and how long does it take?']
+    >>> parts("When are you there, and on what date is the exam?")
+    ['When are you there,', 'and on what date is the exam?']
     """
     found = [part for part in _PART.split(question, MAX_PARTS - 1) if len(part.split()) > 2]
     asking = [part for part in found if "?" in part or _STARTS_ASKING.match(part)]

@@ -6,7 +6,7 @@ has is not its answer. Where no rule knows a question, any sentence may answer i
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from rag_app.answering.verification.figures import NUMBER_WORDS
@@ -54,7 +54,7 @@ _ASKED = {
     ),
     Kind.TIME: _pattern(
         r"^(?:(?:and|so|but|until|till|since|by|from|ok),? )*when\b|\b(?:until|since|by|from|and) when\b|\bum wie viel uhr\b"
-        r"|\b(?:what|which) (?:time|date|day|year|month|week|century|decade)\b|\bwann\b|\ban welchem tag\b|\bquand\b"
+        r"|\b(?:what|which) (?:time|date|day|year|month|week|century|decade)s?\b|\bwann\b|\ban welchem tag\b|\bquand\b"
     ),
     Kind.PERSON: _pattern(r"\b(?:who|whom|whose|wer|wem|wen)\b"),
     Kind.PLACE: _pattern(r"^(?:(?:and|so|but|from) )*where\b|\b(?:what|which) (?:city|town|country|room|street|address)\b"
@@ -84,7 +84,7 @@ _FIGURE = _pattern(rf"\d[\d.,:'’]*\d|\d|\b(?:{_COUNTED})\b")
 _PLACE = _pattern(
     r"\b(?:in|at|on|near|behind|beside|between|under|above|outside|inside|opposite|from|to|into|through|across|along|via|around"
     r"|im|am|auf|hinter|neben|bei|unter|vor|dans|sur|chez)\s+(?:(?:the|an?|our|their|his|her|its|your|my|de[rnm]|die|das)\s+)?"
-    r"(?P<news>[\w’'-]+)"
+    r"(?P<news>[\w’'-]+(?: (?-i:[A-Z]*\d[\w-]*))?)"
 )
 _NAME = re.compile(
     r"(?<!^)(?<![.!?:;]\s)\b[A-Z][\w’'-]+|^[A-Z][\w’'-]+(?=:|\s(?:[a-z]{1,3}\s)?[A-Z])|(?<=[:;]\s)[A-Z][\w’'-]+"
@@ -126,13 +126,14 @@ _VALUES = {
 FIGURES = frozenset([Kind.MONEY, Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH, Kind.NUMBER])
 """Kinds that no sentence has without a figure, so that one without it is no answer. The others may be said in any words."""
 _NEEDS_FIGURE = frozenset([Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH])
+_NO_FIGURES = frozenset([Kind.TIME, Kind.PERSON, Kind.PLACE, Kind.REASON])
 _NEEDS_NEWS = frozenset([Kind.TIME, Kind.PLACE])
 _LETTERS = 5
 """Of a name that are looked for, so that "Frieda's" is found in "Frieda"."""
 _BESIDE = 40
 """Characters beside a figure, among which is what it counts."""
 _RULE = _pattern(
-    r"\b(?:must|(?-i:may)|can|could|should|shall|allowed|do (?:i|you|we) (?:get|need)|darf|dürfen|muss|müssen|kann|können|soll|sollen|peut|peuvent|doit)\b"
+    r"\b(?:must|(?-i:may)|can|could|should|shall|allowed|do (?:i|you|we) (?:get|need)|ha(?:ve|s|d) to|darf|dürfen|muss|müssen|kann|können|soll|sollen|peut|peuvent|doit)\b"
 )
 _PLURAL = re.compile(r"\w+s|[A-ZÄÖÜ]\w+|people|children|men|women", re.UNICODE)
 _MEASURED = _pattern(
@@ -200,6 +201,8 @@ def reckoning_of(question: str) -> Reckoning | None:
     (<Reckoning.COUNT: 'count'>, <Reckoning.EXTREME: 'extreme'>, None)
     """
     found = next((each for each, pattern in _ASKED_OVER.items() if pattern.search(question)), None)
+    if found is Reckoning.TOTAL and kind_of(question) in _NO_FIGURES:
+        return None  # "when is it closed altogether"
     if found is Reckoning.COUNT and (kind_of(question) is not Kind.NUMBER or _RULE.search(question)):
         return None  # "how many may I bring" asks for a rule, which one sentence gives in words of its own
     return found
@@ -216,7 +219,7 @@ def states(reckoning: Reckoning, text: str, question: str) -> bool:
     False
     """
     if reckoning is not Reckoning.COUNT:
-        return _STATED[reckoning].search(text) is not None
+        return any(pattern.search(text) for pattern in (_STATED[reckoning], *_positive_of(question)))
     thing, asked = _counted_word(question), _words(question)
     beside = [
         f"{text[max(0, each.start() - _BESIDE) : each.start()]} {text[each.end() : each.end() + _BESIDE]}"
@@ -224,6 +227,13 @@ def states(reckoning: Reckoning, text: str, question: str) -> bool:
         if not _words(each[0]) <= asked and not _MEASURED.match(text, each.end())
     ]
     return any(word[:_LETTERS] == thing for each in beside for word in _words(each))
+
+
+def _positive_of(question: str) -> Iterator[re.Pattern[str]]:
+    """Of what is asked for in its superlative, the plain word: "if you want quiet" says when it is quietest. Short ones are
+    left out, since "two metres long" says nothing of what is longest."""
+    for word in re.findall(r"\b([a-z]{5,})est\b", question.casefold()):
+        yield re.compile(rf"\b{word}", re.IGNORECASE)
 
 
 def _counted_word(question: str) -> str:
@@ -268,6 +278,7 @@ def share_unnamed(question: str, sources: Iterable[str]) -> float:
     """
     wanted = names_in(question) | {found[0] for found in re.finditer(r"\d[\d.,]*\d|\d", question)}
     text = " ".join(sources).casefold()
+    text += " ".join(str(NUMBER_WORDS[word]) for word in re.findall(r"[a-z]+", text) if word in NUMBER_WORDS)
     return sum(not has_name(text, each) for each in wanted) / max(1, len(wanted))
 
 

@@ -41,6 +41,7 @@ def test_a_question_asks_for_a_kind_of_value(question: str, kind: Kind | None) -
         ("When did the Dunlin lose its mast?", "It broke on 14 September.", "The Dunlin is a Wayfarer."),
         ("Who repaired the pump?", "Afterwards Colin repaired it.", "The pump failed twice in January."),
         ("Who is the treasurer?", "Treasurer: Matteo Ricci", "The treasurer keeps the money."),
+        ("Which room are we in?", "You meet in room C14.", "You meet in the room."),
         ("Wie lange gilt die Karte?", "Sie gilt drei Jahre.", "Die Karte ist blau."),
     ],
 )
@@ -59,6 +60,7 @@ def test_names_and_figures_are_looked_for_in_the_sources() -> None:
     assert share_unnamed("What did Mila ask Owen?", sources) == 0.5
     assert share_unnamed("who cuts her hair in 2027", sources) == 1
     assert share_unnamed("who cuts her hair", sources) == 0
+    assert share_unnamed("What is open after 11?", ["We close at eleven."]) == 0
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,8 @@ def test_names_and_figures_are_looked_for_in_the_sources() -> None:
         ("When did Ann come last?", Reckoning.EXTREME),
         ("Which members never paid?", Reckoning.NEVER),
         ("How many books may I borrow?", None),
+        ("How many pages do I have to read?", None),
+        ("On which days is it closed altogether?", None),
         ("How many minutes does a cut take?", None),
         ("What is the best way to clean it?", None),
         ("Who is the guest of honour at the harvest fest?", None),
@@ -98,6 +102,8 @@ def test_a_question_wants_something_worked_out(question: str, wanted: Reckoning 
         ("How long does a repair take on average?", "A repair usually takes a day.", "The repair took a day."),
         ("Which pump is the cheapest?", "No pump costs least but the P2.", "The P2 is a pump for 90 euros."),
         ("Which members never paid?", "Ann has not paid.", "Ann paid in May."),
+        ("When is it quietest?", "If you want quiet, come on Tuesday.", "We open on Tuesday."),
+        ("Which walk is the longest?", "No walk is the longest but this.", "The walk is two miles long."),
     ],
 )
 def test_a_sentence_states_what_is_to_be_worked_out_or_not(question: str, states_it: str, is_near: str) -> None:
