@@ -10,10 +10,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, cast
+from typing import Annotated, Any, Literal, cast
 from uuid import UUID
 
-from msgspec import convert
+from msgspec import Meta, Struct, convert
 from sqlalchemy import ColumnElement, CursorResult, bindparam, delete, func, insert, or_, select, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -32,7 +32,6 @@ from rag_app.domain import (
     Scope,
     StoreFailed,
     Usage,
-    frozen,
     storable,
 )
 from rag_app.evaluation.records import check_comment, expected_source, held_sources, judge
@@ -40,6 +39,7 @@ from rag_app.evaluation.tables import KeptAnswerRow
 
 log = logging.getLogger(__name__)
 
+REQUEST = "5b1f0c9e3f0d4f0f8f3e2d1c0b9a8f7e"
 KEPT_FOR = timedelta(hours=24)
 ANSWERED, REFUSED = "answer", "refusal"
 """Types of usage events, of answers outside of conversations."""
@@ -53,15 +53,14 @@ class Verdict(StrEnum):
     WRONG = "wrong"
 
 
-@frozen
-class GivenFeedback:
+class KeptAnswerFeedback(Struct, frozen=True):
     """A user's feedback on one answer. `expected_source_id`: the source that should have been among its sources."""
 
-    request_id: str
-    verdict: Verdict
+    request_id: Annotated[str, Meta(description="the id of the answer's request", examples=[REQUEST])]
+    verdict: Literal["right", "wrong"]
     comment: str | None
     expected_source_id: UUID | None
-    judged_at: datetime
+    judged_at: Annotated[datetime, Meta(examples=["2026-01-15T10:30:00Z"])]
 
 
 _COUNT = text(
@@ -140,7 +139,7 @@ class KeptAnswers:
 
     async def judge(
         self, principal: Principal, request_id: str, verdict: Verdict, comment: str | None, expected: str | None
-    ) -> GivenFeedback:
+    ) -> KeptAnswerFeedback:
         """Store the asker's feedback on an answer, replacing all earlier feedback.
 
         RIGHT records a judgment that the cited sources answer the question. WRONG may name the source that should have
@@ -172,7 +171,7 @@ class KeptAnswers:
             cited = [UUID(each["source_id"]) for each in row.sources] if verdict is Verdict.RIGHT else []
             for source in await held_sources(session, cited) if named is None else [named]:
                 await judge(session, principal, row.index_name, row.question, source, answer=kept.id)
-        return convert(kept, GivenFeedback, from_attributes=True)
+        return convert(kept, KeptAnswerFeedback, from_attributes=True)
 
     async def withdraw(self, principal: Principal, request_id: str) -> None:
         """Delete the answer and its feedback. Raises NotFound if nothing is stored."""

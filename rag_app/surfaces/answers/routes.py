@@ -3,20 +3,17 @@
 An answer is named by the `X-Request-ID` of its response (`request_id` in a stream's `meta`).
 """
 
-from datetime import datetime
 from typing import Annotated, Literal
-from uuid import UUID
 
 from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg, FromPath
-from msgspec import Meta, Struct, convert
+from msgspec import Meta, Struct
 
 from rag_app.domain import InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
-from rag_app.evaluation.kept_answers import KeptAnswers, Verdict
+from rag_app.evaluation.kept_answers import REQUEST, KeptAnswerFeedback, KeptAnswers, Verdict
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 
-REQUEST = "5b1f0c9e3f0d4f0f8f3e2d1c0b9a8f7e"
 FEEDBACK = "/api/v1/answers/{request_id:str}/feedback"
 
 
@@ -51,14 +48,6 @@ class AnswerFeedback(Struct, frozen=True, forbid_unknown_fields=True):
     ) = None
 
 
-class KeptAnswerFeedback(Struct, frozen=True):
-    request_id: Annotated[str, Meta(description="the id of the answer's request", examples=[REQUEST])]
-    verdict: Literal["right", "wrong"]
-    comment: str | None
-    expected_source_id: UUID | None
-    judged_at: Annotated[datetime, Meta(examples=["2026-01-15T10:30:00Z"])]
-
-
 NO_ANSWER = NotFound("answer", REQUEST)
 SURFACE = Surface(
     name="answer_feedback",
@@ -90,10 +79,7 @@ async def give(
     Feedback is also stored as a judgment: with `right`, that the cited sources answer the question; with `wrong`, that
     `expected_source` does.
     """
-    given = await kept_answers.judge(
-        request.user, request_id, Verdict(data.verdict), data.comment, data.expected_source
-    )
-    return convert(given, KeptAnswerFeedback, from_attributes=True)
+    return await kept_answers.judge(request.user, request_id, Verdict(data.verdict), data.comment, data.expected_source)
 
 
 @SURFACE.delete(FEEDBACK, NO_ANSWER, summary="Delete feedback and the stored answer", status_code=204)

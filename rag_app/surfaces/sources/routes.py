@@ -1,7 +1,6 @@
 """Sources over HTTP."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -392,16 +391,11 @@ async def _receive_content(
     body = await receive_body(request, sources.allowed)
     if not several:
         one = decode(PutBody, body)
-        return _send(one, [_set_external_id(_of_document(one, ""), external_id)])
+        return Sending(one, [_set_external_id(_of_document(one, ""), external_id)])
     many, most = decode(UploadBody, body), sources.allowed.documents
     if len(many.documents) > most:
         raise InvalidInput("documents", None, f"must not contain more than {most} documents (RAG_UPLOAD_DOCUMENTS)")
-    return _send(many, [_of_document(each, f"documents[{place}]") for place, each in enumerate(many.documents)])
-
-
-def _send(body: PutBody | UploadBody, uploads: Sequence[Upload]) -> Sending:
-    groups = tuple(body.groups or ())
-    return Sending(body.index, tuple(uploads), body.organization, body.site, body.visibility, groups)
+    return Sending(many, [_of_document(each, f"documents[{place}]") for place, each in enumerate(many.documents)])
 
 
 def _of_document(document: DocumentBody, place: str) -> Upload:
@@ -450,7 +444,7 @@ def _of_form(form: Form, external_id: str | None, several: bool) -> Sending:
         )
         for each in form.files
     ]
-    return _send(one, uploads if several else [_set_external_id(uploads[0], external_id)])
+    return Sending(one, uploads if several else [_set_external_id(uploads[0], external_id)])
 
 
 def _set_external_id(upload: Upload, external_id: str | None) -> Upload:

@@ -61,11 +61,13 @@ from rag_app.surfaces.sources.types import (
     FieldInfo,
     FieldsResponse,
     PassageInfo,
+    PutBody,
     QueuedResponse,
     SourceDetail,
     SourceInfo,
     SourcesResponse,
     TextResponse,
+    UploadBody,
     UploadedDocument,
     UploadResponse,
 )
@@ -80,14 +82,10 @@ Response = TypeVar("Response", UploadResponse, QueuedResponse)
 
 @frozen
 class Sending:
-    """The uploads of a request and their destination."""
+    """The uploads of a request, and the body that says where they go."""
 
-    index: str
-    uploads: tuple[Upload, ...]
-    organization: str | None = None
-    site: str | None = None
-    visibility: str | None = None
-    groups: tuple[str, ...] = ()
+    body: UploadBody | PutBody
+    uploads: Sequence[Upload]
 
 
 class Sources:
@@ -283,12 +281,12 @@ class Sources:
         receive: Callable[[IndexSpec, Target, list[Upload]], Awaitable[Response]],
     ) -> tuple[Response, bool]:
         """The result of `receive` with the uploads, and whether it was stored before. Without a key it is always called."""
-        org_id = await self._organization(principal, sent.organization)
-        spec = self._index(sent.index, principal)
+        org_id = await self._organization(principal, sent.body.organization)
+        spec = self._index(sent.body.index, principal)
         await self._roles.require(Role.WRITE, principal, org_id, spec.name)
 
         async def make() -> Response:
-            target = await self._target(principal, org_id, sent)
+            target = await self._target(principal, org_id, sent.body)
             with temporary_folder() as folder:
                 return await receive(spec, target, [await self._fetch_upload(each, folder) for each in sent.uploads])
 
@@ -395,12 +393,14 @@ class Sources:
         await self._roles.require(Role.WRITE, principal, entry.source.org_id, entry.source.index)
         return entry
 
-    async def _target(self, principal: Principal, org_id: UUID, sent: Sending) -> Target:
+    async def _target(self, principal: Principal, org_id: UUID, sent: UploadBody | PutBody) -> Target:
         public = org_id == PUBLIC_ORGANIZATION
         usual = Visibility.GLOBAL if public else Visibility.GROUP if sent.groups else Visibility.TEAM
         visibility = Visibility(sent.visibility or usual)
         if (visibility is Visibility.GROUP) != bool(sent.groups):
-            raise InvalidInput("groups", [*sent.groups], "must be sent if the visibility is `group`, and only then")
+            raise InvalidInput(
+                "groups", [*(sent.groups or ())], "must be sent if the visibility is `group`, and only then"
+            )
         if (visibility is Visibility.GLOBAL) != public:
             raise InvalidInput(
                 "visibility",
@@ -510,7 +510,8 @@ def _fingerprint(sent: Sending) -> str:
         if each.rows is not None:
             said.append(to_builtins(each.rows))
         digest.update(json.dumps(said, sort_keys=True, default=str).encode())
-    about = [sent.index, sent.organization, sent.site, sent.visibility, sent.groups]
+    body = sent.body
+    about = [body.index, body.organization, body.site, body.visibility, body.groups or ()]
     return digest.hexdigest() + hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
 
