@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
@@ -43,6 +42,10 @@ from rag_app.domain import (
     frozen,
 )
 
+PATH = "/api/v1/jobs"
+JOB = "0b7c2f9e-58f3-4c0e-9a53-3b1d8c6f7a10"
+MOMENT = "2026-01-15T10:30:00Z"
+
 QUEUE, TASK = "rag_app", "turn"
 """The queue, and the task in it, whose argument is `org`."""
 
@@ -50,6 +53,7 @@ _SLICE_FILES, _SLICE_BYTES = 128, 8 << 20
 """Of a turn at most; a larger file has a turn of its own."""
 _ATTEMPTS = 5
 """Turns of a job in a row that end without a record before it is given up."""
+_GOING_ON = ("waiting", "running")
 _PASSING = (StoreFailed, EmbeddingFailed, Misconfigured)
 """What may be over when the next turn comes."""
 
@@ -58,34 +62,31 @@ Ingest = Callable[[str, Target, Sequence[Upload], Scope], Awaitable[Sequence[Rec
 """`Uploads.ingest` in the index of this name."""
 
 
-class JobState(StrEnum):
-    WAITING = "waiting"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
+class JobInfo(Struct, frozen=True, kw_only=True):
+    """Files that are neither `waiting`, `done` nor `failed` were left when the job ended."""
+
+    id: Annotated[UUID, Meta(examples=[JOB])]
+    index: Annotated[str, Meta(examples=["org_knowledge"])]
+    organization: UUID
+    state: Annotated[
+        Literal["waiting", "running", "done", "failed", "cancelled"],
+        Meta(description="`done`: all files were processed, some may have failed; `failed`: the job was abandoned"),
+    ]
+    files: Annotated[int, Meta(description="number of all files", examples=[5000])]
+    waiting: Annotated[int, Meta(examples=[1200])]
+    done: Annotated[int, Meta(description="files that can be searched", examples=[3798])]
+    failed: Annotated[
+        int, Meta(description="files that failed completely or in part; `/files` gives the reasons", examples=[2])
+    ]
+    error: Annotated[str | None, Meta(description="why the job was abandoned")]
+    created_at: Annotated[datetime, Meta(examples=[MOMENT])]
+    updated_at: Annotated[datetime, Meta(examples=[MOMENT])]
+    ended_at: Annotated[datetime | None, Meta(examples=[MOMENT])]
+    link: Annotated[str, Meta(description="the path of this job", examples=[f"{PATH}/{JOB}"])]
 
     @property
     def ended(self) -> bool:
-        return self not in (JobState.WAITING, JobState.RUNNING)
-
-
-@frozen
-class Job:
-    """`files` is the total; `done` and `failed` have been processed."""
-
-    id: UUID
-    org_id: UUID
-    user_id: UUID
-    index: str
-    state: JobState
-    files: int
-    done: int
-    failed: int
-    error: str | None
-    created_at: datetime
-    updated_at: datetime
-    ended_at: datetime | None
+        return self.state not in _GOING_ON
 
 
 class JobFileInfo(Struct, frozen=True):
@@ -115,7 +116,7 @@ class Jobs:
 
     # -- users
 
-    async def begin(self, sender: Scope, index: str, target: Target, uploads: Sequence[Upload]) -> Job:
+    async def begin(self, sender: Scope, index: str, target: Target, uploads: Sequence[Upload]) -> JobInfo:
         """Store the documents and queue the job, which belongs to the sender's user; URLs are not fetched here.
 
         Raises Forbidden for a sender without a user, InvalidInput without documents or for a repeated name.
@@ -160,14 +161,14 @@ class Jobs:
             await session.refresh(row)
             return _job(row)
 
-    async def get(self, scope: Scope, job: UUID, *, operator: bool = False) -> Job:
+    async def get(self, scope: Scope, job: UUID, *, operator: bool = False) -> JobInfo:
         """Raises NotFound, also for another user's job."""
         async with self._database.scoped(scope, operator) as session:
             return _job(await _one(session, scope, job))
 
     async def page(
         self, scope: Scope, limit: int, after: str | None = None, *, operator: bool = False
-    ) -> tuple[list[Job], str | None]:
+    ) -> tuple[list[JobInfo], str | None]:
         """The newest jobs, and the cursor of the next page. Raises InvalidInput for an invalid cursor."""
         wanted = select(JobRow).where(JobRow.org_id.in_(scope.organizations))
         if after is not None:
@@ -175,8 +176,8 @@ class Jobs:
         order = JobRow.created_at.desc(), JobRow.id.desc()
         async with self._database.scoped(scope, operator) as session:
             rows = [*await session.scalars(wanted.order_by(*order).limit(limit + 1))]
-        found = [_job(row) for row in rows[:limit]]
-        return found, cursor(found[-1].created_at, found[-1].id) if len(rows) > limit else None
+        page = rows[:limit]
+        return [*map(_job, page)], cursor(page[-1].created_at, page[-1].id) if len(rows) > limit else None
 
     async def files(
         self,
@@ -207,19 +208,19 @@ class Jobs:
             rows = await session.execute(wanted.order_by(job_files_table.c.position).limit(limit))
             return [JobFileInfo(*row) for row in rows.tuples()]
 
-    async def cancel(self, scope: Scope, job: UUID, *, operator: bool = False) -> Job:
+    async def cancel(self, scope: Scope, job: UUID, *, operator: bool = False) -> JobInfo:
         """Stop taking its files. Sources already ingested stay, and the files of a slice that a worker has taken
         still become sources and are then counted as done. Raises NotFound, InvalidInput if it has ended."""
         async with self._database.scoped(scope, operator) as session:
             row = await _one(session, scope, job, lock=True)
-            if JobState(row.state).ended:
+            if row.state not in _GOING_ON:
                 raise InvalidInput("", row.state, f"the job is {row.state}: there is nothing to cancel")
             await session.execute(_CANCEL_FILES, {"job": job, "org": row.org_id})
             await session.execute(_END, {"job": job, "org": row.org_id, "state": "cancelled", "error": None})
             await session.refresh(row)
             return _job(row)
 
-    async def retry(self, scope: Scope, job: UUID, *, operator: bool = False) -> Job:
+    async def retry(self, scope: Scope, job: UUID, *, operator: bool = False) -> JobInfo:
         """Repeat failed and cancelled files. Raises NotFound, InvalidInput if there are none."""
         async with self._database.scoped(scope, operator) as session:
             row = await _one(session, scope, job, lock=True)
@@ -340,8 +341,17 @@ def _upload(folder: Path, position: int, document: JsonObject, content: bytes) -
     return replace(known, file=path)
 
 
-def _job(row: JobRow) -> Job:
-    return convert(row, Job, from_attributes=True)
+def _job(row: JobRow) -> JobInfo:
+    values = {
+        "organization": row.org_id,
+        "waiting": row.files - row.done - row.failed if row.state in _GOING_ON else 0,
+        "created_at": row.created_at.replace(microsecond=0),
+        "updated_at": row.updated_at.replace(microsecond=0),
+        "ended_at": row.ended_at and row.ended_at.replace(microsecond=0),
+        "link": f"{PATH}/{row.id}",
+    }
+    same = ("id", "index", "state", "files", "done", "failed", "error")
+    return convert({**{name: getattr(row, name) for name in same}, **values}, JobInfo)
 
 
 async def _one(session: AsyncSession, scope: Scope, job: UUID, *, lock: bool = False) -> JobRow:

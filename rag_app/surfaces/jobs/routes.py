@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -12,7 +11,7 @@ from litestar.params import FromPath, QueryParameter
 from msgspec import Meta, Struct
 
 from rag_app.access.roles import EVERY_INDEX, Role, Roles
-from rag_app.documents.jobs import Job, JobFileInfo, Jobs
+from rag_app.documents.jobs import JOB, PATH, JobFileInfo, JobInfo, Jobs
 from rag_app.domain import (
     Forbidden,
     InvalidInput,
@@ -24,35 +23,8 @@ from rag_app.domain import (
     UnknownField,
     uuid_in,
 )
-from rag_app.http.fields import as_wire
 from rag_app.http.streaming import progress_stream
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
-
-JOB = "0b7c2f9e-58f3-4c0e-9a53-3b1d8c6f7a10"
-MOMENT = "2026-01-15T10:30:00Z"
-
-
-class JobInfo(Struct, frozen=True, kw_only=True):
-    """Files that are neither `waiting`, `done` nor `failed` were left when the job ended."""
-
-    id: Annotated[UUID, Meta(examples=[JOB])]
-    index: Annotated[str, Meta(examples=["org_knowledge"])]
-    organization: UUID
-    state: Annotated[
-        Literal["waiting", "running", "done", "failed", "cancelled"],
-        Meta(description="`done`: all files were processed, some may have failed; `failed`: the job was abandoned"),
-    ]
-    files: Annotated[int, Meta(description="number of all files", examples=[5000])]
-    waiting: Annotated[int, Meta(examples=[1200])]
-    done: Annotated[int, Meta(description="files that can be searched", examples=[3798])]
-    failed: Annotated[
-        int, Meta(description="files that failed completely or in part; `/files` gives the reasons", examples=[2])
-    ]
-    error: Annotated[str | None, Meta(description="why the job was abandoned")]
-    created_at: Annotated[datetime, Meta(examples=[MOMENT])]
-    updated_at: Annotated[datetime, Meta(examples=[MOMENT])]
-    ended_at: Annotated[datetime | None, Meta(examples=[MOMENT])]
-    link: Annotated[str, Meta(description="the path of this job", examples=[f"/api/v1/jobs/{JOB}"])]
 
 
 class JobsResponse(Struct, frozen=True):
@@ -75,19 +47,19 @@ class JobService:
     def __init__(self, jobs: Jobs, roles: Roles) -> None:
         self._jobs, self._roles = jobs, roles
 
-    async def page(self, principal: Principal, limit: int, after: str | None) -> tuple[list[Job], str | None]:
+    async def page(self, principal: Principal, limit: int, after: str | None) -> tuple[list[JobInfo], str | None]:
         scope, operator = await self._view(principal)
         return await self._jobs.page(scope, limit, after, operator=operator)
 
-    async def call(self, action: Callable[..., Awaitable[Job]], principal: Principal, name: str) -> Job:
+    async def call(self, action: Callable[..., Awaitable[JobInfo]], principal: Principal, name: str) -> JobInfo:
         """`Jobs.get` or `Jobs.cancel` of a job. Raises NotFound, and InvalidInput where there is nothing to do."""
         scope, operator = await self._view(principal)
         return await action(self._jobs, scope, _job_id(name), operator=operator)
 
-    async def retry(self, principal: Principal, name: str) -> Job:
+    async def retry(self, principal: Principal, name: str) -> JobInfo:
         """`Jobs.retry`, which adds sources: the role may have been taken away since the job was sent. Raises Forbidden, too."""
         job = await self.call(Jobs.get, principal, name)
-        await self._roles.require(Role.WRITE, principal, job.org_id, job.index)
+        await self._roles.require(Role.WRITE, principal, job.organization, job.index)
         return await self.call(Jobs.retry, principal, name)
 
     async def files(
@@ -100,10 +72,10 @@ class JobService:
         )
         return found[:limit], found[limit - 1].position if len(found) > limit else None
 
-    async def watch(self, principal: Principal, job: Job) -> AsyncGenerator[Job, None]:
+    async def watch(self, principal: Principal, job: JobInfo) -> AsyncGenerator[JobInfo, None]:
         """The job now and after each change, until it has ended."""
         yield job
-        while not job.state.ended:
+        while not job.ended:
             await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
             now = await self.call(Jobs.get, principal, str(job.id))
             if now != job:
@@ -124,21 +96,6 @@ def _job_id(name: str) -> UUID:
     return found
 
 
-def job_info(job: Job) -> JobInfo:
-    return as_wire(
-        JobInfo,
-        job,
-        organization=job.org_id,
-        state=job.state.value,
-        waiting=0 if job.state.ended else job.files - job.done - job.failed,
-        created_at=job.created_at.replace(microsecond=0),
-        updated_at=job.updated_at.replace(microsecond=0),
-        ended_at=job.ended_at and job.ended_at.replace(microsecond=0),
-        link=f"{PATH}/{job.id}",
-    )
-
-
-PATH = "/api/v1/jobs"
 ONE = f"{PATH}/{{job_id:str}}"
 
 SURFACE = Surface(
@@ -164,13 +121,13 @@ async def list_jobs(
 ) -> JobsResponse:
     """Returns your own jobs. An administrator of an organization also gets the jobs of other members."""
     found, following = await jobs.page(request.user, limit, cursor)
-    return JobsResponse([job_info(each) for each in found], following)
+    return JobsResponse(found, following)
 
 
 @SURFACE.get(ONE, NO_JOB, summary="Show the progress of a job")
 async def get_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
     """The counts are updated after each batch of files."""
-    return job_info(await jobs.call(Jobs.get, request.user, job_id))
+    return await jobs.call(Jobs.get, request.user, job_id)
 
 
 @SURFACE.get(f"{ONE}/files", NO_JOB, summary="List the files of a job")
@@ -197,9 +154,9 @@ async def get_events(request: Caller, job_id: FromPath[str], jobs: Injected[JobS
     return progress_stream(request, _events(jobs.watch(request.user, job)))
 
 
-async def _events(watched: AsyncGenerator[Job, None]) -> AsyncGenerator[tuple[str, Struct], None]:
+async def _events(watched: AsyncGenerator[JobInfo, None]) -> AsyncGenerator[tuple[str, Struct], None]:
     async for job in watched:
-        yield ("done" if job.state.ended else "progress"), job_info(job)
+        yield ("done" if job.ended else "progress"), job
 
 
 @SURFACE.post(
@@ -210,7 +167,7 @@ async def _events(watched: AsyncGenerator[Job, None]) -> AsyncGenerator[tuple[st
 )
 async def cancel_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
     """Stops the job. Files that it has not begun are not ingested. Files that are already in the index stay there."""
-    return job_info(await jobs.call(Jobs.cancel, request.user, job_id))
+    return await jobs.call(Jobs.cancel, request.user, job_id)
 
 
 @SURFACE.post(
@@ -222,4 +179,4 @@ async def cancel_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobS
 )
 async def retry_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
     """The same job continues with these files. Requires the role `write` in the job's index."""
-    return job_info(await jobs.retry(request.user, job_id))
+    return await jobs.retry(request.user, job_id)

@@ -268,7 +268,7 @@ class Sources:
 
         async def queue(spec: IndexSpec, target: Target, uploads: list[Upload]) -> QueuedResponse:
             job = await self._jobs.begin(principal.scope(), spec.name, target, uploads)
-            return QueuedResponse(job.id, f"/api/v1/jobs/{job.id}", job.files)
+            return QueuedResponse(job.id, job.link, job.files)
 
         return await self._once(QueuedResponse, principal, sent, key, queue)
 
