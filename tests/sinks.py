@@ -12,6 +12,8 @@ from typing import Any, Self
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.waiting import PATIENCE
+
 
 class Sink:
     """Whatever is posted to `url`, unpacked. It answers 200 with an empty JSON object."""
@@ -84,7 +86,7 @@ class Sink:
                         )  # fmt: skip
         return found
 
-    def wait(self, until: Callable[[Self], Any], seconds: float = 60) -> Any:
+    def wait(self, until: Callable[[Self], Any], seconds: float = PATIENCE) -> Any:
         """What `until` finds, when it has found something."""
         deadline = time.monotonic() + seconds
         while not (found := until(self)):

@@ -19,6 +19,7 @@ import pytest
 
 from tests.integration.lexybrain import Chat, chatting
 from tests.remembered import remember
+from tests.waiting import PATIENCE
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 POINT = pytest.mark.points
@@ -117,7 +118,7 @@ class Browser:
         view = PHONE if phone else DESKTOP
         options = {"base_url": self.url, "color_scheme": theme, "viewport": view, "has_touch": phone, **options}
         context = self.engine.new_context(**options)
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(1000 * PATIENCE)
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         context.route("**/*", self._look_at)
         self.contexts.append(context)

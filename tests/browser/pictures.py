@@ -13,6 +13,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from tests.browser.conftest import CHROMIUM, DESKTOP, PHONE
+from tests.waiting import PATIENCE
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 CHAT = "What is the demand index of “velvet ring box” on Etsy?"
@@ -39,7 +40,7 @@ def main(url: str) -> None:
 
         def open_page(theme: Any, view: Any = DESKTOP) -> Any:
             context = engine.new_context(color_scheme=theme, viewport=view, base_url=url)
-            context.set_default_timeout(90_000)
+            context.set_default_timeout(1000 * PATIENCE)
             return context.new_page()
 
         for theme in ("light", "dark"):
@@ -138,7 +139,7 @@ def validate(page: Any) -> None:
     page.get_by_role("button", name="Make the key").click()
     key = page.locator("pre.wrapped").inner_text()
     begun, about = page.url.partition("/admin")[0] + "/api/v1/retrieval", {"collection_name": "org_knowledge"}
-    with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
+    with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE) as client:
 
         def post(path: str, **body: Any) -> Any:
             return client.post(f"{begun}/{path}", json={**about, **body}).raise_for_status().json()

@@ -11,9 +11,10 @@ from axe_playwright_python.sync_playwright import Axe
 from tests.browser.conftest import POINT, Browser, Wire, sync_api
 from tests.integration.lexybrain import BOX, KEYWORD, Chat, citing
 from tests.scripted_model import Reply
+from tests.waiting import PATIENCE
 
 expect: Any = sync_api.expect
-expect.set_options(timeout=60_000)  # others may be at work on this machine
+expect.set_options(timeout=1000 * PATIENCE)
 SAID = "The demand index is 58 {}."
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.browser.conftest import Browser, sync_api
 from tests.integration.lexybrain import KEYWORD, Chat, citing
+from tests.waiting import PATIENCE
 
 expect: Any = sync_api.expect
 
@@ -99,7 +100,7 @@ def test_hostile_answers_questions_and_titles_are_shown_as_text(
     )
     page.keyboard.press("Enter")
     last = page.locator("article.answer").last
-    expect(last.get_by_role("button", name="Copy with citations")).to_be_visible(timeout=60_000)
+    expect(last.get_by_role("button", name="Copy with citations")).to_be_visible(timeout=1000 * PATIENCE)
     page.get_by_role("button", name="What to do with this thread").click()
     page.get_by_role("button", name="Rename").click()
     page.get_by_label("Title").fill("</title><script>alert(1)</script>")

@@ -74,6 +74,7 @@ from rag_app.surfaces.management.feedback import FeedbackQueue
 from rag_app.surfaces.management.usage import Usage
 from rag_app.surfaces.validation.service import RetrievalValidation
 from tests.conftest import MIGRATIONS, free_port
+from tests.waiting import PATIENCE, wait_for
 
 SECRET = "a-secret-for-tests-of-more-than-32-bytes"
 AUDIENCE, ISSUER = "rag-tests", "https://issuer.test"
@@ -100,7 +101,7 @@ class Tables:
         return found
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
 
 
 TABLES = Tables()
@@ -136,25 +137,20 @@ def serve(app: Litestar) -> Iterator[str]:
 
     thread = threading.Thread(target=lambda: asyncio.run(run()), name="granian")
     thread.start()
-    assert started.wait(60)
+    assert started.wait(PATIENCE)
     try:
-        _wait_until_it_listens(port)
+        wait_for(lambda: _listens(port))
         yield f"http://127.0.0.1:{port}"
     finally:
         loop, server = running[0]
         loop.call_soon_threadsafe(server.stop)
-        thread.join(60)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
 
 
-def _wait_until_it_listens(port: int) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.01)
-    raise TimeoutError("the server does not listen")
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @dataclass
@@ -851,7 +847,9 @@ def backstage(running: tuple[str, Backstage]) -> Backstage:
 
 @pytest.fixture
 def anonymous(running: tuple[str, Backstage], backstage: Backstage) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=running[0], timeout=60, verify=False) as client:  # reading certificates takes 60 ms
+    with httpx.Client(
+        base_url=running[0], timeout=PATIENCE, verify=False
+    ) as client:  # reading certificates takes 60 ms
         yield client
 
 

@@ -19,6 +19,7 @@ from rag_app.http.surface import Credential, Surface, security
 from rag_app.surfaces import registry
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import problem
+from tests.waiting import PATIENCE
 
 JWT, COOKIE, EXTENSION, SESSION, API_KEY, NONE = Credential
 APP, OTHER = "https://app.example", "https://evil.example"
@@ -78,7 +79,7 @@ def backstage() -> Backstage:
 def client(backstage: Backstage) -> Iterator[httpx.Client]:
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), "rag_session", frozenset({APP}), "rose")
     app = api(backstage.services(), backstage.access(), entrance, version="0.0.test", surfaces=SURFACES)
-    with serve(app) as url, httpx.Client(base_url=url, timeout=60, verify=False) as client:
+    with serve(app) as url, httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client:
         yield client
 
 
@@ -87,7 +88,7 @@ def bare(backstage: Backstage) -> Iterator[httpx.Client]:
     """The same surfaces where no origin and no default organization are configured."""
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER))
     app = api(backstage.services(), backstage.access(), entrance, version="0.0.test", surfaces=SURFACES)
-    with serve(app) as url, httpx.Client(base_url=url, timeout=60, verify=False) as client:
+    with serve(app) as url, httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client:
         yield client
 
 

@@ -34,9 +34,9 @@ from rag_app.http.server import api
 from rag_app.http.surface import Injected, Surface
 from rag_app.pipeline import Pipeline
 from tests.contract.conftest import SECRET, Backstage, ScriptedPipeline, serve
+from tests.waiting import PATIENCE, wait_for
 
 PLACES = 40
-PATIENCE = 60.0  # seconds: a test that waits for something says what; a busy machine may take its time
 EVERYTHING = Scope(frozenset({PUBLIC_ORGANIZATION}))
 
 
@@ -184,22 +184,13 @@ def stage(started: Stage) -> Iterator[Stage]:
     started.leases.__init__()  # type: ignore[misc]
     started.backstage.limiter.clear()
     yield started
-    assert soon(started.is_quiet), "a place or a search was left behind"
+    assert wait_for(started.is_quiet), "a place or a search was left behind"
 
 
 @pytest.fixture
 def client(stage: Stage) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=stage.url, timeout=PATIENCE, verify=False, headers={"Authorization": TOKEN}) as client:
         yield client
-
-
-def soon(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 def request(method: str, path: str, body: bytes = BODY, announced: int | None = None) -> bytes:
@@ -232,11 +223,11 @@ def test_who_has_gone_is_not_worked_for(
 ) -> None:
     with stage.connect() as connection, caplog.at_level(logging.INFO, "rag_app.http"):
         connection.sendall(request(method, "search"))
-        assert soon(lambda: stage.pipeline.under_way == 1)
+        assert wait_for(lambda: stage.pipeline.under_way == 1)
         assert list(stage.leases.taken.values()) == ["attended:ada"]
         leave(connection)
-        assert soon(lambda: stage.pipeline.cancelled == 1 and stage.is_quiet())
-        assert soon(lambda: bool(caplog.records))
+        assert wait_for(lambda: stage.pipeline.cancelled == 1 and stage.is_quiet())
+        assert wait_for(lambda: bool(caplog.records))
     (line,) = caplog.messages
     assert line.startswith(f"{method} /attended/search given up after ") and line.endswith(" the client has gone")
 
@@ -246,8 +237,8 @@ def test_who_goes_after_a_slow_beginning_is_not_worked_for(stage: Stage) -> None
     stage.leases.seconds = 0.3
     with stage.connect() as connection:
         connection.sendall(request("POST", "search"))
-        assert soon(lambda: stage.pipeline.under_way == 1)
-    assert soon(lambda: stage.pipeline.cancelled == 1)
+        assert wait_for(lambda: stage.pipeline.under_way == 1)
+    assert wait_for(lambda: stage.pipeline.cancelled == 1)
 
 
 def test_many_come_and_some_go(stage: Stage) -> None:
@@ -256,11 +247,11 @@ def test_many_come_and_some_go(stage: Stage) -> None:
         connections = [stack.enter_context(stage.connect()) for _ in range(PLACES)]
         for connection in connections:
             connection.sendall(request("POST", "search"))
-        assert soon(lambda: stage.pipeline.under_way == PLACES)
+        assert wait_for(lambda: stage.pipeline.under_way == PLACES)
         dice.shuffle(connections)
         for connection in connections[:25]:
             dice.choice([close, reset])(connection)
-        assert soon(lambda: stage.pipeline.cancelled == 25 and len(stage.leases.taken) == PLACES - 25)
+        assert wait_for(lambda: stage.pipeline.cancelled == 25 and len(stage.leases.taken) == PLACES - 25)
         stage.pipeline.held = False
         for connection in connections[25:]:
             assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
@@ -286,8 +277,8 @@ def test_a_connection_that_is_kept_serves_on(stage: Stage) -> None:
             assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
         stage.pipeline.held = True
         connection.sendall(request("POST", "search"))
-        assert soon(lambda: stage.pipeline.under_way == 1)
-    assert soon(lambda: stage.pipeline.cancelled == 1)
+        assert wait_for(lambda: stage.pipeline.under_way == 1)
+    assert wait_for(lambda: stage.pipeline.cancelled == 1)
     assert stage.pipeline.ended == 8
 
 
@@ -312,10 +303,10 @@ def test_over_http_2_one_request_is_taken_back_and_the_others_go_on(stage: Stage
         http2.send_data(stream_id, BODY, end_stream=True)
     with stage.connect() as connection:
         connection.sendall(http2.data_to_send())
-        assert soon(lambda: stage.pipeline.under_way == 3)
+        assert wait_for(lambda: stage.pipeline.under_way == 3)
         http2.reset_stream(3)
         connection.sendall(http2.data_to_send())
-        assert soon(lambda: stage.pipeline.cancelled == 1 and len(stage.leases.taken) == 2)
+        assert wait_for(lambda: stage.pipeline.cancelled == 1 and len(stage.leases.taken) == 2)
         stage.pipeline.held = False
         while len(answered) < 2:
             for event in http2.receive_data(connection.recv(10_000)):
@@ -328,9 +319,9 @@ def test_who_leaves_in_the_middle_of_a_request_frees_the_place(stage: Stage, cap
     with caplog.at_level(logging.INFO, "rag_app.http"):
         with stage.connect() as connection:
             connection.sendall(request("POST", "search", b'{"te', announced=100))
-            assert soon(lambda: len(stage.leases.taken) == 1)
-        assert soon(stage.is_quiet)
-        assert soon(lambda: bool(caplog.records))
+            assert wait_for(lambda: len(stage.leases.taken) == 1)
+        assert wait_for(stage.is_quiet)
+        assert wait_for(lambda: bool(caplog.records))
     assert [record.levelname for record in caplog.records] == ["INFO"], "nothing went wrong here"
     assert not stage.pipeline.cancelled and not stage.pipeline.ended
 
@@ -346,21 +337,21 @@ def test_who_leaves_while_a_place_is_being_taken_has_none(stage: Stage, monkeypa
     stage.leases.held = True
     with stage.connect() as connection:
         connection.sendall(request("GET", "search"))
-        assert soon(lambda: len(stage.leases.taken) == 1)
+        assert wait_for(lambda: len(stage.leases.taken) == 1)
     assert gone.wait(PATIENCE)
     stage.leases.held = False
-    assert soon(lambda: stage.leases.given_back == 1)
+    assert wait_for(lambda: stage.leases.given_back == 1)
     assert not stage.pipeline.cancelled and not stage.pipeline.ended
 
 
 def test_work_that_must_not_stop_half_way_shields_itself(stage: Stage) -> None:
     with stage.connect() as connection:
         connection.sendall(request("POST", "stubborn"))
-        assert soon(lambda: stage.pipeline.under_way == 1)
-    assert soon(lambda: not stage.leases.taken), "the request has ended, whatever it left behind"
+        assert wait_for(lambda: stage.pipeline.under_way == 1)
+    assert wait_for(lambda: not stage.leases.taken), "the request has ended, whatever it left behind"
     assert stage.pipeline.under_way == 1
     stage.pipeline.held = False
-    assert soon(lambda: stage.pipeline.ended == 1)
+    assert wait_for(lambda: stage.pipeline.ended == 1)
     assert stage.pipeline.cancelled == 0
 
 
@@ -382,13 +373,13 @@ def test_who_leaves_a_stream_stops_it(path: str, client: httpx.Client, stage: St
     stage.pipeline.permits = 1 + (path == "stream")
     with client.stream("POST", f"/attended/{path}", content=b'{"pieces": 1000}') as response:
         next(response.iter_raw())
-    assert soon(lambda: stage.pipeline.cancelled == 1 and stage.is_quiet())
+    assert wait_for(lambda: stage.pipeline.cancelled == 1 and stage.is_quiet())
 
 
 def test_more_at_once_than_may_be(client: httpx.Client, stage: Stage) -> None:
     with ThreadPoolExecutor(PLACES + 5) as pool:
         sent = [pool.submit(client.post, "/attended/search", content=BODY) for _ in range(PLACES + 5)]
-        assert soon(lambda: sum(each.done() for each in sent) == 5), "nobody waits for a place"
+        assert wait_for(lambda: sum(each.done() for each in sent) == 5), "nobody waits for a place"
         stage.pipeline.held = False
     replies = [each.result() for each in sent]
     refused = [reply for reply in replies if reply.status_code != 200]
@@ -434,15 +425,15 @@ def test_a_place_is_kept_as_long_as_the_request_runs(client: httpx.Client, stage
     stage.leases.extend_every = 0.05
     with ThreadPoolExecutor() as pool:
         sent = pool.submit(client.post, "/attended/search", content=BODY)
-        assert soon(lambda: len(stage.leases.extended) >= 3)
+        assert wait_for(lambda: len(stage.leases.extended) >= 3)
         stage.pipeline.held = False
-    assert sent.result().status_code == 200 and soon(lambda: stage.leases.given_back == 1)
+    assert sent.result().status_code == 200 and wait_for(lambda: stage.leases.given_back == 1)
     first = list(stage.leases.extended)
     assert len(set(first)) == 1
     stage.pipeline.held = True
     with ThreadPoolExecutor() as pool:  # it is not kept for as long as another one is
         sent = pool.submit(client.post, "/attended/search", content=BODY)
-        assert soon(lambda: len(set(stage.leases.extended)) == 2 and len(stage.leases.extended) >= len(first) + 3)
+        assert wait_for(lambda: len(set(stage.leases.extended)) == 2 and len(stage.leases.extended) >= len(first) + 3)
         stage.pipeline.held = False
     assert sent.result().status_code == 200 and stage.leases.extended.count(first[0]) == len(first)
 
@@ -454,7 +445,7 @@ def test_a_database_that_fails_later_spoils_no_answer(
     stage.leases.error = StoreFailed("away")
     with ThreadPoolExecutor() as pool:
         sent = pool.submit(client.post, "/attended/search", content=BODY)
-        assert soon(lambda: len(stage.leases.extended) >= 2), "one failure is not the last attempt"
+        assert wait_for(lambda: len(stage.leases.extended) >= 2), "one failure is not the last attempt"
         stage.pipeline.held = False
     assert sent.result().json() == {"found": 0}
     assert {"a place could not be kept: away", "a place could not be given back: away"} == set(caplog.messages)
@@ -482,4 +473,4 @@ def test_who_goes_at_once_is_not_worked_for_either(stage: Stage) -> None:
         with stage.connect() as connection:
             connection.sendall(request("POST", "search"))
     # some are given up before they search, and some do not even arrive
-    assert soon(lambda: stage.leases.given_back > 0 and stage.is_quiet()) and stage.pipeline.ended == 0
+    assert wait_for(lambda: stage.leases.given_back > 0 and stage.is_quiet()) and stage.pipeline.ended == 0

@@ -30,6 +30,7 @@ from rag_app.http.entrance import Entrance
 from rag_app.http.problems import KINDS, kind_of, problem_of
 from rag_app.surfaces.lexybrain.rules import KINDS as RULES
 from tests.contract.conftest import Backstage
+from tests.waiting import PATIENCE
 
 PATHS = ["/api/rag/search", "/api/rag/answer", "/functions/v1/rag-search", "/functions/v1/rag-answer"]
 ASK = {"query_text": "?"}
@@ -236,7 +237,7 @@ def test_half_a_body_is_waited_for_so_long_and_no_longer(
     host, port = str(client.base_url.host), int(client.base_url.port or 0)
     shown = f"rag_{'k' * 43}" if "v1" in path else client.headers["Authorization"].removeprefix("Bearer ")
     head = f"POST {path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {shown}\r\nContent-Length: 100\r\n\r\n"
-    with socket.create_connection((host, port), timeout=60) as connection:
+    with socket.create_connection((host, port), timeout=PATIENCE) as connection:
         connection.sendall(head.encode() + b'{"query')
         said = b"".join(iter(lambda: connection.recv(10_000), b"")).decode()  # to the connection's end
     assert said.startswith("HTTP/1.1 408") and "The body did not arrive within 30 seconds" in said, said
@@ -263,10 +264,10 @@ def test_a_connection_that_ends_says_so(method: str, client: httpx.Client, monke
     host, port = str(client.base_url.host), int(client.base_url.port or 0)
     head = f"{method} /api/rag/search HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\n".encode()
     for _ in range(5):
-        with socket.create_connection((host, port), timeout=60) as connection:
+        with socket.create_connection((host, port), timeout=PATIENCE) as connection:
             connection.sendall(head)
             assert b"connection: close" in connection.recv(10_000)
-    with socket.create_connection((host, port), timeout=60) as connection:
+    with socket.create_connection((host, port), timeout=PATIENCE) as connection:
         for _ in range(2):
             connection.sendall(head + b"{}")
             assert b"connection: close" not in connection.recv(10_000)

@@ -31,6 +31,7 @@ from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import ASK, problem
 from tests.contract.test_streaming import soon
+from tests.waiting import PATIENCE, wait_for
 
 CLAIMS = {"sub": "ada", "aud": AUDIENCE, "iss": ISSUER, "exp": 4102444800}
 NEVER = 1000.0
@@ -100,7 +101,7 @@ class Provider:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 provider.fetched += 1
-                provider.released.wait(60)
+                provider.released.wait(PATIENCE)
                 body = provider.body if provider.body is not None else json.dumps({"keys": provider.keys}).encode()
                 self.send_response(provider.status)
                 self.send_header("Content-Length", str(len(body)))
@@ -170,7 +171,7 @@ def an_api(keys: PublicKeys) -> Iterator[Send]:
     app = api(
         backstage.services(), backstage.access(), Entrance(Tokens(keys, AUDIENCE, ISSUER)), SURFACES, version="0.0.test"
     )
-    with serve(app) as url, httpx.Client(base_url=url, timeout=60, verify=False) as client:
+    with serve(app) as url, httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client:
         yield lambda token: client.post("/api/rag/search", json=ASK, headers={"Authorization": f"Bearer {token}"})
 
 
@@ -410,10 +411,7 @@ def test_a_file_that_changes_is_read_again_and_one_that_breaks_changes_nothing(
     keys = PublicKeys.in_file(file, lifespan=20)
 
     def finish_reading() -> None:
-        deadline = time.monotonic() + 60
-        while keys._reading is not None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for(lambda: keys._reading is None)
 
     with an_api(keys) as send:
         assert send(signed(rsa_key, "r")).status_code == 200

@@ -48,6 +48,7 @@ from rag_app.surfaces.lexybrain.types import (
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, replied, serve
 from tests.contract.test_streaming import STREAM, events, parsed, soon
+from tests.waiting import PATIENCE
 
 RAG, THREADS = "/api/lexybrain/rag", "/api/lexybrain/threads"
 EXAMPLE = (files("rag_app.surfaces.lexybrain") / "examples/message.json").read_text("utf-8")
@@ -646,7 +647,7 @@ def test_credentials(headers: dict[str, str], who: str | None, house: tuple[str,
     user, thread = uuid4(), uuid4()
     stage.people.known = {"ada": Principal("ada", user), "aurora": Principal("member of aurora", None)}
     stage.keys.known = {KEY: Principal(SERVICE, user)}
-    with httpx.Client(base_url=url, timeout=60, verify=False, headers=headers) as client:
+    with httpx.Client(base_url=url, timeout=PATIENCE, verify=False, headers=headers) as client:
         asked = [
             client.post(RAG, json=ASK),
             client.post(RAG, json=ASK, headers=STREAM),

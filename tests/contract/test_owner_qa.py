@@ -33,6 +33,7 @@ from rag_app.retrieval.filters import condition
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import problem
+from tests.waiting import PATIENCE
 
 CURL = (Path(__file__).parent / "owner_qa_examples.sh").read_text("utf-8")
 """The contract's testing examples as they stand in it: four commands."""
@@ -67,7 +68,7 @@ def sent(command: str, url: str) -> httpx.Response:
     assert (program, method, post, header, data) == ("curl", "-X", "POST", "-H", "-d")
     name, _, value = content_type.partition(": ")
     address = address.replace("http://localhost:8000", url)
-    return httpx.post(address, headers={name: value}, content=body, timeout=60, verify=False)
+    return httpx.post(address, headers={name: value}, content=body, timeout=PATIENCE, verify=False)
 
 
 def hit(score: float = 0.7823, **other: Any) -> Hit:
@@ -533,7 +534,7 @@ def anybody(open_house: tuple[str, Backstage]) -> Iterator[tuple[httpx.Client, B
     organization = uuid4()
     stage.people.known["aurora"] = Principal("member of aurora", None, frozenset({organization}))
     stage.pipeline.given = answered(WAITED, EARLY)
-    with httpx.Client(base_url=url, timeout=60, verify=False) as client:
+    with httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client:
         yield client, stage, organization
 
 

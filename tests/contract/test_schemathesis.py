@@ -19,6 +19,7 @@ import pytest
 from rag_app.access.tokens import issue_token
 from rag_app.application import Application
 from tests.integration.service import Text, configured, ingest, prepare, served, without_limits
+from tests.waiting import PATIENCE
 
 SECRET = "a secret of the tests, long enough for HS256"
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "2"))
@@ -67,7 +68,7 @@ def test_schemathesis_finds_nothing(running: tuple[httpx.Client, dict[str, str]]
     command = [
         str(Path(sys.executable).with_name("schemathesis")), "run", f"{client.base_url}/openapi.json",
         "--checks=all", f"--phases={PHASES}", f"--max-examples={EXAMPLES}", "--continue-on-failure", "--suppress-health-check=all",
-        "--warnings=off", "--request-timeout=60", "--max-response-time=60", "--generation-deterministic", "--no-color",
+        "--warnings=off", f"--request-timeout={PATIENCE:.0f}", f"--max-response-time={PATIENCE:.0f}", "--generation-deterministic", "--no-color",
     ]  # fmt: skip
     # One worker: Hypothesis parses sources, and in two threads at once CPython 3.11 may fail to ("AST constructor recursion depth mismatch").
     environment = {

@@ -4,8 +4,7 @@ import asyncio
 import json
 import logging
 import threading
-import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +23,7 @@ from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, ScriptedPipeline, serve
 from tests.contract.test_errors import problem
 from tests.contract.test_rag_retrieval import ANSWER, ASK, INSUFFICIENT, answered, hit
+from tests.waiting import PATIENCE, wait_for
 
 STREAM = {"Accept": "text/event-stream"}
 
@@ -230,13 +230,6 @@ def token() -> dict[str, str]:
     return {"Authorization": f"Bearer {issue_token('ada', SECRET, audience=AUDIENCE, issuer=ISSUER)}"}
 
 
-def soon(true: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 60
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return true()
-
-
 def tasks(pipeline: Thinking) -> set[str]:
     """Names of the coroutines of rag_app, and of generators being closed, that run in the server's loop."""
     assert pipeline.loop is not None
@@ -250,7 +243,7 @@ def tasks(pipeline: Thinking) -> set[str]:
         done.set()
 
     pipeline.loop.call_soon_threadsafe(look)
-    assert done.wait(60)
+    assert done.wait(PATIENCE)
     return found[0]
 
 
@@ -261,7 +254,7 @@ def test_when_the_client_leaves_the_work_stops_at_once(
     backstage, url = stage
     pipeline = backstage.pipeline.to = kind()  # type: ignore[attr-defined]
     backstage.limiter.counts.clear()
-    with httpx.Client(base_url=url, timeout=60, verify=False) as client:
+    with httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client:
         for _ in range(3):
             pipeline.closed = 0
             with client.stream("POST", ANSWER[0], json=ASK, headers={**STREAM, **token()}) as response:
@@ -270,8 +263,8 @@ def test_when_the_client_leaves_the_work_stops_at_once(
                     text += next(pieces)
                 assert any("_write" in name for name in tasks(pipeline))
                 assert [name for name, _ in parsed(text[: text.rindex("\n\n") + 2])][:2] == ["meta", "sources"]
-            assert soon(lambda: pipeline.closed == 1)
-    assert soon(lambda: not tasks(pipeline))
+            assert wait_for(lambda: pipeline.closed == 1)
+    assert wait_for(lambda: not tasks(pipeline))
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -283,7 +276,7 @@ def test_while_the_model_thinks_the_connection_is_kept(
     pipeline = backstage.pipeline.to = Thinking()  # type: ignore[attr-defined]
     text = ""
     with (
-        httpx.Client(base_url=url, timeout=60, verify=False) as client,
+        httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client,
         client.stream("POST", ANSWER[0], json=ASK, headers={**STREAM, **token()}) as response,
     ):
         for piece in response.iter_text():
@@ -297,7 +290,7 @@ def test_sentences_arrive_while_the_model_goes_on(stage: tuple[Backstage, str]) 
     backstage, url = stage
     pipeline = backstage.pipeline.to = Thinking()  # type: ignore[attr-defined]
     with (
-        httpx.Client(base_url=url, timeout=60, verify=False) as client,
+        httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client,
         client.stream("POST", ANSWER[0], json=ASK, headers={**STREAM, **token()}) as response,
     ):
         text = ""

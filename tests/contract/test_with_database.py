@@ -19,6 +19,7 @@ from rag_app.surfaces.registry import SURFACES
 from tests.conftest import NewOrganization
 from tests.contract.conftest import SECRET, Backstage, ScriptedPipeline, serve
 from tests.contract.test_errors import ASK, problem
+from tests.waiting import PATIENCE
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def serving(database_url: str, pipeline: ScriptedPipeline) -> Iterator[httpx.Cli
     backstage = Backstage(pipeline=pipeline)
     access = Access(People(database), Keys(database), RateLimiter(database), Leases(database))
     app = api(backstage.services(), access, Entrance(Tokens(SECRET)), SURFACES, version="0.0.test", lifespan=[lifespan])
-    with serve(app) as url, httpx.Client(base_url=url, timeout=60, verify=False) as client:
+    with serve(app) as url, httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client:
         yield client
 
 

@@ -23,6 +23,7 @@ from rag_app.settings import Settings
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import serve
 from tests.integration.conftest import INDEX
+from tests.waiting import PATIENCE
 
 T = TypeVar("T")
 
@@ -115,5 +116,5 @@ def bearer(subject: object, groups: object = None) -> dict[str, str]:
 @contextmanager
 def served() -> Iterator[httpx.Client]:
     """The application that the environment configures, as `rag-app serve` runs it."""
-    with serve(create_app()) as url, httpx.Client(base_url=url, timeout=60, verify=False) as client:
+    with serve(create_app()) as url, httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client:
         yield client

@@ -9,6 +9,7 @@ import asyncpg
 from sqlalchemy import text
 
 from rag_app.database.session import Database
+from tests.waiting import PATIENCE
 
 _LOCK = 20_260_115
 _STOP = """
@@ -53,6 +54,6 @@ async def stopped(owner_url: str, org: UUID, state: str, ready: int, kill: Calla
 async def until_blocked(database: Database, statements: int = 1) -> None:
     """Until so many statements wait for a lock that somebody else holds."""
     waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()")
-    async with asyncio.timeout(60), database.session() as session:
+    async with asyncio.timeout(PATIENCE), database.session() as session:
         while (await session.scalar(waiting) or 0) < statements:
             await asyncio.sleep(0.01)

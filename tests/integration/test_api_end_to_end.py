@@ -33,6 +33,7 @@ from tests.contract.test_errors import problem
 from tests.contract.test_rag_retrieval import ANSWER, INSUFFICIENT, SEARCH
 from tests.integration.service import Text, bearer, configured, forget_public, ingest, prepare, served
 from tests.scripted_model import Impatient, Reply, Script, ScriptedModel, marker_of
+from tests.waiting import PATIENCE
 
 PLANS = "What does the yearly plan cost?"
 PARKING = "Where can visitors park?"
@@ -169,7 +170,7 @@ def test_a_server_loads_its_models_before_it_is_asked(
         monkeypatch.setattr(Reader, "load", load)
         language_identifier.cache_clear()
         with served():
-            assert both.wait(60)
+            assert both.wait(PATIENCE)
         assert language_identifier.cache_info().currsize == 1
     assert loaded == [MiniLM, Reader]
 
@@ -466,7 +467,7 @@ async def test_a_crowd_at_the_door_opens_no_more_connections_than_are_set(
     with configured({"RAG_DATABASE_POOL_SIZE": "2"}):
         before = await connections()
         with served() as client:
-            async with httpx.AsyncClient(base_url=client.base_url, timeout=60, verify=False) as crowd:
+            async with httpx.AsyncClient(base_url=client.base_url, timeout=PATIENCE, verify=False) as crowd:
                 asking = [crowd.post(SEARCH[0], json={"query_text": "?"}, headers=bearer(uuid4())) for _ in range(20)]
                 codes = {response.status_code for response in await asyncio.gather(*asking)}
             opened = await connections() - before

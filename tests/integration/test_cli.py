@@ -28,6 +28,7 @@ from rag_app.console import cli
 from tests.conftest import NewPostgres
 from tests.integration.conftest import ON_DEFAULT, Forking
 from tests.integration.service import SECRET, bearer
+from tests.waiting import PATIENCE, children_of, is_gone, wait_for
 
 COMMAND = Path(sys.executable).with_name("rag-app")
 INDEX = "org_knowledge"
@@ -51,7 +52,7 @@ def run(*arguments: object, folder: Path, **variables: str) -> Result:
     """One process of the real command; it takes about three seconds, nearly all of them LlamaIndex's import."""
     done = subprocess.run(
         [COMMAND, *map(str, arguments)], check=False, cwd=folder, env={**os.environ, **variables}, capture_output=True,
-        text=True, timeout=170, stdin=subprocess.DEVNULL,
+        text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     return Result(done.returncode, done.stdout, done.stderr)
 
@@ -128,7 +129,9 @@ def test_help_does_not_wait_for_libraries() -> None:
         "    heavy = {'llama_index', 'sqlalchemy', 'litestar', 'numpy', 'pydantic', 'onnxruntime'} & set(sys.modules)\n"
         "    sys.exit(left.code or (f'imported: {heavy}' if heavy else 0))"
     )
-    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     for name in (
         "demo",
@@ -452,7 +455,7 @@ def test_a_reader_that_has_seen_enough(environment: str, main: Run, tmp_path: Pa
     os.close(reading)
     for arguments in (["--help"], ["orgs", "list"]):
         done = subprocess.run(
-            [COMMAND, *arguments], check=False, stdout=writing, stderr=subprocess.PIPE, cwd=tmp_path, timeout=60
+            [COMMAND, *arguments], check=False, stdout=writing, stderr=subprocess.PIPE, cwd=tmp_path, timeout=PATIENCE
         )
         assert (done.returncode, done.stderr) == (1, b"")
     os.close(writing)
@@ -471,7 +474,7 @@ assert "sqlalchemy" not in sys.modules
 """
     misspelt = {**os.environ, "RAG_VECTOR_STOR": "postgres"}
     done = subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60, env=misspelt
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=PATIENCE, env=misspelt
     )
     assert done.returncode == 0, done.stderr
     assert "there is no setting RAG_VECTOR_STOR; did you mean RAG_VECTOR_STORE?" in done.stderr
@@ -494,7 +497,9 @@ cli.run()
 """
     for argument, status in (("--version", 0), ("nonesuch", 2)):
         code = program.format(argument=argument)
-        done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=PATIENCE
+        )
         assert (done.returncode, done.stdout.splitlines()[-1]) == (status, "at the end"), done.stderr
 
 
@@ -502,7 +507,7 @@ def test_a_shell_completes_groups_and_their_commands() -> None:
     def complete(words: str, at: int) -> list[str]:
         asked = {"_RAG_APP_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at)}
         done = subprocess.run(
-            [COMMAND], check=False, capture_output=True, text=True, timeout=60, env={**os.environ, **asked}
+            [COMMAND], check=False, capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **asked}
         )
         return done.stdout.split()
 
@@ -526,7 +531,9 @@ for command in lists:
         assert not end.code, command
     assert not {"llama_index", "litestar", "alembic", "onnxruntime"} & {*sys.modules}, command
 """
-    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -586,7 +593,7 @@ def serving(folder: Path, workers: int = 1) -> Iterator[tuple[subprocess.Popen[s
         )
         try:
             url = ""
-            deadline = time.monotonic() + 170
+            deadline = time.monotonic() + PATIENCE
             while time.monotonic() < deadline and server.poll() is None:
                 if found := re.search(r"^rag-app on (\S+) ", said.read_text(), re.MULTILINE):
                     url = found[1]
@@ -598,7 +605,7 @@ def serving(folder: Path, workers: int = 1) -> Iterator[tuple[subprocess.Popen[s
             yield server, url, said
         finally:
             server.terminate()
-            server.wait(60)
+            server.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -610,7 +617,7 @@ def taken_port() -> Iterator[int]:
 
 def is_ready(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/health/ready", timeout=60).status_code == 200
+        return httpx.get(f"{url}/health/ready", timeout=PATIENCE).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -644,10 +651,10 @@ def test_two_workers_share_a_limit_and_end_with_their_parent(
             remaining = sorted(int(reply.headers["X-RateLimit-Remaining"]) for reply in replies)
             assert remaining == [0] * 20 + list(range(60))
 
+        beside = children_of(server.pid)
+        assert len(beside) >= 2
         server.kill()  # -9: nobody is there to stop the workers
-        deadline = time.monotonic() + 60
-        while is_ready(url) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_for(lambda: all(map(is_gone, beside)))
         assert not is_ready(url)
 
 
@@ -663,14 +670,13 @@ def test_a_private_postgresql_that_is_killed_comes_back_by_itself(
         cluster = (tmp_path / "home" / "postgres" / "cluster").resolve()
         first, port = (cluster / "data" / "postmaster.pid").read_text().splitlines()[0:4:3]
         os.kill(int(first), signal.SIGKILL)
-        deadline = time.monotonic() + 120
-        while "serves again" not in said.read_text() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: "serves again" in said.read_text())
         again, same = (cluster / "data" / "postmaster.pid").read_text().splitlines()[0:4:3]
         assert again != first and same == port, said.read_text()
         body = {"query_text": "When does the observatory open?"}
         replies = [
-            httpx.post(f"{url}/api/rag/search", json=body, headers=bearer("anybody"), timeout=60) for _ in range(3)
+            httpx.post(f"{url}/api/rag/search", json=body, headers=bearer("anybody"), timeout=PATIENCE)
+            for _ in range(3)
         ]
         assert [reply.status_code for reply in replies] == [200] * 3, "the pool connects anew"
     shutil.rmtree(cluster)  # may lie outside of the folder
@@ -680,7 +686,7 @@ def ask_at_once(url: str, token: str, requests: int) -> list[httpx.Response]:
     """Each on a connection of its own, so that both workers have some."""
     body, headers = {"query_text": "When does the observatory open?"}, {"Authorization": f"Bearer {token}"}
     with ThreadPoolExecutor(20) as pool:
-        return list(pool.map(lambda _: httpx.post(url, json=body, headers=headers, timeout=60), range(requests)))
+        return list(pool.map(lambda _: httpx.post(url, json=body, headers=headers, timeout=PATIENCE), range(requests)))
 
 
 @ON_QDRANT
@@ -698,14 +704,14 @@ def test_local_qdrant_from_the_command_line(
         token = main("token", "--user", f"ada@{slug}").out.strip()  # needs no index
         headers = {"Authorization": f"Bearer {token}"}
         reply = httpx.post(
-            f"{url}/api/rag/answer", json={"query_text": "When does it open?"}, headers=headers, timeout=60
+            f"{url}/api/rag/answer", json={"query_text": "When does it open?"}, headers=headers, timeout=PATIENCE
         )
         assert reply.status_code == 200 and reply.json()["citations"]
         assert_fails(
             main("search", "x", *at, status=1), "in use by another process: local Qdrant belongs to one process"
         )
         server.send_signal(signal.SIGTERM)
-        assert server.wait(60) == 0
+        assert server.wait(PATIENCE) == 0
         assert not re.search("Traceback|panic", said.read_text())
 
     assert main("sources", "delete", "opening.md", *at).out == "1 deleted\n"

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import threading
-import time
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,6 +14,7 @@ from tests.evidence import context_of, repeating
 from tests.integration.lexybrain import BOX, EXPLAINED, HISTORY, KEYWORD, RAG, THREADS, Chat, citing
 from tests.integration.service import bearer
 from tests.scripted_model import Reply
+from tests.waiting import PATIENCE, wait_for
 
 BOX_KEYWORD, MILAS_ALERT = "aurora/kw-velvet-ring-box", "aurora/alert-mila-ring-box"
 FOLLOW_UP = "And how did it change over the last year?"
@@ -149,7 +149,7 @@ def leave_while_it_thinks(chat: Chat, headers: dict[str, str]) -> None:
     before = len(chat.model.requests)
 
     async def ask() -> None:
-        async with httpx.AsyncClient(base_url=chat.client.base_url, verify=False, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=chat.client.base_url, verify=False, timeout=PATIENCE) as client:
             asking = asyncio.create_task(client.post(RAG, json={"message": BOX}, headers=headers))
             while len(chat.model.requests) == before and not asking.done():
                 await asyncio.sleep(0.02)
@@ -157,13 +157,6 @@ def leave_while_it_thinks(chat: Chat, headers: dict[str, str]) -> None:
             await asyncio.wait([asking])
 
     asyncio.run(ask())
-
-
-def wait_for(condition: Any, seconds: float = 60.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := condition()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return found
 
 
 def test_sources_named_by_the_client_come_first_and_only_ones_own(chat: Chat) -> None:

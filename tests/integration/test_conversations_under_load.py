@@ -21,6 +21,7 @@ from tests.conftest import SEVERAL, free_port
 from tests.integration.lexybrain import BOX, KEYWORD, RAG, Chat, chatting, citing, events_of
 from tests.integration.service import bearer
 from tests.integration.test_cli import is_ready
+from tests.waiting import PATIENCE
 
 LEFT, REQUESTS, STREAMS = 50, 150, 30
 ROOT = Path(__file__).parents[2]
@@ -95,7 +96,7 @@ def two_workers(folder: Path) -> Iterator[str]:
         )
         try:
             url = f"http://127.0.0.1:{port}"
-            deadline = time.monotonic() + 180
+            deadline = time.monotonic() + PATIENCE
             while (folder / "granian.log").read_text().count("Started worker-") < 2 or not is_ready(url):
                 assert server.poll() is None and time.monotonic() < deadline, (folder / "granian.log").read_text()
                 time.sleep(0.1)
@@ -103,7 +104,7 @@ def two_workers(folder: Path) -> Iterator[str]:
         finally:
             server.terminate()
             try:
-                server.wait(60)
+                server.wait(PATIENCE)
             finally:
                 with suppress(ProcessLookupError):  # its workers, where it could not end them
                     os.killpg(server.pid, signal.SIGKILL)

@@ -21,6 +21,7 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from tests.conftest import NewOrganization
 from tests.integration.conftest import ON_DEFAULT
 from tests.integration.test_cli import Result, assert_fails
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -161,7 +162,7 @@ async def test_nobody_waits_for_whoever_writes_the_last_use_down(
     made, secret = await keys.create(await organization(), "n")
     async with database.session() as session:
         await session.execute(select(ApiKeyRow.id).where(ApiKeyRow.id == made.id).with_for_update())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             assert (await keys.principal(secret)).subject == f"key:{made.id}"
     assert (await row(database, made)).last_used_at is None
 

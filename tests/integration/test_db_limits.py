@@ -11,6 +11,7 @@ from rag_app.access.limits import Leases, RateLimiter, Window
 from rag_app.access.tables import rate_windows_table, request_leases_table
 from rag_app.database.session import Database
 from rag_app.domain.errors import StoreFailed
+from tests.waiting import PATIENCE
 
 
 async def test_exactly_the_limit_is_allowed_over_several_pools(database_urls: tuple[str, str]) -> None:
@@ -78,7 +79,7 @@ async def test_a_hit_that_waited_for_its_turn_is_counted_when_it_has_it(database
         await first.execute(select(rate_windows_table).where(rate_windows_table.c.key == key).with_for_update())
         second = asyncio.create_task(limiter.hit(key, 2))
         waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not await first.scalar(waiting):
                 await asyncio.sleep(0.01)
         went_on = await first.scalar(text("SELECT extract(epoch FROM clock_timestamp())::float8"))
@@ -154,7 +155,7 @@ async def test_never_more_at_once_than_the_limit(database_urls: tuple[str, str])
         most = max(most, under_way)
         if under_way == 5:
             full.set()
-        await asyncio.wait_for(full.wait(), 60)
+        await asyncio.wait_for(full.wait(), PATIENCE)
         under_way -= 1
         await leases.give_back(lease)
         return True

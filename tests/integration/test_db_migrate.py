@@ -17,6 +17,7 @@ from rag_app.database.session import Database
 from rag_app.database.tables import REVISION, all_tables
 from rag_app.domain.errors import Misconfigured, StoreFailed
 from tests.conftest import MIGRATIONS, NewPostgres
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +148,7 @@ def test_processes_that_migrate_at_once_do_it_once(server: PrivatePostgres) -> N
     command = [sys.executable, "-c", program, server.owner_url, server.app_url, str(MIGRATIONS)]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=MIGRATIONS.parent) for _ in range(3)]
     for process in processes:
-        _, complaint = process.communicate(timeout=60)
+        _, complaint = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, complaint
     assert migrate.current(server.owner_url) == REVISION
 

@@ -35,6 +35,7 @@ from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.settings import Settings
 from tests.scripted_model import Reply, ScriptedModel
+from tests.waiting import PATIENCE
 
 DEMANDS = {"max_keywords": 20, "retrieval_scope": ["keywords", "trends"], "temperature": 0.5}
 
@@ -109,7 +110,7 @@ async def test_two_processes_seed_at_once(
         orders = [versions, versions[::-1], versions[20:] + versions[:20], versions]
         added = await asyncio.wait_for(
             asyncio.gather(*[PromptConfigs(each).seed(order) for each, order in zip(others, orders, strict=True)]),
-            timeout=30,
+            timeout=PATIENCE,
         )
     finally:
         for each in others:

@@ -34,6 +34,7 @@ from rag_app.surfaces.lexybrain.tables import (
 from rag_app.surfaces.lexybrain.types import Flags, Outcome
 from tests.conftest import NewOrganization
 from tests.integration.stopping import until_blocked
+from tests.waiting import PATIENCE
 
 NewAccount = Callable[..., Awaitable[Account]]
 JANUARY, FEBRUARY = datetime(2031, 1, 31, 23, 59, 30, tzinfo=UTC), datetime(2031, 2, 1, tzinfo=UTC)
@@ -209,7 +210,7 @@ def kept_by_processes(url: str, account: Account, count: int, attempts: int, giv
         assert process.stdin
         process.stdin.write("\n")
         process.stdin.flush()
-    said = [process.communicate(timeout=120)[0] for process in processes]
+    said = [process.communicate(timeout=PATIENCE)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * count
     return [int(each) for each in said]
 
@@ -701,7 +702,7 @@ async def test_a_plan_that_is_changed_meanwhile_is_the_one_that_counts(database:
     async with database.session() as changing:
         await changing.execute(text("UPDATE users SET plan_code = 'growth' WHERE id = :id"), {"id": user.id})
         asking = asyncio.create_task(admit(database, account))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not await changing.scalar(waits):
                 await asyncio.sleep(0.01)
     assert (await asking).plan == "growth"

@@ -12,6 +12,7 @@ from rag_app.documents.tables import SentBeforeRow
 from rag_app.domain.scope import Scope
 from rag_app.surfaces.sources.repeats import LEASE, KeyInUse, Repeats
 from tests.conftest import NewOrganization
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ async def test_a_request_that_runs_renews_its_lease(database: Database, caller: 
     assert await repeats.begin(*caller, "k", "f") is None
     async with repeats.lease(*caller, "k"):
         await set_begun(database, caller, 0.9)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not await is_fresh(database, caller):
                 await asyncio.sleep(0.01)
     await repeats.end(*caller, "k", {"id": 1})

@@ -20,6 +20,7 @@ from rag_app.documents.tables import SourceBuildRow, SourceRow
 from rag_app.domain.errors import Misconfigured, StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from tests.conftest import NewOrganization
+from tests.waiting import PATIENCE
 
 
 def row(org_id: UUID, **values: object) -> SourceRow:
@@ -254,7 +255,7 @@ async def test_a_pooled_connection_that_died_meanwhile_costs_nothing(alone: Data
     async with database.session() as other:
         await other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": victim})
     assert pooled is not None
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not pooled.is_closed():  # the end of it arrives
             await asyncio.sleep(0.01)
     assert await seen(alone, of(uuid4())) == set()
@@ -327,7 +328,7 @@ async def test_a_statement_that_is_cancelled_ends_in_postgresql_too(database: Da
         return int(others or 0) - 1  # without the one that asks
 
     async def until(wanted: int) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while await count() != wanted:
                 await asyncio.sleep(0.01)
 

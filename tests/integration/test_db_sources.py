@@ -19,6 +19,7 @@ from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Source, Visibility
 from tests.conftest import MIGRATIONS, NewOrganization
+from tests.waiting import PATIENCE
 
 INDEX = "book"
 PASSAGES: list[dict[str, Any]] = [
@@ -347,16 +348,16 @@ async def test_writers_of_one_organization_and_index_take_turns(
             inside -= 1
 
     async with ledgers[0].writing(theirs, INDEX), ledgers[0].writing(ours, "another"):
-        await asyncio.wait_for(asyncio.gather(*map(write_once, ledgers)), 60)
+        await asyncio.wait_for(asyncio.gather(*map(write_once, ledgers)), PATIENCE)
 
     async with ledgers[0].writing(ours, INDEX):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(write_once(ledgers[1]), 0.3)
-    await asyncio.wait_for(write_once(ledgers[1]), 60)
+    await asyncio.wait_for(write_once(ledgers[1]), PATIENCE)
     with pytest.raises(ZeroDivisionError):
         async with ledgers[0].writing(ours, INDEX):
             raise ZeroDivisionError
-    await asyncio.wait_for(write_once(ledgers[1]), 60)
+    await asyncio.wait_for(write_once(ledgers[1]), PATIENCE)
 
 
 HOLDER = """
@@ -388,7 +389,7 @@ async def test_a_killed_writer_leaves_no_lock(ledger: SourceLedger, database_url
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(take(), 0.3)
         holder.send_signal(signal.SIGKILL)
-        await asyncio.wait_for(take(), 60)
+        await asyncio.wait_for(take(), PATIENCE)
     finally:
         holder.kill()
         holder.communicate()

@@ -43,6 +43,7 @@ from rag_app.surfaces.lexybrain.types import (
 )
 from tests.conftest import MIGRATIONS, NewOrganization, NewPostgres
 from tests.integration.stopping import until_blocked
+from tests.waiting import PATIENCE
 
 
 async def somebody(database: Database, organization: Organization | None = None, role: str = "user") -> Principal:
@@ -793,7 +794,7 @@ async def test_a_role_is_not_taken_away_in_the_middle_of_what_it_allows(database
         await until_blocked(database)
         assert not taking.done()
         assert await session.scalar(select(func.rag_administrator()))
-    await asyncio.wait_for(taking, 60)
+    await asyncio.wait_for(taking, PATIENCE)
     with pytest.raises(Forbidden):
         async with administering(database, admin, act):
             pass

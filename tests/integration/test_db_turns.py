@@ -48,6 +48,7 @@ from rag_app.surfaces.lexybrain.types import (
     RagRequest,
 )
 from tests.conftest import NewOrganization
+from tests.waiting import PATIENCE
 
 NewAccount = Callable[..., Awaitable[Account]]
 HELLO = RagRequest("What sells best in spring?", meta=RagMeta("web", "1.0"))
@@ -374,7 +375,7 @@ async def test_a_process_killed_while_the_model_thinks_costs_its_user_nothing(
         assert process.stdout is not None
         thread = UUID(process.stdout.readline().strip())
         process.kill()
-        assert process.wait(60) == -9
+        assert process.wait(PATIENCE) == -9
         return thread
 
     thread = await asyncio.to_thread(kill)

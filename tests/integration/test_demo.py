@@ -19,6 +19,7 @@ from rag_app.database.private import private_postgres
 from tests.conftest import MIGRATIONS
 from tests.contract import test_owner_qa as owner_qa
 from tests.integration.conftest import Forking
+from tests.waiting import PATIENCE
 
 COMMAND = Path(sys.executable).with_name("rag-app")
 INDEXES = ("book", "marketplace", "org_knowledge", "salon_calls", "store_catalogue")
@@ -51,7 +52,7 @@ def sent(curl: str) -> httpx.Response:
     program, silent, url, *options = shlex.split(curl.replace("\\\n", " "))
     *headers, data = zip(options[::2], options[1::2], strict=True)
     assert (program, silent, data[0], {name for name, _ in headers}) == ("curl", "-s", "-d", {"-H"})
-    return httpx.post(url, headers=dict(line.split(": ", 1) for _, line in headers), content=data[1], timeout=60)
+    return httpx.post(url, headers=dict(line.split(": ", 1) for _, line in headers), content=data[1], timeout=PATIENCE)
 
 
 def assert_asked(printed: str) -> None:
@@ -110,10 +111,10 @@ def test_demo_survives_being_killed(folder: Path, taken_port: int, vectors: Path
         assert anybody.status_code == 200 and anybody.json()["has_sufficient_evidence"]
         served_at = str(replied.url.copy_with(path="")).rstrip("/")
         assert [owner_qa.sent(command, served_at).status_code for command in owner_qa.commands()] == [200] * 4
-        assert httpx.get(replied.url.join("/docs"), timeout=60).status_code == 200
+        assert httpx.get(replied.url.join("/docs"), timeout=PATIENCE).status_code == 200
     finally:
         first.kill()  # -9
-        first.wait(60)
+        first.wait(PATIENCE)
 
     again = subprocess.run(
         [COMMAND, "demo", "--check"],
@@ -122,7 +123,7 @@ def test_demo_survives_being_killed(folder: Path, taken_port: int, vectors: Path
         env=environment,
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=PATIENCE,
     )
     assert again.returncode == 0, again.stderr
     assert re.findall(r" (\d+) added, 0 updated, (\d+) unchanged, 0 removed; 0 chunks", again.stdout) == [

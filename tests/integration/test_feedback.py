@@ -22,6 +22,7 @@ from rag_app.surfaces.lexybrain.types import Rating
 from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, THREADS, Chat, citing
 from tests.integration.service import bearer, prepare
 from tests.integration.test_db_threads import Talk
+from tests.waiting import PATIENCE
 
 BOX_KEYWORD, MILAS_ALERT = "aurora/kw-velvet-ring-box", "aurora/alert-mila-ring-box"
 FOLLOW_UP = "And how did it change over the last year?"
@@ -170,7 +171,7 @@ def test_a_hundred_at_once_leave_one(chat: Chat) -> None:
     body = chat.post(BOX)
 
     async def all_at_once() -> list[httpx.Response]:
-        async with httpx.AsyncClient(base_url=chat.client.base_url, timeout=60, verify=False) as client:
+        async with httpx.AsyncClient(base_url=chat.client.base_url, timeout=PATIENCE, verify=False) as client:
             return await asyncio.gather(
                 *(
                     client.post(

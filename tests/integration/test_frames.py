@@ -18,6 +18,7 @@ from rag_app import application
 from rag_app.application import create_app
 from tests.integration.lexybrain import BOX, KEYWORD, chatting, citing
 from tests.integration.service import bearer
+from tests.waiting import PATIENCE
 
 Frames = tuple[str, ...]
 OURS = str(Path(rag_app.__file__).parent)
@@ -87,7 +88,7 @@ async def ask(path: str, body: Mapping[str, Any], headers: Mapping[str, str], pa
     watch, app, loop = Watch(), create_app(), asyncio.get_running_loop()
     async with app.lifespan():
         transport = httpx.ASGITransport(app=cast(Any, app))
-        async with httpx.AsyncClient(transport=transport, base_url="http://here", timeout=60) as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://here", timeout=PATIENCE) as client:
             await client.post(path, json=body, headers=headers)
             with patch.context() as watching:
                 watching.setattr(application, "_GENERATION_SECONDS", -1)  # which one answers is looked up, too

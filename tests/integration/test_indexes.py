@@ -31,6 +31,7 @@ from tests.conftest import ON_DEFAULT_STORE, NewPostgres
 from tests.integration.conftest import Forking
 from tests.integration.stopping import stopped, until_blocked
 from tests.integration.test_ingestion import contents, write_corpus
+from tests.waiting import PATIENCE
 
 INDEX = "org_knowledge"
 SPEC = load_index(resource_folder("indexes") / INDEX)
@@ -254,7 +255,7 @@ async def test_ingests_and_deletions_during_a_rebuild_reach_both_generations(
         gated, usual = Gated(embed_batch_size=2048), application.embedder
         application.embedder = gated
         running = asyncio.create_task(rebuild(application, switch=True))
-        await asyncio.wait_for(gated._paused.wait(), 60)
+        await asyncio.wait_for(gated._paused.wait(), PATIENCE)
         application.embedder = usual
         with pytest.raises(Misconfigured, match=f"another command rebuilds, switches or drops .* {INDEX}: wait"):
             await rebuild(application)

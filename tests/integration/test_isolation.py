@@ -42,6 +42,7 @@ from tests.filters import holds
 from tests.fuzzing import examples
 from tests.integration.conftest import INDEX
 from tests.integration.service import Text, bearer, configured, forget_public, ingest, prepare, served, without_limits
+from tests.waiting import PATIENCE
 
 TENANTS = 20
 SEARCH = ("/api/rag/search", "/functions/v1/rag-search")
@@ -668,7 +669,7 @@ async def test_tenants_who_ask_at_once_over_two_connections_never_mix(world: Wor
         ours = {each.id for each in world.texts}
         assert {UUID(result["source_id"]) for result in response.json()["results"]} & ours == expected
 
-    async with httpx.AsyncClient(base_url=world.client.base_url, timeout=60, verify=False) as client:
+    async with httpx.AsyncClient(base_url=world.client.base_url, timeout=PATIENCE, verify=False) as client:
         await asyncio.gather(*(ask(client, *each) for each in asking))
 
 

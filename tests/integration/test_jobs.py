@@ -27,6 +27,7 @@ from tests.integration.conftest import INDEX, ON_DEFAULT, Forking
 from tests.integration.forking import IMPATIENT
 from tests.integration.stopping import stopped
 from tests.integration.test_ingestion import TOPICS, contents
+from tests.waiting import PATIENCE
 
 pytestmark = ON_DEFAULT
 
@@ -79,7 +80,7 @@ async def working(application: Application, take_turn: worker.TakeTurn | None = 
 
 
 async def until(ready: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(PATIENCE):
         while not await ready():
             await asyncio.sleep(0.05)
 

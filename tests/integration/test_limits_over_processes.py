@@ -25,6 +25,7 @@ from rag_app.application import Application
 from rag_app.database.session import Database
 from tests.integration.service import bearer, configured, prepare
 from tests.integration.test_cli import serving
+from tests.waiting import PATIENCE, wait_for
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ class Served:
         async def all_of_them() -> list[httpx.Response]:
             turns = asyncio.Semaphore(at_once)
             limits = httpx.Limits(max_keepalive_connections=0)
-            async with httpx.AsyncClient(base_url=self.url, verify=False, timeout=60, limits=limits) as client:
+            async with httpx.AsyncClient(base_url=self.url, verify=False, timeout=PATIENCE, limits=limits) as client:
 
                 async def one() -> httpx.Response:
                     async with turns:
@@ -175,11 +176,8 @@ def test_clients_that_go_away_leave_nothing_behind(served: Served) -> None:
         with socket.create_connection((address[0], int(address[1]))) as connection:
             connection.sendall(request)
             time.sleep(number % 12 / 100)  # in every stage of a request
-    deadline = time.monotonic() + 60
-    while served.places_taken() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert served.places_taken() == 0
-    assert httpx.get(f"{served.url}/health/ready", timeout=60).status_code == 200
+    wait_for(lambda: served.places_taken() == 0)
+    assert httpx.get(f"{served.url}/health/ready", timeout=PATIENCE).status_code == 200
     assert not re.search("ERROR|Traceback|panic|never awaited", served.log.read_text())
 
 
@@ -187,7 +185,7 @@ def test_clients_that_go_away_leave_nothing_behind(served: Served) -> None:
 def test_a_connection_on_which_nothing_is_said_is_closed(served: Served) -> None:
     host, port = served.url.removeprefix("http://").split(":")
     for begun in (b"", b"POST / HTTP/1.1\r\nHost: t"):
-        with socket.create_connection((host, int(port)), timeout=120) as connection:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
             connection.sendall(begun)
             assert connection.recv(1) == b"", "no byte, and no wait without an end"
 
@@ -239,7 +237,7 @@ def test_never_more_than_ten_at_once_among_four_processes(database_urls: tuple[s
     log.touch()
     key = uuid4().hex
     processes = [takers(database_urls[1], key, REQUESTS // 4, log, 0.2) for _ in range(4)]
-    assert [process.wait(120) for process in processes] == [0] * 4
+    assert [process.wait(PATIENCE) for process in processes] == [0] * 4
     written = log.read_text()
     under_way = list(accumulate({"+": 1, "-": -1, ".": 0}[each] for each in written))
     assert max(under_way) == 10 and min(under_way) == 0 and under_way[-1] == 0
@@ -253,12 +251,12 @@ def test_the_places_of_a_killed_process_are_free_when_their_time_is_over(
     log.touch()
     key = uuid4().hex
     process = takers(database_urls[1], key, 10, log, 60)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while log.read_text() != "+" * 10:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
     process.kill()
-    process.wait(60)
+    process.wait(PATIENCE)
 
     async def take(database: Database) -> bool:
         lease = await Leases(database).take(key, 10)

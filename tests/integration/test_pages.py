@@ -17,6 +17,7 @@ from rag_app.application import Application
 from rag_app.database.session import Database
 from tests.integration.service import USUAL, configured, prepare, served
 from tests.integration.test_api_end_to_end import variables
+from tests.waiting import PATIENCE
 
 T = TypeVar("T")
 USAGE = "/api/lexybrain/usage"
@@ -55,7 +56,7 @@ class Pages:
         return self.work(lambda database: database.fetch(statement, *values))
 
     def browser(self) -> httpx.Client:
-        return httpx.Client(base_url=self.client.base_url, timeout=60)
+        return httpx.Client(base_url=self.client.base_url, timeout=PATIENCE)
 
     def sign_in(self, browser: httpx.Client, code: str, **headers: str) -> httpx.Response:
         return browser.post("/sign-in/code", data={"code": code, "next": "/"}, headers={**OWN, **headers})

@@ -16,6 +16,7 @@ from rag_app.access.sessions import Sessions
 from rag_app.application import Application
 from tests.conftest import NewPostgres
 from tests.integration.service import Text, bearer, configured, ingest, prepare, served, without_limits
+from tests.waiting import PATIENCE
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 HOSTILE = "<img src=x onerror=alert(1)>\"'&<script>alert(2)</script>"
@@ -215,7 +216,7 @@ def browsing(engine: Any, site: Site, who: dict[str, str], **options: Any) -> It
     wrong: list[str] = []
     url = str(site.client.base_url).rstrip("/")
     context = engine.new_context(base_url=url, **options)
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(1000 * PATIENCE)
     context.add_cookies([{"name": name, "value": value, "url": url} for name, value in who.items()])
     context.on("request", lambda request: None if request.url.startswith(url) else wrong.append(request.url))
     page = context.new_page()

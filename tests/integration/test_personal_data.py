@@ -10,7 +10,6 @@ import json
 import re
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -44,6 +43,7 @@ from tests.integration.lexybrain import RAG, models_file
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 from tests.integration.test_api_end_to_end import variables
 from tests.scripted_model import Reply, ScriptedModel
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(600)  # a deployment of its own, searched through many times
 INDEX = "marketplace"
@@ -230,11 +230,7 @@ def live(world: World, who: Person) -> str:
     world.model.script[:] = [Reply("The drawer code is 4711 [Source 1].")]
     read = world.client.get(f"/api/lexybrain/threads/{thread}", headers=bearer(world.root))
     assert read.status_code == 200, "and an administrator has seen it"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:  # until everything is collected
-        if len(world.found([who.word]).get("lexybrain_requests", ())) == 2:
-            break
-        time.sleep(0.1)
+    wait_for(lambda: len(world.found([who.word]).get("lexybrain_requests", ())) == 2)
     return thread
 
 
@@ -383,7 +379,7 @@ def test_a_turn_under_way_leaves_nothing_behind(world: World, caplog: pytest.Log
         target=lambda: told.append(world.say(who, f"What is the drawer code of {who.word}?", capability="general_chat"))
     )
     asking.start()
-    wait_for_model(world)
+    wait_for(lambda: world.model.requests)
     assert erase_user(who.name)
     answers.set()
     asking.join()
@@ -403,19 +399,12 @@ def test_a_turn_that_fails_under_way_leaves_nothing_behind(world: World, caplog:
         )
     )
     asking.start()
-    wait_for_model(world)
+    wait_for(lambda: world.model.requests)
     assert erase_user(who.name)
     answers.set()
     asking.join()
     assert everywhere(world.found(who.needles)) <= {"audit_events"}
     assert not [record for record in caplog.records if "could not be given back" in record.getMessage()]
-
-
-def wait_for_model(world: World) -> None:
-    deadline = time.monotonic() + 60
-    while not world.model.requests and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert world.model.requests
 
 
 def test_a_store_that_is_not_configured_is_named(

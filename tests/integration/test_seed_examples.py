@@ -18,6 +18,7 @@ from tests.conftest import ON_DEFAULT_STORE, NewPostgres
 from tests.contract.test_owner_qa import commands, sent
 from tests.integration.service import bearer, configured, prepare
 from tests.integration.test_cli import serving
+from tests.waiting import PATIENCE
 
 INDEXES = ("org_knowledge", "book", "salon_calls", "marketplace")
 ADDED = {
@@ -232,7 +233,7 @@ def served(
     }
     with configured(variables):
         user, made = prepare(load)
-        with serving(folder) as (_, url, _log), httpx.Client(base_url=url, timeout=60, verify=False) as client:
+        with serving(folder) as (_, url, _log), httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client:
             yield Served(request.param, client, bearer(user), {"Authorization": f"Bearer {made}"})
 
 

@@ -29,6 +29,7 @@ from tests.integration.test_cli import is_ready
 from tests.integration.test_every_route import Tenant, tenant
 from tests.scripted_model import Reply, ScriptedModel
 from tests.sinks import Sink, tree
+from tests.waiting import PATIENCE
 
 RAG, SEARCH, ANSWER = "/api/lexybrain/rag", "/api/rag/search", "/api/rag/answer"
 ASKED, ANSWERED = "xqquestionword", "xqanswerword"
@@ -60,7 +61,7 @@ class Running:
 
     def post(self, path: str, body: object, *, status: int = 200, **headers: str) -> httpx.Response:
         key = {"Authorization": f"Bearer {self.us.key}"} if path.startswith("/api/v1/") else bearer(self.us.user)
-        response = httpx.post(self.url + path, json=body, headers={**key, **headers}, timeout=60)
+        response = httpx.post(self.url + path, json=body, headers={**key, **headers}, timeout=PATIENCE)
         assert response.status_code == status, response.text
         return response
 
@@ -135,7 +136,7 @@ def process(folder: Path, workers: int) -> Iterator[tuple[str, Path]]:
     with log.open("w") as said:
         server = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=said, stderr=said)
         try:
-            deadline = time.monotonic() + _SECONDS_TO_START
+            deadline = time.monotonic() + PATIENCE
             while not (found := re.search(r"^rag-app on (\S+) ", log.read_text(), re.MULTILINE)) or not (
                 log.read_text().count("Started worker-") == workers and is_ready(found[1])
             ):
@@ -144,7 +145,7 @@ def process(folder: Path, workers: int) -> Iterator[tuple[str, Path]]:
             yield found[1], log
         finally:
             server.terminate()
-            server.wait(60)
+            server.wait(PATIENCE)
 
 
 @pytest.fixture(scope="module", params=["json", pytest.param("text", marks=pytest.mark.thorough)])
@@ -251,7 +252,7 @@ def test_numbers_count_what_was_asked(server: Running) -> None:
     server.post(RAG, {"message": DOOR})
     server.post(RAG, {"message": f"{DOOR} FAIL", "capability": "keyword_explanation"})
     server.post(RAG, {"message": ""}, status=422)
-    httpx.get(f"{server.url}/nowhere", timeout=60)
+    httpx.get(f"{server.url}/nowhere", timeout=PATIENCE)
     after = server.metrics()
     gained = {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
     assert gained[f'rag_http_requests_total{{method="POST",route="{RAG}",status="200"}}'] == 3

@@ -16,6 +16,7 @@ from rag_app.domain.errors import StoreFailed
 from rag_app.surfaces.lexybrain import threads
 from tests.conftest import free_port
 from tests.integration.lexybrain import BOX, KEYWORD, THREADS, chatting, citing
+from tests.waiting import PATIENCE
 
 
 class Turn:
@@ -122,10 +123,9 @@ async def test_a_thread_that_is_settled_while_it_is_kept_stays_free(
     turn, place = Turn(database, user, thread), threads.lease_id(user, thread)
     assert await turn.taken
     await database.fetch("DELETE FROM request_leases WHERE id = $1", place)  # as settling does
-    deadline = asyncio.get_running_loop().time() + 60
-    while not await database.fetch("SELECT FROM request_leases WHERE id = $1", place):
-        assert asyncio.get_running_loop().time() < deadline
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE):
+        while not await database.fetch("SELECT FROM request_leases WHERE id = $1", place):
+            await asyncio.sleep(0.01)
     turn.over.set_result(True)
     await turn.task
     assert not await database.fetch("SELECT FROM request_leases WHERE id = $1", place)

@@ -24,6 +24,7 @@ from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, Cha
 from tests.integration.service import bearer
 from tests.integration.stopping import until_blocked
 from tests.scripted_model import Reply
+from tests.waiting import PATIENCE, wait_for
 
 CONSENT = "/api/lexybrain/consent"
 FOLLOW_UP = "And how did it change over the last year?"
@@ -52,7 +53,7 @@ def consenting(chat: Chat) -> UUID:
 
 def collected(chat: Chat, who: UUID, wanted: int | None = None) -> list[dict[str, Any]]:
     """Lessons of a user; of as many as are `wanted`, some of which may still be on their way."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         found = chat.rows(
             "SELECT q.*, a.model_id, a.content FROM lexybrain_requests q"
@@ -221,7 +222,7 @@ def test_consent_does_not_reach_back(chat: Chat) -> None:
     chat.model.script[:] = [citing(KEYWORD, "The demand index is 58 {}.", go_on=answers)]
     asking = threading.Thread(target=chat.post, args=(BOX, user))
     asking.start()
-    wait_for_model(chat, 2)
+    wait_for(lambda: len(chat.model.requests) >= 2)
     decide(chat, user, True)
     answers.set()
     asking.join()
@@ -244,18 +245,12 @@ def test_a_withdrawal_in_the_middle_of_a_turn_wins(chat: Chat) -> None:
     chat.model.script[:] = [citing(KEYWORD, "The demand index is 58 {}.", go_on=answers)]
     asking = threading.Thread(target=chat.post, args=(BOX, user))
     asking.start()
-    wait_for_model(chat, 1)
+    wait_for(lambda: len(chat.model.requests) >= 1)
     decide(chat, user, False)
     answers.set()
     asking.join()
     nothing_comes(chat, user)
     assert eligible(chat, user) == [False]
-
-
-def wait_for_model(chat: Chat, requests: int) -> None:
-    deadline = time.monotonic() + 60
-    while len(chat.model.requests) < requests and time.monotonic() < deadline:
-        time.sleep(0.02)
 
 
 def test_a_deleted_message_takes_along_what_it_is_in(chat: Chat) -> None:
@@ -296,17 +291,14 @@ def test_nobody_waits_for_it_and_its_failure_is_nobodys_business(
     chat.post(BOX, user)
     assert not collected_late.is_set()
     go_on.set()
-    assert collected_late.wait(60)
+    assert collected_late.wait(PATIENCE)
 
     async def failing(*_: Any) -> bool:
         raise RuntimeError(f"secret {BOX}")
 
     monkeypatch.setattr(Training, "collect", failing)
     assert chat.post(BOX, user)["answer"] == "The demand index is 58 [Source 1]."
-    deadline = time.monotonic() + 60
-    while not any("not collected" in record.getMessage() for record in caplog.records):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: any("not collected" in record.getMessage() for record in caplog.records))
     assert eligible(chat, user) == [True, True]
     assert not any(BOX in record.getMessage() for record in caplog.records)
 
@@ -318,7 +310,7 @@ def test_a_message_deleted_meanwhile_is_in_no_lesson(chat: Chat) -> None:
     chat.model.script[:] = [citing(HISTORY, "It grew from 33 to 58 {}.", go_on=answers)]
     asking = threading.Thread(target=chat.post, args=(FOLLOW_UP, user), kwargs={"threadId": asked["threadId"]})
     asking.start()
-    wait_for_model(chat, 2)
+    wait_for(lambda: len(chat.model.requests) >= 2)
     first = chat.get(f"{THREADS}/{asked['threadId']}", user)["messages"][0]["id"]
     chat.client.delete(f"{THREADS}/{asked['threadId']}/messages/{first}", headers=bearer(user))
     answers.set()

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 DATA = ("indexes", "prompts", "migrations")
 
@@ -21,7 +23,7 @@ def run(*command: str | Path, folder: Path, **variables: str) -> str:
         name: value for name, value in os.environ.items() if not name.startswith(("RAG_", "PYTHON", "QDRANT"))
     }
     done = subprocess.run(
-        command, check=False, cwd=folder, env=environment | variables, capture_output=True, text=True, timeout=120
+        command, check=False, cwd=folder, env=environment | variables, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
     return done.stdout
@@ -32,7 +34,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     # as `make wheel` does, but with the hatchling that is installed: the tests need no network
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(command, check=True, cwd=ROOT, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True, timeout=PATIENCE)
     (built,) = folder.glob("rag_app-*-py3-none-any.whl")
     return built
 

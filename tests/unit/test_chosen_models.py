@@ -22,6 +22,7 @@ from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured
 from rag_app.settings import Settings, fields
 from tests.scripted_model import Reply, ScriptedModel
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 FIVE = ("market_brief", "competitor_intel", "keyword_explanation", "alert_explanation", "general_chat")
@@ -360,7 +361,7 @@ def test_only_what_is_chosen_is_loaded(variables: dict[str, str], loaded: list[s
         text=True,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert printed.returncode == 0, printed.stderr
     assert printed.stdout.split() == loaded

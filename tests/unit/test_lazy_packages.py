@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 _APPLICATION = """
 import sys
 from rag_app.console.lazy_packages import import_lazily
@@ -43,7 +45,7 @@ print(hasattr(llama_index.core, "nothing_of_this_name"))
 
 def run(program: str, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], check=False, capture_output=True, text=True, timeout=240
+        [sys.executable, "-c", program, *arguments], check=False, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

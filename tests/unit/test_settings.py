@@ -17,6 +17,7 @@ from rag_app.domain.errors import Misconfigured
 from rag_app.retrieval.index import ConfidenceRule
 from rag_app.settings import GROUPS, Settings, data_home, fields, variable
 from tests.settings_docs import example_env, settings_table
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 UNITS = (
@@ -263,7 +264,7 @@ def test_the_secret_is_made_once_for_all_processes(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment)
         for _ in range(4)
     ]
-    secrets = {process.communicate(timeout=60)[0].strip() for process in started}
+    secrets = {process.communicate(timeout=PATIENCE)[0].strip() for process in started}
     assert [process.returncode for process in started] == [0] * 4
     (secret,) = secrets
     assert len(secret.encode()) >= 32

@@ -6,7 +6,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -20,6 +19,7 @@ from rag_app.documents.limits import Limits
 from rag_app.documents.reading import File, Readers, documents_below
 from rag_app.domain import UnreadableDocument
 from tests.unit.ingestion.bombs import BOMBS, packed, pages
+from tests.waiting import PATIENCE, is_gone, wait_for
 
 
 def text_or_reason(found: Document | UnreadableDocument) -> str:
@@ -60,20 +60,6 @@ def pid_of(readers: Readers) -> int:
 def children_of(reading_all: Generator[object]) -> list[reading._Child]:
     children: list[reading._Child] = inspect.getgeneratorlocals(reading_all)["children"]
     return children
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -228,7 +214,7 @@ def test_closing_ends_the_wait_of_another_thread(tmp_path: Path, pool: Callable[
         waiting = threads.submit(list, documents)
         wait_for(waiting.running)
         reading_all.close()
-        assert isinstance(waiting.result(60)[0], UnreadableDocument)
+        assert isinstance(waiting.result(PATIENCE)[0], UnreadableDocument)
     assert is_gone(stopped)
 
 

@@ -14,6 +14,7 @@ from rag_app.answering.reader import Reader
 from rag_app.domain.errors import EmbeddingFailed, Misconfigured
 from rag_app.retrieval.embedders import build_embedder
 from rag_app.retrieval.embedding import MiniLM, OwnEmbedder, asking, embed_passages, embed_query
+from tests.waiting import PATIENCE
 
 CARD = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
 
@@ -61,7 +62,7 @@ async def test_questions_that_wait_are_encoded_together_where_they_are_about_as_
     def held(texts: Sequence[Sequence[int]], session: object) -> list[list[float]]:
         encoded.append([len(text) for text in texts])
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE)
         return encode(texts, session)
 
     monkeypatch.setattr(model, "_encode", held)
@@ -88,7 +89,7 @@ async def test_short_texts_of_a_length_are_encoded_together_and_hold_up_no_quest
         if threading.current_thread().name.startswith("embed-texts"):
             encoded.append([len(text) for text in texts])
             begun.set()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE)
         return encode(texts, session)
 
     texts = [f"Note {n}: the queue is long." for n in range(10)] + ["word " * 150] * 2
