@@ -30,7 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, foreign, mapped_column, relationship, synonym
 
-from rag_app.database.tables import Base, Made, NewId
+from rag_app.database.tables import Base, InsertTime, NewId
 
 
 class OrganizationRow(Base):
@@ -40,7 +40,7 @@ class OrganizationRow(Base):
     id: Mapped[NewId]
     slug: Mapped[str] = mapped_column(unique=True)
     name: Mapped[str]
-    created_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
     monthly_token_budget: Mapped[int | None] = mapped_column(BigInteger)
     requests_per_minute: Mapped[int | None]
     concurrent_requests: Mapped[int | None]
@@ -78,7 +78,7 @@ class UserRow(Base):
 
     id: Mapped[NewId]
     name: Mapped[str] = mapped_column(unique=True)
-    created_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
     subject: Mapped[str | None] = mapped_column(unique=True)
     plan_code: Mapped[str] = mapped_column(ForeignKey(plans_table.c.plan_code), server_default=text("'free'"))
     role: Mapped[str] = mapped_column(server_default=text("'user'"))
@@ -91,7 +91,7 @@ class MembershipRow(Base):
 
     user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"), primary_key=True)
     org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True)
-    created_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
 
 
 # What a member or a key may do with an organization's sources in an index; `*` is every index.
@@ -118,7 +118,7 @@ class GroupRow(Base):
     org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
     slug: Mapped[str]
     name: Mapped[str]
-    created_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
 
 
 # A user whom an administrator has added to a group of their organization.
@@ -195,7 +195,7 @@ class ApiKeyRow(Base):
     user_id: Mapped[UUID]
     org_id: Mapped[UUID]
     indexes: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
-    created_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
     requests_per_minute: Mapped[int | None]

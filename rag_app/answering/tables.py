@@ -5,7 +5,7 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from rag_app.database.tables import Base, Json, Made
+from rag_app.database.tables import Base, InsertTime, Json
 
 
 class PromptConfigRow(Base):
@@ -24,5 +24,5 @@ class PromptConfigRow(Base):
     constraints: Mapped[Json]
     weight: Mapped[int] = mapped_column(server_default=text("1"))
     active: Mapped[bool] = mapped_column("is_active", server_default=text("false"))
-    created_at: Mapped[Made]
-    updated_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
+    updated_at: Mapped[InsertTime]

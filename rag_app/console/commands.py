@@ -59,9 +59,9 @@ def group(help_text: str | None = None) -> Typer:
     return Typer(help=help_text, rich_markup_mode=None)
 
 
-Opened = TypeVar("Opened")
-Work = Callable[Concatenate[Opened, P], Coroutine[Any, Any, None]]
-Opening = Callable[["Settings", "DatabaseUrls"], AbstractAsyncContextManager[Opened]]
+Resource = TypeVar("Resource")
+Work = Callable[Concatenate[Resource, P], Coroutine[Any, Any, None]]
+Opener = Callable[["Settings", "DatabaseUrls"], AbstractAsyncContextManager[Resource]]
 """What a command works on, open for as long as the context lasts."""
 
 
@@ -83,13 +83,13 @@ def read_settings() -> "Settings":
     return Settings()
 
 
-def command_on(opening: Opening[Opened], creates: bool = False) -> Callable[[Work[Opened, P]], Callable[P, None]]:
+def command_on(opening: Opener[Resource], creates: bool = False) -> Callable[[Work[Resource, P]], Callable[P, None]]:
     """Decorates what a command does with what `opening` opens. The command takes its parameters but the first.
 
     Where there is no database yet, a command that `creates` begins one; others say where they looked.
     """
 
-    def decorate(work: Work[Opened, P]) -> Callable[P, None]:
+    def decorate(work: Work[Resource, P]) -> Callable[P, None]:
         def command(*args: P.args, **kwargs: P.kwargs) -> None:
             settings = read_settings()
             say_home(settings)

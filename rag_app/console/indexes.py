@@ -23,8 +23,8 @@ app = group("Manage the generations of an index. A generation is one build of an
 OneIndex = Annotated[str, Argument(metavar="INDEX", help="the name of a folder in indexes/")]
 _GENERATION = "index=generation.index store=generation.store generation=generation.number state=generation.state"
 _NAME = "generation {generation} of {index} in {store}"
-_FAILED = "  {organization}/{source}: {reason}"
-_HOLDING = (
+_FAILURE_LINE = "  {organization}/{source}: {reason}"
+_HOLDING_LINE = (
     "{index}\t{store}\t{generation}\t{state}\t{embedding_model} ({dimension})\t{chunking[size]}/{chunking[overlap]} tokens"
     "\t{sources} sources\t{chunks} chunks\tcreated {created:.10}"
 )
@@ -46,7 +46,7 @@ async def list_all(application: Application, as_json: Json = False) -> None:
     ]
     unknown = {"size": "?", "overlap": "?"}
     shown = ({**each, "chunking": unknown | (each["chunking"] or {})} for each in found)
-    print_list(as_json, found, map(_HOLDING.format_map, shown))
+    print_list(as_json, found, map(_HOLDING_LINE.format_map, shown))
 
 
 @app.command()
@@ -196,7 +196,7 @@ def _outcome_text(shown: JsonObject, misfit: str | None) -> str:
         done += f"; {shown['lacking']} sources are not in it"
     lines = [done]
     if shown["failed"]:
-        lines = [f"{done}; {len(shown['failed'])} could not be built:", *map(_FAILED.format_map, shown["failed"])]
+        lines = [f"{done}; {len(shown['failed'])} could not be built:", *map(_FAILURE_LINE.format_map, shown["failed"])]
     elif shown["state"] == "building":
         lines.append(f"let it answer: `rag-app indexes switch {shown['index']}`")
     if misfit:
@@ -210,7 +210,7 @@ def _moved_text(shown: JsonObject) -> str:
     again = "`rag-app indexes move {index} --to {store}`".format_map(shown)
     if shown["failed"]:
         lines = [f"{name} is {shown['state']}; {copied}; {len(shown['failed'])} could not be copied:"]
-        lines += [*map(_FAILED.format_map, shown["failed"]), f"nothing is switched; then again: {again}"]
+        lines += [*map(_FAILURE_LINE.format_map, shown["failed"]), f"nothing is switched; then again: {again}"]
         return "\n".join(lines)
     if shown["differing"]:
         lines = [f"{name} is not the same as {original}; {copied}; {shown['differing']} sources differ:"]

@@ -22,7 +22,7 @@ Queries = Annotated[
     Path | None, Option(metavar="F", help="JSONL file with `id` and `text`; the index's own judgments by default")
 ]
 Qrels = Annotated[Path | None, Option(metavar="F", help="file of TREC judgments: query 0 external-id grade")]
-Recorded = Annotated[
+RecordedJudgments = Annotated[
     bool, Option("--recorded", help="use the judgments of the organization, from /validate and from feedback")
 ]
 
@@ -123,7 +123,7 @@ async def evaluate(
     ] = None,
     queries: Queries = None,
     qrels: Qrels = None,
-    recorded: Recorded = False,
+    recorded: RecordedJudgments = False,
     mode: Mode = "hybrid",
     as_json: Json = False,
 ) -> None:
@@ -170,7 +170,7 @@ async def calibrate(
     ] = None,
     queries: Queries = None,
     qrels: Qrels = None,
-    recorded: Recorded = False,
+    recorded: RecordedJudgments = False,
     try_only: Annotated[bool, Option("--try", help="show the result without storing it")] = False,
     as_json: Json = False,
 ) -> None:

@@ -30,7 +30,7 @@ _DATES = re.compile(
     rf"|\b(?P<m4>{_ENGLISH_MONTH}|{_FRENCH_MONTH})\b"
 )
 _OF_A_RULE = re.compile(r"\s+of (?:the next|each|every) year\b")
-_LED = re.compile(rf"\b(?:{_LEADS})\s+$", re.IGNORECASE)
+_LEADING_WORD = re.compile(rf"\b(?:{_LEADS})\s+$", re.IGNORECASE)
 
 
 def weeks_since(week: date, today: date) -> timedelta:
@@ -104,7 +104,7 @@ def _move_date(found: re.Match[str], by: timedelta, week: date) -> str:
         if said["d1"] or said["d2"]:
             day = int(said["d1"] or said["d2"])
             moved = (date(int(year), month, day) if year else _nearest(month, day, week)) + by
-        elif said["m3"] or _LED.search(found.string[: found.start()]):
+        elif said["m3"] or _LEADING_WORD.search(found.string[: found.start()]):
             moved = _middle(int(year or week.year), month) + by
         else:
             return found[0]

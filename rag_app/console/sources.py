@@ -50,7 +50,7 @@ SeenBy = Annotated[
 SeenByGroups = Annotated[
     list[str] | None, Option("--group", metavar="G", help="a group that may see the documents; repeatable")
 ]
-Excluded = Annotated[
+ExcludePatterns = Annotated[
     list[str] | None, Option(metavar="PATTERN", help="skip files with this name or path: '*.tmp'; repeatable")
 ]
 Rows = Annotated[
@@ -96,7 +96,7 @@ async def ingest(
     visibility: SeenBy = None,
     groups: SeenByGroups = None,
     base: Base = None,
-    exclude: Excluded = None,
+    exclude: ExcludePatterns = None,
     rows: Rows = False,
     row_key: RowKey = None,
     row_date: RowDate = None,

@@ -30,9 +30,9 @@ _OURS = """NOT EXISTS (SELECT FROM pg_depend WHERE objid = c.oid AND deptype = '
 _TABLES = (
     f"SELECT c.oid::regclass::text FROM pg_class c WHERE relkind = 'r' AND relpersistence = 'p' AND {_OURS} ORDER BY 1"
 )
-_ANYTHING = f"SELECT c.oid::regclass::text FROM pg_class c WHERE {_OURS} LIMIT 1"
+_FIRST_OBJECT = f"SELECT c.oid::regclass::text FROM pg_class c WHERE {_OURS} LIMIT 1"
 _SUM = "SELECT count(*), coalesce(sum(hashtextextended(each::text, 0)::numeric), 0)::text FROM {} each"
-_CLOSED = """SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+_CLOSED_FUNCTIONS = """SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace
     AND proacl IS NOT NULL AND NOT EXISTS (SELECT FROM aclexplode(proacl) WHERE grantee = 0) ORDER BY 1"""
 
 
@@ -69,7 +69,7 @@ async def snapshot(url: str) -> AsyncIterator[Snapshot]:
             )
         name = await connection.fetchval("SELECT pg_export_snapshot()")
         revision = await connection.fetchval("SELECT version_num FROM alembic_version")
-        closed = [row[0] for row in await connection.fetch(_CLOSED)]
+        closed = [row[0] for row in await connection.fetch(_CLOSED_FUNCTIONS)]
         yield Snapshot(url, name, await _sums(connection), closed, revision)
 
 
@@ -92,7 +92,7 @@ async def reading_role(superuser_url: str) -> str:
 async def check_empty(url: str) -> None:
     """Raises Misconfigured if the database contains a table."""
     async with _connect(url) as connection:
-        if found := await connection.fetchval(_ANYTHING):
+        if found := await connection.fetchval(_FIRST_OBJECT):
             raise Misconfigured(
                 f"the database is not empty, it has {found}: a backup can only be restored into an empty database"
             )

@@ -45,7 +45,7 @@ GRANT EXECUTE ON FUNCTION rag_organizations, rag_user, rag_operator, rag_applica
 GRANT EXECUTE ON FUNCTION rag_readers, rag_claimed_readers, rag_claimed_organizations, rag_generation TO {role};
 GRANT SELECT ON source_types TO {role};
 GRANT EXECUTE ON FUNCTION rag_match, match_embeddings, search_rag_context, is_org_member TO {role}"""
-# What the functions of migrations 0004 and 0012 need, which run with their caller's rights; `_SEARCHED` comes to it. Taken back
+# What the functions of migrations 0004 and 0012 need, which run with their caller's rights; `_SEARCHED_TABLES` comes to it. Taken back
 # first: a platform may give such a role everything on each new table, as Supabase does
 _FUNCTIONS = text(
     "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
@@ -59,7 +59,7 @@ _TABLES = text(
     " SELECT s.oid::regclass::text FROM pg_depend JOIN pg_class s ON s.oid = objid AND s.relkind = 'S'"
     " WHERE refobjid IN (SELECT oid FROM ours)"
 )
-_SEARCHED = text(
+_SEARCHED_TABLES = text(
     "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'public'::regnamespace"
     " AND relname ~ '^g_(org_knowledge|store_catalogue|marketplace)_[0-9]+_(chunks|vectors)$'"
 )
@@ -127,7 +127,7 @@ def _grant_gateway(connection: Connection, role: str, taken: Collection[str | No
     if not unfit:
         ours = connection.scalars(_TABLES, {"names": [*all_tables().tables, "alembic_version"]})
         _execute(connection, _GATEWAY_GRANTS, role, tables=", ".join(ours))
-        if searched := ", ".join(connection.scalars(_SEARCHED)):
+        if searched := ", ".join(connection.scalars(_SEARCHED_TABLES)):
             _execute(connection, "GRANT SELECT ON {searched} TO {role}", role, searched=searched)
         unfit = bool(connection.scalar(_SEES_TOO_MUCH, {"role": role}))
     if unfit:

@@ -313,11 +313,11 @@ class _Cluster:
     def _server_lock(self) -> Iterator[int | None]:
         """The lock for a server to inherit; None while one is alive."""
         lock = _open(self.home / "server.lock")
-        _UNSHARED.add(lock)
+        _UNSHARED_LOCKS.add(lock)
         try:
             yield lock if _try_lock(lock) else None
         finally:
-            _UNSHARED.discard(lock)
+            _UNSHARED_LOCKS.discard(lock)
             os.close(lock)  # without unlocking: that would unlock it for the server, too
 
     def _run(self, program: str, *arguments: str, stdin: str = "", keep: tuple[int, ...] = ()) -> None:
@@ -447,14 +447,14 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
 
 
-_UNSHARED: set[int] = set()
+_UNSHARED_LOCKS: set[int] = set()
 """Locks that a server alone is to inherit. A fork of this process while one is open would hold it as a server does."""
 
 
 def _close_unshared() -> None:
-    for lock in _UNSHARED:
+    for lock in _UNSHARED_LOCKS:
         os.close(lock)
-    _UNSHARED.clear()
+    _UNSHARED_LOCKS.clear()
 
 
 os.register_at_fork(after_in_child=_close_unshared)

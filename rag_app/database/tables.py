@@ -23,7 +23,7 @@ REVISION = "0025"
 
 
 NewId = Annotated[UUID, mapped_column(primary_key=True, default=uuid4)]
-Made = Annotated[datetime, mapped_column(server_default=func.now())]
+InsertTime = Annotated[datetime, mapped_column(server_default=func.now())]
 Json = Annotated[JsonObject, mapped_column(server_default=text("'{}'"))]
 """Kinds of columns: an id that is made with its row, the moment of the insert, an object that is empty at first."""
 

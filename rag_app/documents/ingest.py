@@ -48,7 +48,7 @@ _CHARACTERS = 100_000
 """Of text after which a batch is full however few its sources are: some seconds of embedding."""
 
 Batch = TypeVar("Batch")
-Prepared = TypeVar("Prepared")
+PreparedBatch = TypeVar("PreparedBatch")
 
 Work = Sequence[tuple[Source, Sequence[TextNode]]]
 """Sources of one organization with their chunks, embedded."""
@@ -491,8 +491,8 @@ async def write_sources(ledger: SourceLedger, store: ScopedStore, generation_id:
 
 async def overlap(
     batches: AsyncIterator[Batch],
-    prepare: Callable[[Batch], Awaitable[Prepared]],
-    write: Callable[[Prepared], Awaitable[None]],
+    prepare: Callable[[Batch], Awaitable[PreparedBatch]],
+    write: Callable[[PreparedBatch], Awaitable[None]],
 ) -> None:
     """Prepare each batch while the previous one is written and the next one fetched.
 

@@ -53,8 +53,8 @@ _SLICE_FILES, _SLICE_BYTES = 128, 8 << 20
 """Of a turn at most; a larger file has a turn of its own."""
 _ATTEMPTS = 5
 """Turns of a job in a row that end without a record before it is given up."""
-_GOING_ON = ("waiting", "running")
-_PASSING = (StoreFailed, EmbeddingFailed, Misconfigured)
+_UNFINISHED_STATES = ("waiting", "running")
+_PASSING_ERRORS = (StoreFailed, EmbeddingFailed, Misconfigured)
 """What may be over when the next turn comes."""
 
 
@@ -86,7 +86,7 @@ class JobInfo(Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        return self.state not in _GOING_ON
+        return self.state not in _UNFINISHED_STATES
 
 
 class JobFileInfo(Struct, frozen=True):
@@ -213,7 +213,7 @@ class Jobs:
         still become sources and are then counted as done. Raises NotFound, InvalidInput if it has ended."""
         async with self._database.scoped(scope, operator) as session:
             row = await _one(session, scope, job, lock=True)
-            if row.state not in _GOING_ON:
+            if row.state not in _UNFINISHED_STATES:
                 raise InvalidInput("", row.state, f"the job is {row.state}: there is nothing to cancel")
             await session.execute(_CANCEL_FILES, {"job": job, "org": row.org_id})
             await session.execute(_END, {"job": job, "org": row.org_id, "state": "cancelled", "error": None})
@@ -296,7 +296,7 @@ async def take_turn(jobs: Jobs, ingest: Ingest, org_id: UUID) -> None:
     try:
         received = await _ingest(ingest, taken)
     except Exception as error:
-        passing = not isinstance(error, RagError) or isinstance(error, _PASSING)
+        passing = not isinstance(error, RagError) or isinstance(error, _PASSING_ERRORS)
         told = str(error) if isinstance(error, RagError) else type(error).__name__
         await jobs.fail(org_id, taken.job, told, passing=passing)
         if passing:
@@ -344,7 +344,7 @@ def _upload(folder: Path, position: int, document: JsonObject, content: bytes) -
 def _job(row: JobRow) -> JobInfo:
     values = {
         "organization": row.org_id,
-        "waiting": row.files - row.done - row.failed if row.state in _GOING_ON else 0,
+        "waiting": row.files - row.done - row.failed if row.state in _UNFINISHED_STATES else 0,
         "created_at": row.created_at.replace(microsecond=0),
         "updated_at": row.updated_at.replace(microsecond=0),
         "ended_at": row.ended_at and row.ended_at.replace(microsecond=0),

@@ -499,11 +499,11 @@ _FORGET_BUILDS = text(
 )
 _NOT_CURRENT = or_(SourceBuildRow.state != "ready", SourceBuildRow.version != SourceRow.version)
 
-_KEPT = {"id", "created_at", "updated_at", "deleted_at", "bytes"}
+_KEPT_COLUMNS = {"id", "created_at", "updated_at", "deleted_at", "bytes"}
 _new_source = insert(SourceRow)
 _UPSERT_SOURCE = _new_source.on_conflict_do_update(
     index_elements=[SourceRow.id],
-    set_={column.name: column for column in _new_source.excluded if column.name not in _KEPT}
+    set_={column.name: column for column in _new_source.excluded if column.name not in _KEPT_COLUMNS}
     | {"updated_at": func.now(), "deleted_at": None},
 )
 

@@ -15,7 +15,7 @@ from rag_app.documents.reading import File, Readers
 from rag_app.domain import FieldType, RowMapping, RowsRule, column_name
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 
-_GUESSED = (FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME, FieldType.BOOLEAN)
+_GUESSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME, FieldType.BOOLEAN)
 """In this order: a column of 0 and 1 is one of numbers."""
 _FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %B %Y", "%B %d, %Y", "%d %b %Y", "%b %d %Y")
 _MOST_ROWS = 100_000
@@ -29,7 +29,7 @@ _NAMES_A_ROW = re.compile("(?:^|_)(?:id|key|no|nr|number|sku|code|uuid)$")
 class _Column:
     """What the values of a column so far have in common."""
 
-    kinds: list[FieldType] = field(default_factory=lambda: [*_GUESSED])
+    kinds: list[FieldType] = field(default_factory=lambda: [*_GUESSED_TYPES])
     formats: list[str] = field(default_factory=lambda: ["", *_FORMATS])
     values: set[str] = field(default_factory=set)
     filled: int = 0

@@ -38,7 +38,7 @@ _AHEAD = 16  # files sent to each child before the first is asked for
 _GRACE = 30.0  # seconds beyond its own limit after which a child counts as stopped: it may still be starting
 _NO_MEMORY = 3  # exit status
 _PASSED_ON = {"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR"}  # of the environment
-_ACCEPTED = {
+_ACCEPTED_CLASSES = {
     ("rag_app.documents.documents", "Document"),
     ("rag_app.documents.documents", "Passage"),
     *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
@@ -224,7 +224,7 @@ class _Unpickler(pickle.Unpickler):
     """Unpickles documents only, so that a child taken over by a file cannot run code here."""
 
     def find_class(self, module: str, name: str) -> object:
-        if (module, name) not in _ACCEPTED:
+        if (module, name) not in _ACCEPTED_CLASSES:
             raise pickle.UnpicklingError(f"{module}.{name} is no part of a document")
         return super().find_class(module, name)
 

@@ -31,7 +31,7 @@ from rag_app.domain import EmbeddingFailed, InvalidInput, Scope, Source, frozen
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
 
-_REFUSED = 5  # sources in a row that an embedding model refuses before it is taken to be out of order
+_MOST_REFUSALS = 5  # sources in a row that an embedding model refuses before it is taken to be out of order
 _DEVIATION = 1e-6
 # By how much a component of a unit vector may differ. Single precision leaves 1e-8; 1e-6 moves no cosine visibly.
 
@@ -169,7 +169,7 @@ class Rebuild(Filling):
                 taken.append((source, nodes))
             except EmbeddingFailed as error:
                 refused.append(Unbuilt(source, str(error)))
-                if len(refused) == _REFUSED and not taken:
+                if len(refused) == _MOST_REFUSALS and not taken:
                     raise
         self.built.failed.extend(refused)
         return taken

@@ -27,7 +27,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from rag_app.access.tables import OrganizationRow, SiteRow, UserRow, audiences_table
-from rag_app.database.tables import Base, Json, Made
+from rag_app.database.tables import Base, InsertTime, Json
 from rag_app.domain import JsonObject
 
 
@@ -54,7 +54,7 @@ class GenerationRow(Base):
     dimension: Mapped[int]
     state: Mapped[str]
     settings: Mapped[JsonObject]
-    created_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
 
 
 # A source type that an index declares, for the SQL functions. Written when indexes are built.
@@ -109,8 +109,8 @@ class SourceRow(Base):
     size: Mapped[int] = mapped_column(
         "bytes", BigInteger, Computed("octet_length(content::text)", persisted=True), deferred=True
     )
-    created_at: Mapped[Made]
-    updated_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
+    updated_at: Mapped[InsertTime]
     deleted_at: Mapped[datetime | None]
 
 
@@ -155,7 +155,7 @@ class SentBeforeRow(Base):
     key: Mapped[str] = mapped_column(primary_key=True)
     fingerprint: Mapped[str]
     response: Mapped[JsonObject | None]
-    created_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
 
 
 class SourceBuildRow(Base):
@@ -176,7 +176,7 @@ class SourceBuildRow(Base):
     version: Mapped[str]
     chunks: Mapped[int] = mapped_column(server_default=text("0"))
     state: Mapped[str]
-    updated_at: Mapped[Made]
+    updated_at: Mapped[InsertTime]
 
 
 class JobRow(Base):
@@ -200,8 +200,8 @@ class JobRow(Base):
     failed: Mapped[int] = mapped_column(server_default=text("0"))
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
     error: Mapped[str | None]
-    created_at: Mapped[Made]
-    updated_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
+    updated_at: Mapped[InsertTime]
     ended_at: Mapped[datetime | None]
 
 

@@ -107,7 +107,7 @@ _SMALLEST_SPREAD = 0.05
 _FOLDS = 5
 _ASK_REFUSES, _ANSWER_REFUSES, _HIGH_ACCEPTS = 0.01, 0.08, 0.05
 _ASK_MARGIN = 0.4
-_DRAWN = 100
+_PRIOR_QUESTIONS = 100
 """Questions with which thresholds are half a fit's own and half its prior's: those of few questions say little."""
 LEAST_QUESTIONS, LEAST_OF_A_KIND = 30, 8
 """Questions that a fit of their own needs: in all, and with and without an answer."""
@@ -144,7 +144,7 @@ def fit_gate(asked: Sequence[AskedQuestion], embedding_model: str, prior: Fit | 
         held_out[~rest] = probabilities(signals[~rest], weights)
     thresholds = _thresholds(held_out, answerable, shares)
     if prior is not None:
-        trust = len(asked) / (len(asked) + _DRAWN)
+        trust = len(asked) / (len(asked) + _PRIOR_QUESTIONS)
         drawn = zip(thresholds, (prior.ask_from, prior.answer_from, prior.high), strict=True)
         thresholds = [trust * own + (1 - trust) * before for own, before in drawn]
     ask_from, answer_from, high = (round(each, 4) for each in thresholds)

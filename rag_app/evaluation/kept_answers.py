@@ -41,11 +41,11 @@ log = logging.getLogger(__name__)
 
 REQUEST = "5b1f0c9e3f0d4f0f8f3e2d1c0b9a8f7e"
 KEPT_FOR = timedelta(hours=24)
-ANSWERED, REFUSED = "answer", "refusal"
+ANSWER_EVENT, REFUSAL_EVENT = "answer", "refusal"
 """Types of usage events, of answers outside of conversations."""
 _SECONDS_BETWEEN = 3600
-_UNJUDGED = KeptAnswerRow.verdict.is_(None)
-_EXPIRED = KeptAnswerRow.asked_at < func.now() - KEPT_FOR
+_WITHOUT_VERDICT = KeptAnswerRow.verdict.is_(None)
+_PAST_ITS_DAY = KeptAnswerRow.asked_at < func.now() - KEPT_FOR
 
 
 class Verdict(StrEnum):
@@ -113,7 +113,7 @@ class KeptAnswers:
         }
         made = upsert(KeptAnswerRow).values(values)
         statement = made.on_conflict_do_update(
-            index_elements=["user_id", "request_id"], set_={**values, "asked_at": func.now()}, where=_UNJUDGED
+            index_elements=["user_id", "request_id"], set_={**values, "asked_at": func.now()}, where=_WITHOUT_VERDICT
         )
         try:
             async with self._database.scoped(Scope.alone(principal.user)) as session:
@@ -127,7 +127,7 @@ class KeptAnswers:
         model = answer.asked or answer.model or "none"
         return {
             "user": user,
-            "type": REFUSED if answer.refused and not answer.courtesy else ANSWERED,
+            "type": REFUSAL_EVENT if answer.refused and not answer.courtesy else ANSWER_EVENT,
             "capability": capability,
             "model": model,
             "latency": sum(stages.values()),
@@ -183,7 +183,7 @@ class KeptAnswers:
     async def forget(self) -> int:
         """Delete all users' answers without feedback after a day; returns their number."""
         async with self._database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION})), operator=True) as session:
-            gone = await session.execute(delete(KeptAnswerRow).where(_UNJUDGED, _EXPIRED))
+            gone = await session.execute(delete(KeptAnswerRow).where(_WITHOUT_VERDICT, _PAST_ITS_DAY))
         return cast("CursorResult[Any]", gone).rowcount
 
     async def keep_forgetting(self) -> None:
@@ -198,4 +198,4 @@ class KeptAnswers:
 
 def _own(principal: Principal, request_id: str) -> list[ColumnElement[bool]]:
     mine = [KeptAnswerRow.user_id == principal.user, KeptAnswerRow.request_id == storable(request_id)]
-    return [*mine, or_(~_UNJUDGED, ~_EXPIRED)]
+    return [*mine, or_(~_WITHOUT_VERDICT, ~_PAST_ITS_DAY)]

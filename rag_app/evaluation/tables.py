@@ -15,7 +15,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, mapped_column
 
 from rag_app.access.tables import OrganizationRow, UserRow
-from rag_app.database.tables import Base, Made, NewId
+from rag_app.database.tables import Base, InsertTime, NewId
 from rag_app.documents.tables import GenerationRow, SourceRow
 from rag_app.domain import JsonObject
 
@@ -33,7 +33,7 @@ class ValidationRow(Base):
     generation_id: Mapped[int] = mapped_column(ForeignKey(GenerationRow.id))
     top_k: Mapped[int]
     report: Mapped[JsonObject]
-    created_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
 
 
 class CalibrationRow(Base):
@@ -49,7 +49,7 @@ class CalibrationRow(Base):
         ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True, index=True
     )
     fit: Mapped[JsonObject]
-    created_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
 
 
 class JudgmentRow(Base):
@@ -87,7 +87,7 @@ class JudgmentRow(Base):
     end: Mapped[int | None]
     text_: Mapped[str | None] = mapped_column("text")
     grade: Mapped[int] = mapped_column(server_default=text("1"))
-    created_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
     feedback_id: Mapped[UUID | None] = mapped_column(ForeignKey("rag_feedback.id", ondelete="CASCADE"), index=True)
     answer_id: Mapped[UUID | None] = mapped_column(ForeignKey("kept_answers.id", ondelete="CASCADE"), index=True)
 
@@ -117,7 +117,7 @@ class KeptAnswerRow(Base):
     model: Mapped[str | None]
     prompt: Mapped[str | None]
     sources: Mapped[list[JsonObject]]
-    asked_at: Mapped[Made]
+    asked_at: Mapped[InsertTime]
     verdict: Mapped[str | None]
     comment: Mapped[str | None]
     expected_source_id: Mapped[UUID | None] = mapped_column(ForeignKey(SourceRow.id, ondelete="SET NULL"), index=True)

@@ -20,7 +20,7 @@ Span = tuple[int, int]
 """`start <= character < end` in a source's content: its passages' texts, joined by a blank line."""
 JudgedPassage = tuple[UUID, Span | None]
 """A source, and what of it answers; None: all of it."""
-_BETWEEN = len("\n\n")
+_SEPARATOR_LENGTH = len("\n\n")
 
 CUTS = (5, 10)
 """The k of precision and recall that are always given."""
@@ -160,7 +160,7 @@ def locate(chunk: Hit, content: Passages) -> Span | None:
             at = text.find(chunk.text)
             if at >= 0:
                 return start + at, start + at + len(chunk.text)
-        start += len(text) + _BETWEEN
+        start += len(text) + _SEPARATOR_LENGTH
     return None
 
 

@@ -19,14 +19,14 @@ the index's `search_mode`."""
 Warnings = Annotated[
     list[str], Meta(description="parts of the question that were not searched; absent if all of it was")
 ]
-Understood = Annotated[
+Interpretation = Annotated[
     str,
     Meta(
         description="how a question about records was understood; absent if the answer was not computed from record fields",
         examples=["your 4 listings, bestseller first"],
     ),
 ]
-Removed = Annotated[
+RemovedCount = Annotated[
     int, Meta(description="number of sentences removed because no source supports them; absent if none was removed")
 ]
 Courtesy = Annotated[

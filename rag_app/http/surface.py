@@ -36,7 +36,7 @@ Route = Callable[[AnyCallable], HTTPRouteHandler]
 _Decorate = Callable[..., Route]
 _LONGEST_NAME = 100
 _BODY_ERRORS = (HTTPException(status_code=413), HTTPException(status_code=415))
-_DECODING = {"dto": JsonBody, "return_dto": None}
+_DECODING_OPTIONS = {"dto": JsonBody, "return_dto": None}
 
 
 class Credential(StrEnum):
@@ -164,9 +164,9 @@ class Surface:
 
     get = cast(_Decorate, partialmethod(_route, get, {}))
     delete = cast(_Decorate, partialmethod(_route, delete, {}))
-    post = cast(_Decorate, partialmethod(_route, post, {"status_code": 200, **_DECODING}))
-    put = cast(_Decorate, partialmethod(_route, put, _DECODING))
-    patch = cast(_Decorate, partialmethod(_route, patch, _DECODING))
+    post = cast(_Decorate, partialmethod(_route, post, {"status_code": 200, **_DECODING_OPTIONS}))
+    put = cast(_Decorate, partialmethod(_route, put, _DECODING_OPTIONS))
+    patch = cast(_Decorate, partialmethod(_route, patch, _DECODING_OPTIONS))
 
 
 def with_limits(

@@ -57,23 +57,23 @@ class RequestIds:
     trace_id: str | None = None
 
 
-_about: ContextVar[RequestIds | None] = ContextVar("rag_app_about", default=None)
+_known_ids: ContextVar[RequestIds | None] = ContextVar("rag_app_about", default=None)
 _NOBODY = RequestIds()
 
 
 def request_ids() -> RequestIds:
     """The ids of the present request; empty outside a request."""
-    return _about.get() or _NOBODY
+    return _known_ids.get() or _NOBODY
 
 
 def begin(request_id: str) -> None:
     """Begin a request, in this task and those that it starts."""
-    _about.set(RequestIds(request_id))
+    _known_ids.set(RequestIds(request_id))
 
 
 def identify(*, user: object = None, thread: object = None) -> None:
     """Record whom the request is for: ids, no names."""
-    known = _about.get() or RequestIds()
+    known = _known_ids.get() or RequestIds()
     known.user_id = known.user_id if user is None else str(user)
     known.thread_id = known.thread_id if thread is None else str(thread)
 

@@ -50,7 +50,7 @@ _LEGACY = [
 ]
 _WEB_NAMES = dict.fromkeys(("iso-8859-1", "latin1", "latin-1", "us-ascii", "ascii"), "cp1252")
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
-_UNWANTED = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\ufeff\ud800-\udfff]")
+_UNWANTED_CHARACTERS = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\ufeff\ud800-\udfff]")
 _LINE_ENDS = str.maketrans("\r\v\x85", "\n\n\n")
 _FRONT_MATTER = re.compile(r"\s*---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"^[\w-]+:(?:\s|$)", re.MULTILINE)
@@ -199,7 +199,7 @@ def attempt(part: Callable[[], T]) -> T | None:
 
 def clean(text: str) -> str:
     """The text without what no store or reader wants."""
-    return _UNWANTED.sub("", text.replace("\r\n", "\n").replace("\f", "\n\n").translate(_LINE_ENDS)).strip()
+    return _UNWANTED_CHARACTERS.sub("", text.replace("\r\n", "\n").replace("\f", "\n\n").translate(_LINE_ENDS)).strip()
 
 
 def clean_mapping(values: Mapping[str, object], level: int = 1) -> dict[str, object]:

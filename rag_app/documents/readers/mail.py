@@ -26,7 +26,7 @@ from rag_app.domain import UnreadableDocument
 
 _HEADER_CHARS = 2_000  # characters; RFC 5322 allows a line 998, and the parser takes the square of what it gets
 _HEADERS = {"from", "to", "subject", "date", "received", "message-id", "mime-version", "content-type"}
-_SEALED = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}
+_SEALED_TYPES = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}
 _SIGNATURES = {"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"}
 
 
@@ -46,7 +46,7 @@ def read_mail(stream: BinaryIO, shown: str) -> Documents:
 
 
 def _read_message(message: EmailMessage, shown: str) -> Documents:
-    if message.get_content_type() in _SEALED:
+    if message.get_content_type() in _SEALED_TYPES:
         raise UnreadableDocument(shown, "encrypted, or sealed by S/MIME")
     sender = attempt(lambda: message["from"].addresses[0])
     derived = drop_missing(
@@ -58,7 +58,7 @@ def _read_message(message: EmailMessage, shown: str) -> Documents:
     for part in _leaves(message):
         kind = part.get_content_type()
         attachment = part.is_attachment() or part.get_filename() is not None
-        if kind in _SEALED or kind == "message/rfc822" or (attachment and kind not in _SIGNATURES):
+        if kind in _SEALED_TYPES or kind == "message/rfc822" or (attachment and kind not in _SIGNATURES):
             if part.get_content_maintype() != "image" or part.is_attachment():
                 attached.append(part)
         elif kind in bodies:  # one that is blank or garbled does not cost the attachments

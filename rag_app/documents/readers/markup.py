@@ -26,7 +26,7 @@ from rag_app.documents.readers.shaping import Sections, drop_missing, iso_date, 
 from rag_app.documents.readers.unseen import find_unseen
 from rag_app.domain import UnreadableDocument
 
-_DROPPED = {
+_DROPPED_TAGS = {
     *("head", "script", "style", "nav", "footer", "template", "noscript", "svg", "iframe", "object"),
     *("button", "select", "textarea", "dialog", "rt", "rp"),
 }
@@ -36,10 +36,10 @@ _BLOCKS = {*block_names, "pre"} - _LINES - {"li"}
 _INLINE = {
     *("a", "abbr", "b", "bdi", "bdo", "br", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img", "ins"),
     *("kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt"),
-    *("li", "u", "var", "wbr", "picture", "video", "audio", "input", *_DROPPED),
+    *("li", "u", "var", "wbr", "picture", "video", "audio", "input", *_DROPPED_TAGS),
 }
 _TAG = re.compile(r"<(/?([a-zA-Z][\w-]*+)[^<>]*+)>")
-_LABELLED = re.compile(r"[^.!?:|]{1,40}:\s+\S")
+_LABELLED_LINE = re.compile(r"[^.!?:|]{1,40}:\s+\S")
 _ITEM = re.compile(r"\n(-|\d+\.)\t")  # the tab is ours: all other white space has become a space
 _COLUMNS = 1_000  # of a row, beyond which a cell is in one column, whatever it says
 _DECLARATION_BYTES = 4096  # of a page, among which its encoding is looked for
@@ -73,7 +73,7 @@ def _line_end(inline: Sequence[Token], place: int) -> str:
     before = [*takewhile(_goes_on, (inline[at] for at in range(place - 1, -1, -1)))][::-1]
     after = takewhile(_goes_on, (inline[at] for at in range(place + 1, len(inline))))
     pair = ("".join(each.content for each in line) for line in (before, after))
-    return "<br />\n" if all(map(_LABELLED.match, pair)) else "\n"
+    return "<br />\n" if all(map(_LABELLED_LINE.match, pair)) else "\n"
 
 
 def _goes_on(token: Token) -> bool:
@@ -101,7 +101,7 @@ def html_document(html: str, shown: str, metadata: dict[str, object] | None = No
         uri=canonical.get("href") if canonical else None,
     )
     named = sensible(title.get_text()) if title else None
-    reading = _Reading(find_unseen(soup, _DROPPED))
+    reading = _Reading(find_unseen(soup, _DROPPED_TAGS))
     reading.walk(soup)
     reading.end_block()
     passages = reading.sections.passages()

@@ -48,9 +48,9 @@ _BLOCKS = (
     ".//*[self::w:p or self::w:tbl][not(ancestor::*[not(self::w:document or self::w:body or self::w:sdt or "
     "self::w:sdtContent or self::w:ins or self::w:customXml or self::w:moveTo)])]"
 )
-_HIDDEN = f"{qn('w:rPr')}/{qn('w:vanish')}"
-_NUMBERED = f"{qn('w:pPr')}/{qn('w:numPr')}"
-_STYLED = f"{qn('w:pPr')}/{qn('w:pStyle')}"
+_HIDDEN_MARK = f"{qn('w:rPr')}/{qn('w:vanish')}"
+_NUMBER_MARK = f"{qn('w:pPr')}/{qn('w:numPr')}"
+_STYLE_MARK = f"{qn('w:pPr')}/{qn('w:pStyle')}"
 _RUN_STYLED = f"{qn('w:rPr')}/{qn('w:rStyle')}"
 _HIDDEN_ROW = f"{qn('w:trPr')}/{qn('w:hidden')}"
 _HEADING = re.compile(r"heading (\d)", re.IGNORECASE)
@@ -105,7 +105,7 @@ def read_docx(stream: BinaryIO, shown: str) -> Iterator[Document]:
         if block.tag == qn("w:tbl"):
             sections.table(_table_rows(block, vanishing))
             continue
-        own = block.find(_STYLED)
+        own = block.find(_STYLE_MARK)
         style = styles.get(None if own is None else own.get(qn("w:val"))) or styles[None]
         text = _text(block, vanishing).strip()
         if style.name == "title":
@@ -114,7 +114,7 @@ def read_docx(stream: BinaryIO, shown: str) -> Iterator[Document]:
         elif style.level:
             sections.heading(style.level, text)
         elif not style.name.startswith("toc"):
-            listed = text and (style.name.startswith("list") or block.find(_NUMBERED) is not None)
+            listed = text and (style.name.startswith("list") or block.find(_NUMBER_MARK) is not None)
             sections.text(f"- {text}" if listed else text)
     passages = (*sections.passages(), *_notes(word, vanishing), *_margins(word, vanishing))
     yield Document("", passages, title or named or sections.first, derived=derived)
@@ -156,9 +156,9 @@ def _text(element: Any, vanishing: set[str | None]) -> str:
 
 def _vanishes(element: Any, vanishing: set[str | None]) -> bool:
     """Whether a run or a style is hidden: what it says itself, or else what its style, or that of its paragraph, says."""
-    if (own := element.find(_HIDDEN)) is not None:
+    if (own := element.find(_HIDDEN_MARK)) is not None:
         return own.get(qn("w:val")) not in ("0", "false", "off")
-    style = element.find(_RUN_STYLED) if element.tag == qn("w:r") else element.find(_STYLED)
+    style = element.find(_RUN_STYLED) if element.tag == qn("w:r") else element.find(_STYLE_MARK)
     return style is not None and style.get(qn("w:val")) in vanishing
 
 
@@ -174,7 +174,7 @@ def _styles(word: Any) -> dict[str | None, _Style]:
             bases.append(element)
         names = [str(attempt(lambda: each.find(qn("w:name")).get(qn("w:val"))) or "") for each in bases]  # noqa: B023
         level = next((int(heading[1]) for heading in map(_HEADING.fullmatch, names) if heading), None)
-        said = (each.find(_HIDDEN) is not None for each in bases)
+        said = (each.find(_HIDDEN_MARK) is not None for each in bases)
         found[key] = _Style(names[0].lower(), level, any(said))
         if bases[0].get(qn("w:default")) and bases[0].get(qn("w:type")) == "paragraph":
             found[None] = found[key]

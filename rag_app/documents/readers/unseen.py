@@ -15,7 +15,7 @@ from bs4.element import PageElement
 
 Colour = tuple[int, int, int]
 
-_OFF = -500.0  # pixels: further to the left or above than this is off the screen
+_OFF_SCREEN = -500.0  # pixels: further to the left or above than this is off the screen
 _LEAST = 1.0  # pixels of a letter's height or a box's side that are seen as nothing
 _ALIKE = 16  # of 255: colours that differ by less in each channel look the same
 _FAINT = 0.05  # opacity
@@ -33,7 +33,7 @@ _PIXELS = {
 }
 _PIXELS |= {"vw": 10.0, "vh": 8.0}
 _LENGTH = re.compile(r"([-+]?(?:\d+(?:\.\d*)?|\.\d+))([a-z%]*)")
-_NAMED: dict[str, Colour] = {
+_COLOURS: dict[str, Colour] = {
     "white": (255, 255, 255),
     "snow": (255, 250, 250),
     "ivory": (255, 255, 240),
@@ -54,8 +54,8 @@ _NAMED: dict[str, Colour] = {
 class _Look(NamedTuple):
     """Of the text in an element; it goes on to the elements within. A background of None is not known."""
 
-    colour: Colour | None = _NAMED["black"]
-    background: Colour | None = _NAMED["white"]
+    colour: Colour | None = _COLOURS["black"]
+    background: Colour | None = _COLOURS["white"]
     tiny: bool = False
     seen: bool = True
 
@@ -99,7 +99,9 @@ def _is_hidden(tag: Tag, style: dict[str, str]) -> bool:
         moved += ["left", "right", "top", "bottom"]
     places = [_number(style.get(name, ""), _PIXELS | {"%": 10.0}) for name in moved]
     places += [_number(part, _PIXELS) for part in re.split(r"[(,]", style.get("transform", ""))]
-    if (opacity is not None and opacity <= _FAINT) or any(place is not None and place <= _OFF for place in places):
+    if (opacity is not None and opacity <= _FAINT) or any(
+        place is not None and place <= _OFF_SCREEN for place in places
+    ):
         return True
     if style.get("clip", "").startswith("rect(0") or style.get("clip-path") in ("inset(50%)", "inset(100%)"):
         return True
@@ -144,4 +146,4 @@ def _colour(said: str) -> Colour | None:
         return int(found[1], 16), int(found[2], 16), int(found[3], 16)
     if found := re.match(r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})", said):
         return int(found[1]), int(found[2]), int(found[3])
-    return _NAMED.get(said)
+    return _COLOURS.get(said)

@@ -36,7 +36,7 @@ from rag_app.domain import (
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import exchange
-from rag_app.http.fields import Courtesy, Removed, SearchMode, Understood, Warnings, Where
+from rag_app.http.fields import Courtesy, Interpretation, RemovedCount, SearchMode, Warnings, Where
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline
@@ -195,8 +195,8 @@ class AnswerResponse(Struct, frozen=True, omit_defaults=True):
     context_used: ContextUsed
     processing_time_ms: Annotated[int, Meta(examples=[1847])]
     warnings: Warnings = []
-    removed_sentences: Removed = 0
-    understood: Understood = ""
+    removed_sentences: RemovedCount = 0
+    understood: Interpretation = ""
     courtesy: Courtesy = False
 
 

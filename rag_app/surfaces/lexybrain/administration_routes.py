@@ -47,7 +47,7 @@ SURFACE = replace(
 )
 STATS, FEEDBACK, CONFIGS = (f"/api/admin/lexybrain/{each}" for each in ("rag/stats", "rag/feedback", "configs"))
 NOTHING_TO_CHANGE = "The body must have `active`, `weight` or both"
-REFUSED = Forbidden("Only a signed-in administrator may do this; an API key may not")
+NO_ADMINISTRATOR = Forbidden("Only a signed-in administrator may do this; an API key may not")
 # as `prompts add` has it: text and line breaks, and something in it that is not white space
 _UNPRINTABLE = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029"
 _INSTRUCTIONS = rf"^[^{_UNPRINTABLE}]*[^\s{_UNPRINTABLE}\ufeff][^{_UNPRINTABLE}]*$"
@@ -117,7 +117,7 @@ PromptChangeBody = Annotated[
 @SURFACE.get(
     STATS,
     InvalidInput("from", "2026-02-01", "must not be after `to` (2026-01-31)"),
-    REFUSED,
+    NO_ADMINISTRATOR,
     summary="Show the statistics of a period",
 )
 async def stats(
@@ -136,7 +136,7 @@ async def stats(
 @SURFACE.get(
     FEEDBACK,
     InvalidInput("limit", "101", "must be a whole number from 1 to 100"),
-    REFUSED,
+    NO_ADMINISTRATOR,
     summary="List feedback on answers",
 )
 async def feedback(
@@ -167,7 +167,9 @@ async def feedback(
     return await feedback.review(request.user, wanted, limit=limit, after=cursor)
 
 
-@SURFACE.get(CONFIGS, InvalidInput("limit", None, "unknown field; accepted: "), REFUSED, summary="List prompt versions")
+@SURFACE.get(
+    CONFIGS, InvalidInput("limit", None, "unknown field; accepted: "), NO_ADMINISTRATOR, summary="List prompt versions"
+)
 async def configs(request: Caller, prompts: Injected[PromptConfigs]) -> PromptsResponse:
     return PromptsResponse([_prompt(each) for each in await prompts.versions(request.user)])
 
@@ -176,7 +178,7 @@ async def configs(request: Caller, prompts: Injected[PromptConfigs]) -> PromptsR
     CONFIGS,
     InvalidInput("weight", -1, "must be a whole number from 0 to 1000000: its share among the active ones"),
     InvalidInput("name", VERSION, f"{VERSION!r} is taken: a version never changes, add a new one"),
-    REFUSED,
+    NO_ADMINISTRATOR,
     summary="Add a prompt version",
     status_code=201,
 )
@@ -194,7 +196,7 @@ async def add(
     f"{CONFIGS}/{{name:str}}",
     InvalidInput("active", 1, "must be true or false"),
     InvalidInput("", None, NOTHING_TO_CHANGE),
-    REFUSED,
+    NO_ADMINISTRATOR,
     NotFound("prompt version", "ask_lexybrain_x", [VERSION]),
     summary="Activate, deactivate or weight a prompt version",
 )

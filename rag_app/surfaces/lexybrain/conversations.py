@@ -55,7 +55,7 @@ from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of
 from rag_app.surfaces.lexybrain.messages import (
-    Paid,
+    Payments,
     cited_before,
     classify,
     detect,
@@ -72,7 +72,7 @@ from rag_app.surfaces.lexybrain.messages import (
     wordings,
     worth_it,
 )
-from rag_app.surfaces.lexybrain.quotas import UNSUPPORTED, Accounts
+from rag_app.surfaces.lexybrain.quotas import UNSUPPORTED_ANSWER, Accounts
 from rag_app.surfaces.lexybrain.running import RunningAnswers
 from rag_app.surfaces.lexybrain.threads import Threads, give_up, hold_thread, keep_answer, keep_message, settle_on
 from rag_app.surfaces.lexybrain.training import Training, lesson
@@ -176,7 +176,7 @@ class Turn:
         self._over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.capability, self.question = said.capability or GENERAL, Question(said.text)
         self._leaning, self._today = Leaning.ALONE, date.min
-        self._seconds, self._paid, self._prompts = dict[str, float](), Paid(), dict[str, str]()
+        self._seconds, self._paid, self._prompts = dict[str, float](), Payments(), dict[str, str]()
 
     # -- the beginning
 
@@ -439,7 +439,9 @@ class Turn:
         latency_ms = stages.get("generation", stages["total"])
         instructions = self.question.instructions
         unsupported = answer.refusal is Refusal.UNCITED
-        refused = ((UNSUPPORTED, "no sentence of the answer has a source that supports it"),) if unsupported else ()
+        refused = (
+            ((UNSUPPORTED_ANSWER, "no sentence of the answer has a source that supports it"),) if unsupported else ()
+        )
         return Outcome(
             message=self.message,
             text=answer.text,

@@ -22,7 +22,7 @@ from rag_app.evaluation.records import check_comment, expected_source, judge
 from rag_app.http.fields import as_wire
 from rag_app.surfaces.lexybrain.statistics import VERSION, midnight
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
-from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptMessageFeedback, Moment, Rated, Rating, Role
+from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptMessageFeedback, Moment, Rating, RatingValue, Role
 
 
 class FeedbackFilter(Struct, frozen=True, omit_defaults=True):
@@ -45,7 +45,7 @@ class FeedbackReview(Struct, frozen=True, rename="camel"):
     user_id: UUID
     thread_id: Annotated[UUID, Meta(examples=[THREAD])]
     message_id: Annotated[UUID, Meta(description="the id of the answer", examples=[MESSAGE])]
-    rating: Rated
+    rating: RatingValue
     comment: str | None
     expected_source_id: Annotated[UUID | None, Meta(description="the source that the answer should have cited")]
     created_at: Moment
@@ -66,16 +66,16 @@ class FeedbackResponse(Struct, frozen=True, rename="camel"):
     next_cursor: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
 
 
-_ANSWER, _ASKED = MessageRow, aliased(MessageRow)
+_ANSWER, _QUESTION_MESSAGE = MessageRow, aliased(MessageRow)
 # the last message of the user before the answer, and nothing where that one was deleted
 _QUESTION = (
-    select(case((_ASKED.deleted_at.is_(None), _ASKED.content)).label("question"))
+    select(case((_QUESTION_MESSAGE.deleted_at.is_(None), _QUESTION_MESSAGE.content)).label("question"))
     .where(
-        _ASKED.thread_id == _ANSWER.thread_id,
-        _ASKED.role == Role.USER.value,
-        tuple_(_ASKED.created_at, _ASKED.id) < tuple_(_ANSWER.created_at, _ANSWER.id),
+        _QUESTION_MESSAGE.thread_id == _ANSWER.thread_id,
+        _QUESTION_MESSAGE.role == Role.USER.value,
+        tuple_(_QUESTION_MESSAGE.created_at, _QUESTION_MESSAGE.id) < tuple_(_ANSWER.created_at, _ANSWER.id),
     )
-    .order_by(_ASKED.created_at.desc(), _ASKED.id.desc())
+    .order_by(_QUESTION_MESSAGE.created_at.desc(), _QUESTION_MESSAGE.id.desc())
     .limit(1)
     .correlate(_ANSWER)
     .lateral("question")

@@ -17,11 +17,11 @@ class Leaning(StrEnum):
     LEANS = "leans"
 
 
-_OPENING = (
+_OPENING_WORDS = (
     r"(?:(?:ok(?:ay)?|now|so|and|but|well|right|thanks?|thank you|great|next|nun|jetzt|und|gut|danke)\b[\s,.!:;–-]*)*"
 )
 _CHANGES = re.compile(
-    rf"\W*{_OPENING}(?:(?:some|any)thing (?:\w+ )?(?:else|different|new)\b"
+    rf"\W*{_OPENING_WORDS}(?:(?:some|any)thing (?:\w+ )?(?:else|different|new)\b"
     r"|(?:an?|the )?\s*(?:\w+ )?(?:new|other|another|different|separate|unrelated) (?:topic|question|subject|matter|thing|issue)\b"
     r"|unrelated\b|(?:a )?chang(?:e|ing) (?:of |the |my )*(?:topic|subject)|on (?:an? |another )(?:different |other )?(?:note|topic|subject|matter)"
     r"|moving on|(?:et)?was (?:ganz |völlig )?anderes|(?:ein[e]? )?(?:ganz )?(?:andere|neue|weitere)s? (?:frage|thema|sache)|themenwechsel)",
@@ -40,7 +40,7 @@ _POINTS_BACK = re.compile(
     r"|solche[mnrs]?|beide[mnrs]?|d(?:er|ie|as)selben?|stattdessen)\b",
     re.IGNORECASE,
 )
-_QUOTED = re.compile(r"[\"“„«](?=\w)[^\"“”„«»\n]{2,100}[\"”“»]")
+_QUOTATION = re.compile(r"[\"“„«](?=\w)[^\"“”„«»\n]{2,100}[\"”“»]")
 _NAME = re.compile(r"(?<=[a-z0-9,;] )(?!I\b)[A-Z][\w’'&-]*[a-z0-9][\w-]*|\b[A-Z]{2,}-?\d+\w*\b")
 _DATE = re.compile(
     r"january|february|march|april|may|june|july|august|september|october|november|december"
@@ -53,7 +53,7 @@ _GERMAN = re.compile(
 )
 _LITTLE = 2
 """Words that carry meaning: a message of no more cannot be looked up by itself."""
-_SETTLED = 3
+_ENOUGH_OF_ITS_OWN = 3
 """After so many of them a pronoun rather points to the message's own words."""
 
 
@@ -71,7 +71,7 @@ def leaning_of(text: str) -> Leaning:
     pointing = _POINTS_BACK.search(text)
     if pointing or _GOES_ON.match(text):
         before = len(content_words(text[: pointing.start()])) if pointing and not _GOES_ON.match(text) else 0
-        return Leaning.DOUBT if names or before > _SETTLED else Leaning.LEANS
+        return Leaning.DOUBT if names or before > _ENOUGH_OF_ITS_OWN else Leaning.LEANS
     if names:
         return Leaning.ALONE
     return Leaning.LEANS if len(content_words(text)) <= _LITTLE else Leaning.DOUBT
@@ -92,7 +92,7 @@ def names_something(text: str) -> bool:
     >>> names_something("And on Amazon?"), names_something("And in June?"), names_something("And “linen apron”?")
     (True, False, True)
     """
-    if _QUOTED.search(text):
+    if _QUOTATION.search(text):
         return True
     if len(_GERMAN.findall(text)) > 1:
         return False

@@ -47,7 +47,7 @@ from rag_app.surfaces.lexybrain.types import (
     ThreadSource,
 )
 
-Paid = list[tuple[str, Usage]]
+Payments = list[tuple[str, Usage]]
 """What models took for a turn: each one's name and its tokens."""
 
 # -- what it wants: which of the five capabilities answers it best
@@ -99,7 +99,7 @@ def apply_contract(text: str) -> str:
 
 
 async def classify(
-    model: AnsweringModel, prompt: Prompt, text: str, paid: Paid, today: date | None = None
+    model: AnsweringModel, prompt: Prompt, text: str, paid: Payments, today: date | None = None
 ) -> str | None:
     """By a model: `prompt` takes `question` and `capabilities`. None where what it says is none of the five."""
     known = "\n".join(f"- {name}: {description}" for name, description in DESCRIPTIONS.items())
@@ -109,7 +109,7 @@ async def classify(
 
 
 async def _ask(
-    model: AnsweringModel, prompt: Prompt, max_tokens: int, paid: Paid, today: date | None, **values: str
+    model: AnsweringModel, prompt: Prompt, max_tokens: int, paid: Payments, today: date | None, **values: str
 ) -> Draft | None:
     """What a model says to a prompt, and writes down what it took; None where it fails."""
     messages = with_today(prompt.messages(**values), Question("", today=today))
@@ -215,7 +215,7 @@ async def rewritten(
     text: str,
     history: Sequence[PastMessage],
     max_tokens: int,
-    paid: Paid,
+    paid: Payments,
     today: date | None = None,
 ) -> str | None:
     """The message as a query that stands on its own, by a model: `prompt` takes `history` and `question`.
@@ -258,7 +258,7 @@ def _beginning(text: str, length: int) -> str:
 MAX_TERMS = 20
 MAX_TOKENS, TEMPERATURE = 1024, 0.7
 """Of an answer, where neither the message nor a version of a prompt says."""
-_QUOTED = re.compile(r"“([^“”\n]{1,100})”|\"([^\"\n]{1,100})\"|«([^«»\n]{1,100})»|„([^„“”\n]{1,100})[“”]")
+_QUOTATION = re.compile(r"“([^“”\n]{1,100})”|\"([^\"\n]{1,100})\"|«([^«»\n]{1,100})»|„([^„“”\n]{1,100})[“”]")
 
 
 def question_for(
@@ -358,7 +358,7 @@ def quoted_phrases(text: str) -> tuple[str, ...]:
     ('velvet ring box', 'linen apron')
     """
     found: dict[str, str] = {}
-    for groups in _QUOTED.findall(text):
+    for groups in _QUOTATION.findall(text):
         if term := " ".join("".join(groups).split()):
             found.setdefault(term.casefold(), term)
     return tuple(found.values())[:MAX_TERMS]

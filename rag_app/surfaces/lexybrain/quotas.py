@@ -149,13 +149,13 @@ _RECORD = text(
     ), failures AS ({_ADD_FAILURES}), {_ADD_COST}
     """
 ).bindparams(bindparam("stages", type_=JSONB()))
-UNSUPPORTED = "AnswerUnsupported"
+UNSUPPORTED_ANSWER = "AnswerUnsupported"
 """The kind of failure that an answer is of which the check left nothing."""
 _MOST_FREE = 5  # of them, for a user and day: more are charged, or a user could have answers refused for nothing
 _COUNT_REFUSALS = text(
     f"""
     SELECT count(*) FROM ai_failures
-    WHERE user_id = :user AND kind = '{UNSUPPORTED}' AND (created_at AT TIME ZONE 'UTC')::date = {_TODAY}
+    WHERE user_id = :user AND kind = '{UNSUPPORTED_ANSWER}' AND (created_at AT TIME ZONE 'UTC')::date = {_TODAY}
     """
 ).bindparams(NOW)
 _SET_PLAN = text(

@@ -32,7 +32,7 @@ Cursor = Annotated[
     QueryParameter(min_length=1, max_length=500, pattern=WORD, description="`nextCursor` of the previous page"),
 ]
 
-READING = "lexybrain_threads"
+READ_WINDOW = "lexybrain_threads"
 """The window of requests that read threads: who scrolls through them may still ask."""
 
 
@@ -102,7 +102,7 @@ SURFACE = Surface(
     tag=Tag("Ask LexyBrain", "conversations about a marketplace, answered from the sources that the caller may see"),
     paths=("/api/lexybrain/",),
     limit=60,
-    windows={READING: 60},
+    windows={READ_WINDOW: 60},
     credentials=frozenset(
         {Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.EXTENSION, Credential.API_KEY}
     ),

@@ -193,7 +193,7 @@ _PLAN = text(
 _STAGES = StageLatencies.__struct_fields__
 _RATINGS = ", ".join(f"count(*) FILTER (WHERE rating = '{each}') AS {each}" for each in Rating)
 _MESSAGES = "m.created_at >= :since AND m.created_at < :until"
-_TIMED = ", ".join(f"(stages -> '{stage}')::int AS {stage}" for stage in _STAGES)
+_STAGE_COLUMNS = ", ".join(f"(stages -> '{stage}')::int AS {stage}" for stage in _STAGES)
 _FLAGS = ", ".join(
     f"(flags ->> '{flag}' = 'true')::int AS {name}"
     for flag, name in (
@@ -220,7 +220,7 @@ _FIGURES = (
     text(
         f"""
         WITH took AS MATERIALIZED (
-            SELECT message_id, created_at, tokens_in, tokens_out, cost_cents, {_TIMED}
+            SELECT message_id, created_at, tokens_in, tokens_out, cost_cents, {_STAGE_COLUMNS}
             FROM ai_usage_events
             WHERE type = 'rag_message' AND created_at >= :since - interval '1 hour' AND created_at < :until
         ), answered AS MATERIALIZED (

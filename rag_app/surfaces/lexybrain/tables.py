@@ -27,7 +27,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from rag_app.access.tables import UserRow
-from rag_app.database.tables import Base, Json, Made
+from rag_app.database.tables import Base, InsertTime, Json
 from rag_app.documents.tables import SourceRow
 from rag_app.domain import JsonObject
 
@@ -40,7 +40,7 @@ class _UserRecord:
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
     user_id: Mapped[_User]
-    created_at: Mapped[Made]
+    created_at: Mapped[InsertTime]
 
 
 class ThreadRow(_UserRecord, Base):
@@ -51,8 +51,8 @@ class ThreadRow(_UserRecord, Base):
     )
 
     title: Mapped[str | None]
-    updated_at: Mapped[Made]
-    last_message_at: Mapped[Made]
+    updated_at: Mapped[InsertTime]
+    last_message_at: Mapped[InsertTime]
     message_count: Mapped[int] = mapped_column(server_default=text("0"))
     metadata_: Mapped[Json] = mapped_column("metadata")
     archived: Mapped[_No]
@@ -102,7 +102,7 @@ class FeedbackRow(_UserRecord, Base):
     rating: Mapped[str]
     comment: Mapped[str | None] = mapped_column("feedback_text")
     expected_source_id: Mapped[UUID | None] = mapped_column(ForeignKey(SourceRow.id, ondelete="SET NULL"), index=True)
-    updated_at: Mapped[Made]
+    updated_at: Mapped[InsertTime]
 
 
 # What a model was asked, of a user who consents to training: `prompt` is a list of messages (role, content),

@@ -15,7 +15,7 @@ from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
-from rag_app.surfaces.lexybrain.rules import READING, SURFACE, Cursor, Limit
+from rag_app.surfaces.lexybrain.rules import READ_WINDOW, SURFACE, Cursor, Limit
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Training
 from rag_app.surfaces.lexybrain.types import (
@@ -23,8 +23,8 @@ from rag_app.surfaces.lexybrain.types import (
     THREAD,
     ConsentInfo,
     KeptMessageFeedback,
-    Rated,
     Rating,
+    RatingValue,
     ThreadInfo,
     ThreadsResponse,
     ThreadWithMessages,
@@ -72,7 +72,7 @@ class ThreadChange(Struct, frozen=True, forbid_unknown_fields=True):
 class FeedbackRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A null is the same as an omitted field."""
 
-    rating: Rated
+    rating: RatingValue
     comment: (
         Annotated[
             str,
@@ -135,7 +135,7 @@ ChangeBody = Annotated[
     InvalidInput("limit", "101", "must be a whole number from 1 to 100"),
     Forbidden("Only an administrator may read other users' threads"),
     summary="List threads, newest first",
-    opt={"window": READING},
+    opt={"window": READ_WINDOW},
 )
 async def newest(
     request: Caller,
@@ -182,7 +182,7 @@ async def newest(
     InvalidInput("limit", "101", "must be a whole number from 1 to 100"),
     NotFound("thread", THREAD),
     summary="Read a thread and its newest messages",
-    opt={"window": READING},
+    opt={"window": READ_WINDOW},
 )
 async def read(
     request: Caller,
@@ -243,7 +243,7 @@ async def branch(
     NotFound("answer", THREAD),
     TooManyAtOnce(1),
     summary="Resume the stream of an answer",
-    opt={"window": READING},
+    opt={"window": READ_WINDOW},
     media_type="text/event-stream",
 )
 async def resume(request: Caller, conversations: Injected[Conversations], thread_id: FromPath[UUID]) -> Response[Any]:
@@ -271,7 +271,7 @@ async def stop(request: Caller, conversations: Injected[Conversations], thread_i
     await conversations.running.stop(request.user.user, thread_id)
 
 
-@SURFACE.get(USAGE, UnknownField("user", []), summary="Show how much of your plan is used", opt={"window": READING})
+@SURFACE.get(USAGE, UnknownField("user", []), summary="Show how much of your plan is used", opt={"window": READ_WINDOW})
 async def used(request: Caller, conversations: Injected[Conversations]) -> UsageInfo:
     """Returns the messages used this month and the limit of the plan."""
     account, month = await conversations.accounts.month(request.user)

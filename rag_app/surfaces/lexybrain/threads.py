@@ -438,7 +438,7 @@ class Threads:
                 await session.execute(statement, {"thread": thread, "message": message})
 
 
-_BEFORE = """
+_EARLIER_MESSAGES = """
     rag_messages.thread_id = :thread AND deleted_at IS NULL AND (rag_messages.created_at, rag_messages.id) < (
         SELECT created_at, id FROM rag_messages WHERE id = :before AND thread_id = :thread
     )
@@ -447,7 +447,7 @@ _BRANCH = text(
     f"""
     INSERT INTO rag_threads (id, user_id, title, metadata, message_count)
     SELECT :branch, user_id, title, metadata || jsonb_build_object('branchOf', id),
-        (SELECT count(*) FROM rag_messages WHERE {_BEFORE})
+        (SELECT count(*) FROM rag_messages WHERE {_EARLIER_MESSAGES})
     FROM rag_threads WHERE id = :thread AND user_id = :user
         AND EXISTS (SELECT FROM rag_messages WHERE id = :before AND thread_id = :thread)
     RETURNING *
@@ -461,7 +461,7 @@ _COPY = text(
     )
     SELECT gen_random_uuid(), :branch, created_at, role, content, capability, context_json, model_id,
         retrieved_source_ids, generation_metadata, flags
-    FROM rag_messages WHERE {_BEFORE}
+    FROM rag_messages WHERE {_EARLIER_MESSAGES}
     """
 )
 

@@ -15,7 +15,7 @@ from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain import BudgetSpent, InvalidInput, JsonObject, Scope, Usage, frozen
 from rag_app.http.bodies import NOT_BLANK
-from rag_app.http.fields import Courtesy, Removed, Understood
+from rag_app.http.fields import Courtesy, Interpretation, RemovedCount
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
 from rag_app.surfaces.lexybrain.quotas import Account
@@ -49,7 +49,7 @@ else:  # what the registries have; a type checker wants each name written out
     Kind = Literal[prompts.conversation_types()]
     RatingName = Literal[tuple(each.value for each in Rating)]
 
-Rated = Annotated[RatingName, Meta(description=f"one of {', '.join(Rating)}")]
+RatingValue = Annotated[RatingName, Meta(description=f"one of {', '.join(Rating)}")]
 
 
 # -- what comes
@@ -269,8 +269,8 @@ class AnswerRemarks(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
         bool | None,
         Meta(description="whether a cited source supports every claim of the answer; absent if no claim was checked"),
     ] = None
-    removed_sentences: Removed = 0
-    understood: Understood = ""
+    removed_sentences: RemovedCount = 0
+    understood: Interpretation = ""
     courtesy: Courtesy = False
 
 
@@ -361,7 +361,7 @@ class ThreadFlags(AnswerRemarks, frozen=True, rename="camel"):
 
 
 class MessageFeedback(Struct, frozen=True, rename="camel"):
-    rating: Rated
+    rating: RatingValue
     comment: Annotated[str | None, Meta(examples=["The keyword itself is missing"])]
     expected_source_id: Annotated[
         UUID | None,

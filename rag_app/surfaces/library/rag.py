@@ -44,7 +44,7 @@ from rag_app.retrieval.store import ScopedStore
 from rag_app.settings import Settings
 from rag_app.surfaces.library.arguments import checked_call
 
-Written = Sequence[str] | MetadataFilters
+WrittenFilters = Sequence[str] | MetadataFilters
 """Filters as on a command line, or LlamaIndex'."""
 
 
@@ -146,7 +146,7 @@ class Rag:
         organization: str,
         user: str | None = None,
         site: str | None = None,
-        filters: Written = (),
+        filters: WrittenFilters = (),
         top_k: int = 8,
         mode: str = "hybrid",
     ) -> tuple[Hit, ...]:
@@ -170,7 +170,7 @@ class Rag:
         organization: str,
         user: str | None = None,
         site: str | None = None,
-        filters: Written = (),
+        filters: WrittenFilters = (),
         top_k: int | None = None,
         mode: str = "hybrid",
         capability: str | None = None,
@@ -251,7 +251,7 @@ class Rag:
         capability: str | None = None,
         user: str | None = None,
         site: str | None = None,
-        filters: Written = (),
+        filters: WrittenFilters = (),
         top_k: int | None = None,
         mode: str = "hybrid",
     ) -> CapabilityEngine:
@@ -282,7 +282,7 @@ class Rag:
         organization: str,
         user: str | None = None,
         site: str | None = None,
-        filters: Written = (),
+        filters: WrittenFilters = (),
         top_k: int = 8,
         mode: str = "hybrid",
     ) -> ChunkRetriever:
@@ -373,7 +373,7 @@ async def scope_of(application: Application, org: str, user: str | None = None, 
 
 
 def question_of(
-    text: str, top_k: int, mode: str, filters: Written, names: tuple[str, str] = ("question", "--mode")
+    text: str, top_k: int, mode: str, filters: WrittenFilters, names: tuple[str, str] = ("question", "--mode")
 ) -> Question:
     """Raises InvalidInput for what is not a question; `names` are what the caller calls text and mode."""
     text_name, mode_name = names

@@ -15,7 +15,7 @@ from rag_app.retrieval.foreign import NOWHERE, adopt
 from rag_app.retrieval.hits import to_hit
 from rag_app.surfaces.library.context import ContextBlock
 
-Found = Hit | NodeWithScore | BaseNode | ContextBlock
+FoundPassage = Hit | NodeWithScore | BaseNode | ContextBlock
 """What a text may cite: each is `[Source N]`, numbered from 1 in the order given."""
 
 
@@ -46,7 +46,7 @@ class Verified:
         return self.claims > 0
 
 
-def verify(answer_text: str, hits: Sequence[Found], question: str = "") -> Verified:
+def verify(answer_text: str, hits: Sequence[FoundPassage], question: str = "") -> Verified:
     """Check every sentence of a text, your own model's say, against the hits that it cites as `[Source N]`.
 
     `hits` are what your prompt showed, in its order: hits of `rag.search`, nodes of a LlamaIndex retriever, or blocks of
@@ -70,7 +70,7 @@ def verify(answer_text: str, hits: Sequence[Found], question: str = "") -> Verif
     return Verified(checked.text, cite(checked, context), verification.claims, verification.removed)
 
 
-def _block(number: int, found: Found) -> PromptBlock:
+def _block(number: int, found: FoundPassage) -> PromptBlock:
     hit = _hit(found)
     blocks = build_context([hit], max_tokens=_EVERYTHING, max_sources=1).blocks
     return replace(blocks[0], number=number)
@@ -79,7 +79,7 @@ def _block(number: int, found: Found) -> PromptBlock:
 _EVERYTHING = 10**9  # tokens: nothing is cut
 
 
-def _hit(found: Found) -> Hit:
+def _hit(found: FoundPassage) -> Hit:
     match found:
         case Hit():
             return found

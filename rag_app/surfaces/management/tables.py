@@ -5,7 +5,7 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
-from rag_app.database.tables import Base, Made, NewId
+from rag_app.database.tables import Base, InsertTime, NewId
 from rag_app.evaluation.tables import KeptAnswerRow
 
 
@@ -27,4 +27,4 @@ class SettlementRow(Base):
     resolution: Mapped[str]
     note: Mapped[str | None]
     settled_by: Mapped[UUID]
-    settled_at: Mapped[Made]
+    settled_at: Mapped[InsertTime]

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database.session import Database
 from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, Principal, frozen
-from rag_app.evaluation.kept_answers import ANSWERED, REFUSED
+from rag_app.evaluation.kept_answers import ANSWER_EVENT, REFUSAL_EVENT
 from rag_app.surfaces.lexybrain.statistics import Period, midnight
 from rag_app.surfaces.management.types import (
     AuditEntry,
@@ -76,7 +76,7 @@ _DAYS_OUTSIDE = text(
     )
     {_EACH_DAY} LEFT JOIN took USING (date) LEFT JOIN rated USING (date) ORDER BY date
     """
-).bindparams(*_MOMENTS, answered=ANSWERED, refused=REFUSED)
+).bindparams(*_MOMENTS, answered=ANSWER_EVENT, refused=REFUSAL_EVENT)
 _USERS = text(
     """
     SELECT u.id, u.name, u.role, u.plan_code AS plan, coalesce(c.used, 0) AS messages_used,

@@ -36,11 +36,11 @@ from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.exchange import exchange
 from rag_app.http.fields import (
     Courtesy,
-    Removed,
+    Interpretation,
+    RemovedCount,
     SearchMode,
     SourceReference,
     T,
-    Understood,
     Warnings,
     Where,
     as_wire,
@@ -218,8 +218,8 @@ class OwnerAskResponse(Struct, frozen=True, omit_defaults=True):
         int, Meta(description="number of chunks that reach `min_similarity`", examples=[5])
     ]
     warnings: Warnings = []
-    removed_sentences: Removed = 0
-    understood: Understood = ""
+    removed_sentences: RemovedCount = 0
+    understood: Interpretation = ""
     courtesy: Courtesy = False
 
 

@@ -12,7 +12,7 @@ from rag_app.http.problems import KINDS, Kind
 from rag_app.http.server import Site
 from rag_app.surfaces.pages import administration, answers, chat, documents, playground, signing_in
 from rag_app.surfaces.pages.files import static_file
-from rag_app.surfaces.pages.signing_in import MISDIRECTED, SigningIn, stay_near
+from rag_app.surfaces.pages.signing_in import MISDIRECTED_STATUS, SigningIn, stay_near
 from rag_app.surfaces.pages.site import HANDLERS, Errors, admit
 
 MODULES = (chat, signing_in, answers, documents, playground, administration)
@@ -24,8 +24,10 @@ _KINDS = {
     RateLimited: Kind(
         429, "rate_limited", "Too many attempts to sign in from your network. Wait a minute, then try again."
     ),
-    MISDIRECTED: Kind(
-        MISDIRECTED, "misdirected_request", "The demo only answers browsers on this machine, at http://127.0.0.1."
+    MISDIRECTED_STATUS: Kind(
+        MISDIRECTED_STATUS,
+        "misdirected_request",
+        "The demo only answers browsers on this machine, at http://127.0.0.1.",
     ),
 }
 

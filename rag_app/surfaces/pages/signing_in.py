@@ -36,7 +36,7 @@ ATTEMPT_COOKIES = ("__Host-rag_signing_in", "rag_signing_in")
 CALLBACK = "/sign-in/callback"
 """The path to which the identity provider redirects the browser."""
 
-MISDIRECTED = 421
+MISDIRECTED_STATUS = 421
 _NO_REFERRER = {"Referrer-Policy": "no-referrer"}
 _NOT_THIS_BROWSER = "This sign-in was started in another browser, or it has expired. Start again."
 
@@ -79,7 +79,9 @@ class SigningIn:
 def stay_near(connection: AnyConnection, _: BaseRouteHandler) -> None:
     """A guard of the demo, whose pages require no proof: only this machine may open them, by a loopback name."""
     if not is_near(connection):
-        raise HTTPException(status_code=MISDIRECTED, detail="The demo answers browsers on this machine, at 127.0.0.1")
+        raise HTTPException(
+            status_code=MISDIRECTED_STATUS, detail="The demo answers browsers on this machine, at 127.0.0.1"
+        )
 
 
 def network_of(host: str) -> str:
@@ -130,7 +132,7 @@ async def leave_for_provider(request: AnyRequest, signing_in: Injected[SigningIn
     provider, url = _provider(signing_in), signing_in.url(request)
     if url is None:
         problem = f"To sign in at {provider.host}, this server's RAG_PUBLIC_URL must be set"
-        return show_ways(request, signing_in, status=MISDIRECTED, problem=problem)
+        return show_ways(request, signing_in, status=MISDIRECTED_STATUS, problem=problem)
     await signing_in.count(request)
     attempt = Attempt()
     try:

@@ -74,7 +74,7 @@ from rag_app.surfaces.sources.types import (
 
 _EXAMPLES, _EXAMPLES_FROM = 5, 100
 """Of each field, and the newest sources that they are looked for in."""
-BETWEEN = "\n\n"
+PASSAGE_SEPARATOR = "\n\n"
 """Between the passages of a text, as `locate` counts them."""
 
 Response = TypeVar("Response", UploadResponse, QueuedResponse)
@@ -207,8 +207,8 @@ class Sources:
         for each in content:
             end = place + len(each["text"])
             passages.append(PassageInfo(place, end, each.get("section"), each.get("page")))
-            place = end + len(BETWEEN)
-        text = BETWEEN.join(str(each["text"]) for each in content)
+            place = end + len(PASSAGE_SEPARATOR)
+        text = PASSAGE_SEPARATOR.join(str(each["text"]) for each in content)
         return TextResponse(entry.source.id, entry.source.title, text, passages)
 
     async def _entry(self, principal: Principal, name: str) -> Entry:

@@ -13,7 +13,7 @@ from rag_app.http.fields import SourceReference
 from rag_app.http.problems import ErrorInfo
 
 DEFAULT_COLLECTION = "rag_embedding"
-FETCHED = 100
+FETCH_DEPTH = 100
 # Chunks that are retrieved where a threshold cuts: the fused order may put some that reach it behind many that do not
 MOST_EXPECTED = 1000
 """Chunks that the queries of one validation may expect: each becomes a judgment."""
@@ -78,7 +78,7 @@ class RetrievalQuery(Struct, frozen=True, forbid_unknown_fields=True):
             self.query.strip(),
             top_k=max(self.results_wanted, DEPTH),
             threshold=self.threshold or None,
-            fetch=FETCHED if self.threshold else None,
+            fetch=FETCH_DEPTH if self.threshold else None,
         )
 
 
