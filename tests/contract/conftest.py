@@ -1,22 +1,23 @@
 """The API on a real port, served by Granian as in production.
 
-Who callers are, what is counted and which requests are under way are the real services' on the session's PostgreSQL.
-The pipeline is scripted, for exact scores and texts and for streams that come in pieces or break off; so are the
-services behind it whose failures are tested here. tests/integration has all of them real.
+The services are the real ones on the session's PostgreSQL: who callers are, what is counted, threads, feedback, consents,
+figures, versions of prompts. Scripted are the pipeline, a conversation's turn and the runs of a validation: for exact
+scores and texts, and for streams that come in pieces or break off. tests/integration has all of them real.
 """
 
 import asyncio
+import inspect
 import json
 import math
 import os
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -30,17 +31,20 @@ from granian.server.embed import Server
 from litestar import Litestar
 from llama_index.core.schema import TextNode
 from msgspec import structs
+from sqlalchemy import Executable
+from sqlalchemy.orm import make_transient
 
 from rag_app.access.limits import Leases, RateLimiter, Window
 from rag_app.access.people import Keys, People
 from rag_app.access.tokens import Tokens, issue_token
-from rag_app.answering.prompts import PromptConfig, PromptVersion
+from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
+from rag_app.database.tables import Base
 from rag_app.documents.generations import Generation
 from rag_app.documents.ledger import Passages, SourceLedger
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, FoundHits, Hit, Mode, Question
-from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound
+from rag_app.domain.errors import ModelFailed
 from rag_app.domain.scope import Principal, Scope
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.evaluation.validation import JudgedPassage, Span
@@ -49,25 +53,20 @@ from rag_app.http.fields import as_wire
 from rag_app.http.server import api
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces import registry
-from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackResponse, FeedbackReview
-from rag_app.surfaces.lexybrain.statistics import LexyBrainStats, Period
-from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
-from rag_app.surfaces.lexybrain.threads import render_message, render_thread
+from rag_app.surfaces.lexybrain.conversations import INDEX
+from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
+from rag_app.surfaces.lexybrain.quotas import Accounts
+from rag_app.surfaces.lexybrain.statistics import Statistics
+from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.lexybrain.training import Training
 from rag_app.surfaces.lexybrain.types import (
-    ConsentInfo,
     Flags,
-    KeptMessageFeedback,
     RagCitation,
     RagModel,
     RagReferences,
     RagRequest,
     RagResponse,
     RagSource,
-    Rating,
-    Role,
-    ThreadInfo,
-    ThreadsResponse,
-    ThreadWithMessages,
 )
 from rag_app.surfaces.management.belonging import Belonging
 from rag_app.surfaces.management.feedback import FeedbackQueue
@@ -91,14 +90,34 @@ class Tables:
         self.url, self._loop = url, asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="tables", daemon=True).start()
         self._connection = self._run(asyncpg.connect(url.replace("+asyncpg", "")))
+        self._database = Database(url, pool_size=1)
 
     def close(self) -> None:
         self._run(self._connection.close())
+        self._run(self._database.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     def fetch(self, sql: str, *values: Any) -> list[Any]:
         found: list[Any] = self._run(self._connection.fetch(sql, *values))
         return found
+
+    def change(self, scope: Scope, *steps: Executable | Base) -> None:
+        """Statements and rows to be added, in one transaction of the scope, for its organizations as a whole."""
+
+        async def work() -> None:
+            async with self._database.scoped(scope, operator=True) as session:
+                for step in steps:
+                    if isinstance(step, Base):
+                        make_transient(step)  # it may have been added by an earlier test
+                        session.add(step)
+                        await session.flush()
+                    else:
+                        await session.execute(step)
+
+        self._run(work())
+
+    def administers(self, user: UUID, role: str = "admin") -> None:
+        self.fetch("UPDATE users SET role = $2 WHERE id = $1", user, role)
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
@@ -549,215 +568,29 @@ class ScriptedConversations:
         return ScriptedTurn(self)
 
 
-@dataclass
-class ScriptedThreads:
-    """Keeps threads as the real ones are kept, in rows; readers see the sources of `seen`. Whose subject is among `administrators` reads all."""
+class Watched:
+    """A real service: `asked` are its calls without their principals; `error` meets whoever calls it."""
 
-    known: dict[UUID, ThreadRow] = field(default_factory=dict)
-    messages: dict[UUID, list[MessageRow]] = field(default_factory=dict)
-    feedback: dict[UUID, FeedbackRow] = field(default_factory=dict)
-    seen: set[UUID] = field(default_factory=set)
-    administrators: set[str] = field(default_factory=set)
-    error: Exception | None = None
-    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    def __init__(self, real: object = None) -> None:
+        self.real = real
+        self.clear()
 
-    async def list(
-        self, principal: Principal, *, limit: int, after: str | None, archived: bool | None, user: UUID | None,
-        everybody: bool, search: str | None,
-    ) -> ThreadsResponse:  # fmt: skip
-        self._ask("list", limit=limit, after=after, archived=archived, user=user, everybody=everybody, search=search)
-        if (user or everybody) and principal.subject not in self.administrators:
-            raise Forbidden("Only an administrator reads the threads of others")
-        whose = None if everybody else user or principal.user
-        found = [
-            each for each in self.known.values()
-            if whose in (None, each.user_id) and archived in (None, each.archived)
-            and (search or "").casefold() in (each.title or "").casefold()
-        ]  # fmt: skip
-        found.sort(key=lambda each: each.last_message_at, reverse=True)
-        places = [place for place, each in enumerate(found, 1) if str(each.id) == after]
-        if after is not None and not places:
-            raise InvalidInput("cursor", after, "is none of ours")
-        start = places[0] if places else 0
-        page = [render_thread(ThreadInfo, row) for row in found[start : start + limit]]
-        return ThreadsResponse(page, str(page[-1].id) if len(found) > start + limit else None)
+    def clear(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.error: Exception | None = None
 
-    async def read(self, principal: Principal, thread: UUID, *, limit: int, before: UUID | None) -> ThreadWithMessages:
-        self._ask("read", thread=thread, limit=limit, before=before)
-        found = self._own(principal, thread, reads=True)
-        said = self.messages.get(thread, [])
-        if before is not None:
-            places = [place for place, each in enumerate(said) if each.id == before]
-            if not places:
-                raise InvalidInput("before", before, "is no message of this thread")
-            said = said[: places[0]]
-        shown = [render_message(each, self.feedback.get(each.id), self.seen) for each in said[-limit:]]
-        return render_thread(ThreadWithMessages, found, messages=shown, has_more=len(said) > limit)
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        method = getattr(self.real, name)
 
-    async def change(
-        self, principal: Principal, thread: UUID, *, title: str | None = None, archived: bool | None = None
-    ) -> ThreadInfo:
-        self._ask("change", thread=thread, title=title, archived=archived)
-        row = self._own(principal, thread)
-        row.title = row.title if title is None else " ".join(title.split())
-        row.archived = row.archived if archived is None else archived
-        return render_thread(ThreadInfo, row)
+        async def call(*arguments: Any, **options: Any) -> Any:
+            how = inspect.signature(method).bind(*arguments, **options)
+            how.apply_defaults()
+            self.asked.append((name, {key: value for key, value in how.arguments.items() if key != "principal"}))
+            if self.error:
+                raise self.error
+            return await method(*arguments, **options)
 
-    async def delete(self, principal: Principal, thread: UUID) -> None:
-        self._ask("delete", thread=thread)
-        del self.known[self._own(principal, thread).id]
-
-    async def delete_message(self, principal: Principal, thread: UUID, message: UUID) -> None:
-        self._ask("delete_message", thread=thread, message=message)
-        self._own(principal, thread)
-        left = [each for each in self.messages.get(thread, []) if each.id != message]
-        if len(left) == len(self.messages.get(thread, [])):
-            raise NotFound("message", str(message))
-        self.messages[thread] = left
-
-    def _ask(self, what: str, **how: Any) -> None:
-        self.asked.append((what, how))
-        if self.error:
-            raise self.error
-
-    def _own(self, principal: Principal, thread: UUID, *, reads: bool = False) -> ThreadRow:
-        found = self.known.get(thread)
-        if found is None or not (
-            found.user_id == principal.user or (reads and principal.subject in self.administrators)
-        ):
-            raise NotFound("thread", str(thread))
-        return found
-
-
-@dataclass
-class ScriptedFeedback:
-    """Keeps feedback as the real one is kept, on the messages of `threads`; `sources` are what can be expected."""
-
-    threads: ScriptedThreads
-    administration: "ScriptedAdministration"
-    kept: dict[UUID, KeptMessageFeedback] = field(default_factory=dict)
-    sources: dict[str, UUID] = field(default_factory=dict)
-    now: datetime = datetime(2026, 1, 15, 11, tzinfo=UTC)
-    asked: list[tuple[Any, ...]] = field(default_factory=list)
-    error: Exception | None = None
-
-    async def give(
-        self, principal: Principal, message: UUID, rating: Rating, comment: str | None, expected: str | None
-    ) -> KeptMessageFeedback:
-        self.asked.append((principal, message, rating, comment, expected))
-        self._find(principal, message)
-        if expected is not None and (rating is not Rating.NEGATIVE or expected not in self.sources):
-            raise InvalidInput("expectedSourceId", expected, "is refused")
-        before = self.kept.get(message)
-        self.kept[message] = KeptMessageFeedback(
-            rating.value, comment, self.sources[expected] if expected else None, message,
-            before.created_at if before else self.now, self.now,
-        )  # fmt: skip
-        return self.kept[message]
-
-    async def review(self, principal: Principal, wanted: FeedbackFilter, **page: Any) -> FeedbackResponse:
-        return await self.administration.list(principal, wanted, **page)
-
-    async def withdraw(self, principal: Principal, message: UUID) -> None:
-        self.asked.append((principal, message))
-        self._find(principal, message)
-        if self.kept.pop(message, None) is None:
-            raise NotFound("feedback", str(message))
-
-    def _find(self, principal: Principal, message: UUID) -> None:
-        if self.error:
-            raise self.error
-        for thread, messages in self.threads.messages.items():
-            for each in messages:
-                if each.id == message and self.threads.known[thread].user_id == principal.user:
-                    if each.role == Role.USER:
-                        raise InvalidInput("message_id", str(message), "is no answer")
-                    return
-        raise NotFound("message", str(message))
-
-
-@dataclass
-class ScriptedAdministration:
-    """Statistics, reviews and versions of prompts; whose subject is among `administrators` has them."""
-
-    administrators: set[str] = field(default_factory=set)
-    figures: LexyBrainStats | None = None
-    reviewed: list[FeedbackReview] = field(default_factory=list)
-    known: dict[str, PromptVersion] = field(default_factory=dict)
-    error: Exception | None = None
-    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-
-    async def read(self, principal: Principal, since: date | None, until: date | None) -> LexyBrainStats:
-        self._ask(principal, "read", since=since, until=until)
-        Period.from_days(since, until, today=date(2026, 11, 22))
-        assert self.figures is not None
-        return self.figures
-
-    async def list(
-        self, principal: Principal, wanted: FeedbackFilter, *, limit: int, after: str | None
-    ) -> FeedbackResponse:
-        self._ask(principal, "list", wanted=wanted, limit=limit, after=after)
-        places = [place for place, each in enumerate(self.reviewed, 1) if str(each.id) == after]
-        if after is not None and not places:
-            raise InvalidInput("cursor", after, "is none of ours")
-        start = places[0] if places else 0
-        page = self.reviewed[start : start + limit]
-        return FeedbackResponse(page, str(page[-1].id) if len(self.reviewed) > start + limit else None)
-
-    async def versions(self, principal: Principal) -> Sequence[PromptVersion]:
-        self._ask(principal, "versions")
-        return [*self.known.values()]
-
-    async def publish(self, principal: Principal, config: PromptConfig) -> PromptVersion:
-        self._ask(principal, "publish", config=config)
-        if config.name in self.known:
-            raise InvalidInput("name", config.name, "is taken")
-        self.known[config.name] = PromptVersion(config, 1.0, 0, BEGAN, BEGAN)
-        return self.known[config.name]
-
-    async def change(
-        self, principal: Principal, name: str, *, active: bool | None = None, weight: int | None = None
-    ) -> PromptVersion:
-        self._ask(principal, "change", name=name, active=active, weight=weight)
-        if name not in self.known:
-            raise NotFound("prompt version", name, self.known)
-        config = self.known[name].config
-        changed = replace(
-            config,
-            active=config.active if active is None else active,
-            weight=config.weight if weight is None else weight,
-        )
-        self.known[name] = replace(self.known[name], config=changed)
-        return self.known[name]
-
-    def _ask(self, principal: Principal, what: str, **how: Any) -> None:
-        if principal.subject not in self.administrators:
-            raise Forbidden("Only a signed-in administrator may do this; an API key may not")
-        self.asked.append((what, how))
-        if self.error:
-            raise self.error
-
-
-@dataclass
-class ScriptedConsents:
-    """Remembers what each subject has decided; those among `keys` are no people."""
-
-    given: dict[str, ConsentInfo] = field(default_factory=dict)
-    keys: set[str] = field(default_factory=set)
-    error: Exception | None = None
-    now: datetime = datetime(2026, 1, 15, 11, tzinfo=UTC)
-
-    async def consent(self, principal: Principal) -> ConsentInfo:
-        if self.error:
-            raise self.error
-        if principal.subject in self.keys:
-            raise Forbidden("An API key cannot consent: sign in as a person")
-        return self.given.get(principal.subject, ConsentInfo(False, None))
-
-    async def decide(self, principal: Principal, training: bool) -> ConsentInfo:
-        await self.consent(principal)
-        self.given[principal.subject] = ConsentInfo(training, self.now if training else None)
-        return self.given[principal.subject]
+        return call
 
 
 @dataclass
@@ -773,29 +606,29 @@ class Backstage:
     shelf: Shelf = field(default_factory=Shelf)
     validations: ScriptedValidations = field(default_factory=ScriptedValidations)
     conversations: ScriptedConversations = field(default_factory=ScriptedConversations)
-    threads: ScriptedThreads = field(default_factory=ScriptedThreads)
-    consents: ScriptedConsents = field(default_factory=ScriptedConsents)
-    feedback: ScriptedFeedback = field(init=False)
-    administration: ScriptedAdministration = field(default_factory=ScriptedAdministration)
+    threads: Watched = field(default_factory=Watched)
+    consents: Watched = field(default_factory=Watched)
+    feedback: Watched = field(default_factory=Watched)
+    statistics: Watched = field(default_factory=Watched)
+    prompts: Watched = field(default_factory=Watched)
     checks: dict[str, str] = field(default_factory=lambda: {"database": "ok"})
-
-    def __post_init__(self) -> None:
-        self.feedback = ScriptedFeedback(self.threads, self.administration)
 
     def reset(self) -> None:
         self.pipeline.__init__()  # type: ignore[misc]
-        for each in (self.people, self.keys, self.limiter, self.leases):
+        watched = (self.threads, self.consents, self.feedback, self.statistics, self.prompts)
+        for each in (self.people, self.keys, self.limiter, self.leases, self.shelf, *watched):
             each.clear()
-        for scripted in (self.validations, self.conversations, self.threads, self.consents):
+        for scripted in (self.validations, self.conversations):
             scripted.__init__()  # type: ignore[misc]
-        self.shelf.clear()
-        self.feedback.__init__(self.threads, self.administration)  # type: ignore[misc]
-        self.administration.__init__()  # type: ignore[misc]
         self.checks = {"database": "ok"}
 
     def services(self) -> dict[str, object]:
         database = Database(TABLES.url)
         TABLES.opened.append(database)
+        ledger = SourceLedger(database)
+        self.threads.real, self.consents.real = Threads(database, ledger), Training(database, Accounts(database))
+        self.feedback.real = FeedbackLedger(database, ledger, INDEX)
+        self.statistics.real, self.prompts.real = Statistics(database), PromptConfigs(database)
         return {
             "pipeline": self.pipeline,
             "validation": RetrievalValidation(
@@ -807,14 +640,14 @@ class Backstage:
             "threads": self.threads,
             "consents": self.consents,
             "feedback": self.feedback,
-            "kept_answers": KeptAnswers(database, SourceLedger(database)),
+            "kept_answers": KeptAnswers(database, ledger),
             "feedback_queue": FeedbackQueue(database),
             "usage": Usage(database),
             "playground": None,  # tests/integration/test_playground.py
             "jobs": None,  # tests/integration/test_jobs.py
             "belonging": Belonging(database, People(database), Keys(database), ()),
-            "statistics": self.administration,
-            "prompts": self.administration,
+            "statistics": self.statistics,
+            "prompts": self.prompts,
             "sources": SimpleNamespace(),
             "readiness": self.readiness,
         }

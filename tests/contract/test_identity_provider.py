@@ -30,7 +30,6 @@ from rag_app.http.server import api
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import ASK, problem
-from tests.contract.test_streaming import soon
 from tests.waiting import PATIENCE, wait_for
 
 CLAIMS = {"sub": "ada", "aud": AUDIENCE, "iss": ISSUER, "exp": 4102444800}
@@ -198,7 +197,7 @@ def test_many_first_requests_at_once_fetch_once(
     with an_api(PublicKeys.from_url(provider.url)) as send, ThreadPoolExecutor(8) as pool:
         sent = [pool.submit(send, signed(ec_key, "e")) for _ in range(8)]
         try:
-            assert soon(lambda: len(waited) == 8)
+            assert wait_for(lambda: len(waited) == 8)
         finally:
             provider.released.set()
         assert {each.result().status_code for each in sent} == {200}
@@ -362,7 +361,7 @@ def test_nobody_with_a_known_key_waits_twice_for_a_provider_that_hangs(
         assert send(signed(ec_key, "e")).status_code == 200
         provider.released.clear()
         assert send(signed(ec_key, "e")).status_code == 200
-        assert soon(lambda: bool(keys._problem))
+        assert wait_for(lambda: bool(keys._problem))
         waited.clear()
         assert [send(signed(ec_key, "e")).status_code for _ in range(5)] == [200] * 5
         assert not waited

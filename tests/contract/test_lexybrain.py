@@ -47,8 +47,8 @@ from rag_app.surfaces.lexybrain.types import (
 )
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, replied, serve
-from tests.contract.test_streaming import STREAM, events, parsed, soon
-from tests.waiting import PATIENCE
+from tests.contract.test_streaming import STREAM, events, parsed
+from tests.waiting import PATIENCE, wait_for
 
 RAG, THREADS = "/api/lexybrain/rag", "/api/lexybrain/threads"
 EXAMPLE = (files("rag_app.surfaces.lexybrain") / "examples/message.json").read_text("utf-8")
@@ -591,13 +591,13 @@ def test_when_the_client_leaves_the_turn_is_told(client: httpx.Client, backstage
             text += next(pieces)
         assert parsed(text[: text.rindex("\n\n") + 2])[0][1]["messageId"]
         assert backstage.conversations.closed == []
-    assert soon(lambda: bool(backstage.conversations.closed))
+    assert wait_for(lambda: bool(backstage.conversations.closed))
     assert backstage.conversations.closed == ["One. "]
 
 
 def test_a_stream_that_was_read_to_its_end_is_closed_once(client: httpx.Client, backstage: Backstage) -> None:
     events(client.post(RAG, json=ASK, headers=STREAM))
-    assert soon(lambda: backstage.conversations.closed == ["Said."])
+    assert wait_for(lambda: backstage.conversations.closed == ["Said."])
 
 
 # --- who may enter

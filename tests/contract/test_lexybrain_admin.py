@@ -2,7 +2,9 @@
 
 import json
 import re
-from datetime import UTC, date, datetime
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, get_args
 from uuid import uuid4
@@ -11,24 +13,28 @@ import httpx
 import msgspec
 import pytest
 from litestar.routes import HTTPRoute
+from sqlalchemy import delete
 
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.answering import prompts
-from rag_app.answering.prompts import PromptConfig, PromptVersion
+from rag_app.answering.prompts import PromptConfig
+from rag_app.answering.tables import PromptConfigRow
 from rag_app.domain.errors import InvalidInput, StoreFailed
-from rag_app.domain.scope import Principal
+from rag_app.domain.scope import Principal, Scope
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
 from rag_app.http.surface import Credential, surface_of
 from rag_app.surfaces.lexybrain import types as wire
-from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackReview, ReviewedSource
+from rag_app.surfaces.lexybrain.feedback import FeedbackFilter
 from rag_app.surfaces.lexybrain.statistics import Period, StageLatencies, stats_of
+from rag_app.surfaces.lexybrain.tables import FeedbackRow
 from rag_app.surfaces.lexybrain.types import Rating
 from rag_app.surfaces.registry import SURFACES
-from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage
+from tests.contract.conftest import AUDIENCE, BEGAN, ISSUER, SECRET, TABLES, Backstage
 from tests.contract.test_lexybrain import Validate, refused, validator
+from tests.contract.test_lexybrain_threads import ADA, EXPECTED, ORG, THREAD, answered, kept
 
-__all__ = ["validator"]
+__all__ = ["kept", "validator"]
 
 STATS, FEEDBACK, CONFIGS = (f"/api/admin/lexybrain/{each}" for each in ("rag/stats", "rag/feedback", "configs"))
 EVERY = [
@@ -36,10 +42,9 @@ EVERY = [
     ("GET", FEEDBACK),
     ("GET", CONFIGS),
     ("POST", CONFIGS),
-    ("PATCH", f"{CONFIGS}/ask_lexybrain_x"),
+    ("PATCH", f"{CONFIGS}/ask_lexybrain_{ORG.hex}"),
 ]
 DOCUMENT = Path(__file__).parents[2] / "docs/surfaces/lexybrain-admin.md"
-MOMENT = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)
 RATINGS = {"positive": 6, "negative": 3, "neutral": 1}
 STAGES = StageLatencies.__struct_fields__
 COUNTS = {
@@ -83,29 +88,33 @@ PARTS: dict[str, Any] = {
     "failures": [{"kind": "ModelTimeout", "count": 3}],
 }  # fmt: skip
 PERIOD = Period(date(2026, 1, 30), date(2026, 1, 31))
-REVIEW = FeedbackReview(
-    uuid4(), uuid4(), uuid4(), uuid4(), "negative", "It is missing", uuid4(), MOMENT, MOMENT, "What sells?",
-    "Rings [Source 1].", MOMENT, "market_brief", "large", {"global": "ask_lexybrain_system"},
-    [ReviewedSource("rings", True), ReviewedSource("boxes", False)],
-)  # fmt: skip
-VERSION = PromptVersion(
-    PromptConfig("ask_lexybrain_x", "market_brief", "Look.", {"max_keywords": 20}, 3, False), 0.0, 12, MOMENT, MOMENT
-)
-NEW: dict[str, Any] = {"name": "ask_lexybrain_y", "type": "global", "instructions": "Be brief."}
+NAME = f"ask_lexybrain_{ORG.hex}"
+VERSION = PromptConfig(NAME, "market_brief", "Look.", {"max_keywords": 20}, 3, False)
+NEW: dict[str, Any] = {"name": f"{NAME}_new", "type": "global", "instructions": "Be brief."}
 
 
 @pytest.fixture(autouse=True)
-def prepared(backstage: Backstage) -> None:
-    """Ada is an administrator."""
-    backstage.people.known = {"ada": Principal("ada", uuid4())}
-    stage = backstage.administration
-    stage.administrators, stage.figures = {"ada"}, stats_of(PERIOD, PARTS)
-    stage.reviewed = [msgspec.structs.replace(REVIEW, id=uuid4()) for _ in range(3)]
-    stage.known = {VERSION.config.name: VERSION}
+def prepared(kept: None) -> Iterator[None]:
+    """Ada is an administrator, and rated three answers that were written with a version which is not in use now."""
+    TABLES.administers(ADA)
+    answers = [
+        answered(created_at=BEGAN + timedelta(minutes=number), generation_metadata={"prompts": {"global": NAME}})
+        for number in range(3)
+    ]
+    rated = [
+        FeedbackRow(
+            message_id=each.id, user_id=ADA, rating="negative", comment="It is missing", expected_source_id=EXPECTED
+        )
+        for each in answers
+    ]
+    everything = PromptConfigRow(**asdict(VERSION))
+    TABLES.change(Scope.alone(ADA), everything, *answers, *rated)
+    yield
+    TABLES.change(Scope.alone(ADA), delete(PromptConfigRow).where(PromptConfigRow.name.startswith(NAME)))
 
 
 def test_figures(client: httpx.Client, backstage: Backstage, validator: Validate) -> None:
-    response = client.get(STATS, params={"from": "2026-01-30", "to": "2026-01-31"})
+    response = client.get(STATS, params={"from": "2026-01-15", "to": "2026-01-16"})
     assert response.status_code == 200, response.text
     validator(response)
     told = response.json()
@@ -113,113 +122,95 @@ def test_figures(client: httpx.Client, backstage: Backstage, validator: Validate
         "from", "to", "totals", "days", "quota", "capabilities", "latencyMs", "answers", "satisfaction", "prompts",
         "failures",
     ]  # fmt: skip
-    assert (told["from"], told["to"]) == ("2026-01-30", "2026-01-31")
-    assert told["totals"] == {
-        "messages": 55, "questions": 30, "answers": 25, "deletedMessages": 2, "threads": 9, "newThreads": 7,
-        "activeUsers": 4, "inputTokens": 1000, "outputTokens": 200, "costCents": 12.3457,
-    }  # fmt: skip
-    assert told["days"][1] == {
-        "date": "2026-01-31", "messages": 0, "questions": 0, "answers": 0, "inputTokens": 0, "outputTokens": 0,
-        "costCents": 0,
-    }  # fmt: skip
-    assert told["quota"] == {
-        "month": "2026-01",
-        "plans": [
-            {"plan": "free", "users": 3, "activeUsers": 2, "messagesUsed": 61, "messagesAvailable": 150, "messagesPerUser": 50},
-            {
-                "plan": "growth", "users": 1, "activeUsers": 1, "messagesUsed": 700, "messagesAvailable": None,
-                "messagesPerUser": None,
-            },
-        ],
-    }  # fmt: skip
-    assert told["capabilities"][1] == {"capability": None, "questions": 10, "answers": 5, "share": 0.3333}
+    assert (told["from"], told["to"], told["quota"]["month"]) == ("2026-01-15", "2026-01-16", "2026-01")
+    assert [each["date"] for each in told["days"]] == ["2026-01-15", "2026-01-16"]
     assert list(told["latencyMs"]) == list(STAGES)
-    assert told["latencyMs"]["retrieval"] == {"answers": 25, "p50": 12.3, "p95": 100.0}
-    assert told["latencyMs"]["generation"] == {"answers": 0, "p50": None, "p95": None}
-    assert told["answers"] == {
-        "meanSources": 6.5432, "insufficientContextShare": 0.25, "fallbackShare": 0.1, "interruptedShare": 0,
-    }  # fmt: skip
-    assert told["satisfaction"] == {
-        "positive": 6, "negative": 3, "neutral": 1, "positiveShare": 0.6, "ratedShare": 0.4
-    }  # fmt: skip
-    assert told["prompts"][0]["latencyMs"] == {"answers": 20, "p50": 1.0, "p95": 2.0}
-    assert told["failures"] == [{"kind": "ModelTimeout", "count": 3}]
+    arm = next(each for each in told["prompts"] if each["prompt"] == NAME)
+    assert (arm["type"], arm["answers"], arm["negative"], arm["meanSources"]) == ("global", 3, 3, 2)
     client.get(STATS)
-    assert [how for _, how in backstage.administration.asked] == [
-        {"since": date(2026, 1, 30), "until": date(2026, 1, 31)}, {"since": None, "until": None}
+    assert [how for _, how in backstage.statistics.asked] == [
+        {"since": date(2026, 1, 15), "until": date(2026, 1, 16)}, {"since": None, "until": None}
     ]  # fmt: skip
 
 
-def test_a_period_in_which_nothing_was(client: httpx.Client, backstage: Backstage, validator: Validate) -> None:
-    nothing = {
-        "totals": dict.fromkeys(PARTS["totals"], 0), "answers": dict.fromkeys(PARTS["answers"]),
-        "satisfaction": {**dict.fromkeys(RATINGS, 0), "positiveShare": None, "ratedShare": None},
-        "prompts": [], "capabilities": [], "failures": [],
-    }  # fmt: skip
-    backstage.administration.figures = stats_of(PERIOD, PARTS | nothing)
-    response = client.get(STATS)
+def test_a_period_in_which_nothing_was(client: httpx.Client, validator: Validate) -> None:
+    response = client.get(STATS, params={"from": "2001-01-30", "to": "2001-01-31"})
     validator(response)
-    assert set(response.json()["answers"].values()) == {None}
-    assert response.json()["satisfaction"]["positiveShare"] is response.json()["satisfaction"]["ratedShare"] is None
+    told = response.json()
+    assert set(told["totals"].values()) == {0} and {*told["days"][1].values()} == {"2001-01-31", 0}
+    assert set(told["answers"].values()) == {None} and told["prompts"] == told["failures"] == []
+    assert told["satisfaction"]["positiveShare"] is told["satisfaction"]["ratedShare"] is None
+
+
+def test_figures_are_rounded() -> None:
+    told = msgspec.to_builtins(stats_of(PERIOD, PARTS))
+    assert told["totals"]["costCents"] == 12.3457 and told["capabilities"][1]["share"] == 0.3333
+    assert told["latencyMs"]["retrieval"] == {"answers": 25, "p50": 12.3, "p95": 100.0}
+    assert told["latencyMs"]["generation"] == {"answers": 0, "p50": None, "p95": None}
+    assert told["answers"]["meanSources"] == 6.5432 and told["satisfaction"]["positiveShare"] == 0.6
 
 
 def test_feedback(client: httpx.Client, backstage: Backstage, validator: Validate) -> None:
-    response = client.get(FEEDBACK, params={"limit": 2})
+    response = client.get(FEEDBACK, params={"limit": 2, "prompt": NAME})
     validator(response)
-    first = backstage.administration.reviewed[0]
-    assert response.json()["feedback"][0] == {
-        "id": str(first.id), "userId": str(first.user_id), "threadId": str(first.thread_id), "messageId": str(first.message_id),
-        "rating": "negative", "comment": "It is missing", "expectedSourceId": str(first.expected_source_id),
-        "createdAt": "2026-01-15T10:30:00Z", "updatedAt": "2026-01-15T10:30:00Z", "question": "What sells?",
-        "answer": "Rings [Source 1].", "answeredAt": "2026-01-15T10:30:00Z", "capability": "market_brief",
-        "model": "large", "prompts": {"global": "ask_lexybrain_system"},
-        "sources": [{"label": "rings", "cited": True}, {"label": "boxes", "cited": False}],
+    first = response.json()["feedback"][0]
+    assert first == {
+        "id": first["id"], "userId": str(ADA), "threadId": str(THREAD), "messageId": first["messageId"],
+        "rating": "negative", "comment": "It is missing", "expectedSourceId": str(EXPECTED),
+        "createdAt": first["createdAt"], "updatedAt": first["createdAt"], "question": "What is trending?",
+        "answer": "Rings are [Source 1].", "answeredAt": first["answeredAt"], "capability": "market_brief",
+        "model": "meta-llama/Llama-3.1-70B-Instruct", "prompts": {"global": NAME},
+        "sources": [{"label": "vintage wedding rings", "cited": True}, {"label": "Trademark", "cited": False}],
     }  # fmt: skip
-    rest = client.get(FEEDBACK, params={"limit": 2, "cursor": response.json()["nextCursor"]}).json()
+    page = {"limit": 2, "prompt": NAME, "cursor": response.json()["nextCursor"]}
+    rest = client.get(FEEDBACK, params=page).json()
     assert len(rest["feedback"]) == 1 and rest["nextCursor"] is None
     wanted = {
-        "rating": "positive", "capability": "general_chat", "prompt": "ask_lexybrain_system", "from": "2026-01-01",
+        "rating": "positive",
+        "capability": "general_chat",
+        "prompt": NAME,
+        "from": "2026-01-01",
         "to": "2026-01-31",
-    }  # fmt: skip
-    assert client.get(FEEDBACK, params=wanted).status_code == 200
-    assert [how["wanted"] for _, how in backstage.administration.asked][1:] == [
-        FeedbackFilter(),
-        FeedbackFilter(Rating.POSITIVE, "general_chat", "ask_lexybrain_system", date(2026, 1, 1), date(2026, 1, 31)),
+    }
+    assert client.get(FEEDBACK, params=wanted).json() == {"feedback": [], "nextCursor": None}
+    assert [how["wanted"] for _, how in backstage.feedback.asked][1:] == [
+        FeedbackFilter(prompt=NAME),
+        FeedbackFilter(Rating.POSITIVE, "general_chat", NAME, date(2026, 1, 1), date(2026, 1, 31)),
     ]
 
 
 def test_versions_are_listed_added_and_changed(client: httpx.Client, backstage: Backstage, validator: Validate) -> None:
     listed = client.get(CONFIGS)
     validator(listed)
-    shown = {
-        "name": "ask_lexybrain_x", "type": "market_brief", "instructions": "Look.", "constraints": {"max_keywords": 20},
-        "active": False, "weight": 3, "share": 0, "threads": 12, "createdAt": "2026-01-15T10:30:00Z",
-        "updatedAt": "2026-01-15T10:30:00Z",
+    shown = next(each for each in listed.json()["configs"] if each["name"] == NAME)
+    assert shown == {
+        "name": NAME, "type": "market_brief", "instructions": "Look.", "constraints": {"max_keywords": 20},
+        "active": False, "weight": 3, "share": 0, "threads": 0, "createdAt": shown["createdAt"],
+        "updatedAt": shown["createdAt"],
     }  # fmt: skip
-    assert listed.json() == {"configs": [shown]}
     demands = {"temperature": 1, "max_tokens": 300, "retrieval_scope": ["keywords", "trends"], "max_alerts": 3}
     made = client.post(CONFIGS, json={**NEW, "instructions": " Be brief.\n", "constraints": demands})
     assert made.status_code == 201
     validator(made)
     assert made.json() | {"createdAt": "", "updatedAt": ""} == {
-        **NEW, "constraints": demands, "active": False, "weight": 1, "share": 1, "threads": 0, "createdAt": "",
+        **NEW, "constraints": demands, "active": False, "weight": 1, "share": 0, "threads": 0, "createdAt": "",
         "updatedAt": "",
     }  # fmt: skip
     assert "is taken" in refused(client.post(CONFIGS, json=NEW), 422, "validation_error")
-    for change, kept in (
+    for change, state in (
         ({"active": True}, (True, 3)), ({"weight": 0}, (True, 0)), ({"active": False, "weight": 7}, (False, 7))
     ):  # fmt: skip
-        changed = client.patch(f"{CONFIGS}/ask_lexybrain_x", json=change)
-        assert changed.status_code == 200 and (changed.json()["active"], changed.json()["weight"]) == kept
-    asked = [how for what, how in backstage.administration.asked if what == "change"]
-    assert asked[0] == {"name": "ask_lexybrain_x", "active": True, "weight": None}
-    assert "ask_lexybrain_x" in refused(client.patch(f"{CONFIGS}/nowhere", json={"weight": 1}), 404, "not_found")
+        changed = client.patch(f"{CONFIGS}/{NAME}", json=change)
+        assert changed.status_code == 200 and (changed.json()["active"], changed.json()["weight"]) == state
+    asked = [how for what, how in backstage.prompts.asked if what == "change"]
+    assert asked[0] == {"name": NAME, "active": True, "weight": None}
+    assert NAME in refused(client.patch(f"{CONFIGS}/nowhere", json={"weight": 1}), 404, "not_found")
 
 
 @pytest.mark.parametrize(("method", "path"), EVERY)
 def test_who_may(method: str, path: str, client: httpx.Client, anonymous: httpx.Client, backstage: Backstage) -> None:
     body = NEW if method == "POST" else {"weight": 1} if method == "PATCH" else None
-    backstage.administration.administrators = set()
+    TABLES.administers(ADA, "user")
     message = refused(client.request(method, path, json=body), 403, "forbidden")
     assert "administrator" in message
     backstage.keys.known = {"rag_" + "k" * 43: Principal("key:1", uuid4())}
@@ -231,7 +222,8 @@ def test_who_may(method: str, path: str, client: httpx.Client, anonymous: httpx.
     refused(client.request(method, path, json=body, headers=headers), 401, "authentication_required")
     del client.headers["Authorization"]
     refused(client.request(method, path, json=body), 401, "authentication_required")
-    assert backstage.administration.asked == []
+    there = TABLES.fetch("SELECT name, weight FROM lexybrain_prompt_configs WHERE starts_with(name, $1)", NAME)
+    assert [tuple(each) for each in there] == [(NAME, 3)]
 
 
 @pytest.mark.parametrize(
@@ -272,11 +264,11 @@ def test_a_version_that_cannot_be_used_is_refused(
 ) -> None:
     message = refused(client.post(CONFIGS, json={**NEW, **changed}), 422, "validation_error")
     assert message.startswith(f"{name}: "), message
-    assert backstage.administration.asked == []
+    assert backstage.prompts.asked == []
 
 
 def test_what_is_no_change_is_refused(client: httpx.Client) -> None:
-    at = f"{CONFIGS}/ask_lexybrain_x"
+    at = f"{CONFIGS}/{NAME}"
     for body, name in (
         ({"weight": -1}, "weight"), ({"active": None}, "active"), ({"instructions": "Other."}, "instructions"),
         ({"name": "ask_lexybrain_z"}, "name"),
@@ -300,7 +292,7 @@ def test_what_a_caller_can_get_wrong(client: httpx.Client) -> None:
 
 
 def test_a_database_that_is_down(client: httpx.Client, backstage: Backstage) -> None:
-    backstage.administration.error = StoreFailed("no route to host 10.0.0.1")
+    backstage.statistics.error = StoreFailed("no route to host 10.0.0.1")
     message = refused(client.get(STATS), 503, "service_unavailable", retryable=True)
     assert "10.0.0.1" not in message
 
@@ -322,13 +314,13 @@ def test_what_is_accepted_is_what_prompts_add_accepts() -> None:
 # --- the list of all routes
 
 
-def table(backstage: Backstage) -> list[str]:
+def table() -> list[str]:
     """Of every route there is: its method and path, what is shown to enter, who may."""
     names = {
         Credential.JWT: "token", Credential.COOKIE: "cookie", Credential.EXTENSION: "extension",
         Credential.API_KEY: "API key", Credential.NONE: "or nothing if a default organization is set",
     }  # fmt: skip
-    entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER))
+    entrance, backstage = Entrance(Tokens(SECRET, AUDIENCE, ISSUER)), Backstage()
     app = api(backstage.services(), backstage.access(), entrance, SURFACES, version="0")
     lines = set()
     for route in app.routes:
@@ -360,17 +352,15 @@ def _may(method: str, path: str) -> str:
     return "everybody, within what they may see"
 
 
-def test_the_list_of_routes_is_complete(backstage: Backstage) -> None:
+def test_the_list_of_routes_is_complete() -> None:
     _, _, listed = DOCUMENT.read_text("utf-8").partition("## All routes")
-    assert [line for line in listed.splitlines() if line.startswith("| `")] == table(backstage), "\n".join(
-        table(backstage)
-    )
+    assert [line for line in listed.splitlines() if line.startswith("| `")] == table(), "\n".join(table())
 
 
-def test_the_documents_figures_are_those_of_the_response(client: httpx.Client) -> None:
+def test_the_documents_figures_are_those_of_the_response() -> None:
     documented = re.search(r"```json\n(\{\n  \"from\".*?)\n```", DOCUMENT.read_text("utf-8"), re.DOTALL)
     assert documented
-    shown, told = json.loads(documented[1]), client.get(STATS).json()
+    shown, told = json.loads(documented[1]), msgspec.to_builtins(stats_of(PERIOD, PARTS))
     assert list(shown) == list(told)
     for part in told:
         one, other = (each[part][0] if isinstance(each[part], list) else each[part] for each in (shown, told))

@@ -1,15 +1,24 @@
 """`/api/lexybrain/consent`: what clients may send, and what they are told."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 
 from rag_app.domain.errors import StoreFailed
+from rag_app.domain.scope import Principal
 from tests.contract.conftest import Backstage
 
 CONSENT = "/api/lexybrain/consent"
+KEY = "rag_" + "c" * 43
+
+
+@pytest.fixture(autouse=True)
+def ada(backstage: Backstage) -> None:
+    backstage.people.known = {"ada": Principal("ada", uuid4())}
 
 
 def error(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
@@ -29,8 +38,9 @@ def test_it_is_off_until_somebody_says_so(client: httpx.Client) -> None:
 
 def test_it_is_given_and_withdrawn(client: httpx.Client) -> None:
     given = client.put(CONSENT, json={"training": True})
-    assert given.status_code == 200 and given.json() == {"training": True, "since": "2026-01-15T11:00:00Z"}
-    assert client.get(CONSENT).json() == given.json()
+    assert given.status_code == 200 and given.json()["training"] is True
+    assert client.get(CONSENT).json() == client.put(CONSENT, json={"training": True}).json() == given.json()
+    assert datetime.fromisoformat(given.json()["since"]).tzinfo == UTC
     assert client.put(CONSENT, json={"training": False}).json() == {"training": False, "since": None}
 
 
@@ -42,7 +52,7 @@ def test_what_is_no_decision_is_refused(client: httpx.Client, backstage: Backsta
     content = json.dumps(body)
     refused = client.put(CONSENT, content=content, headers={"Content-Type": "application/json"})
     assert error(refused, 422, "validation_error")["retryable"] is False
-    assert backstage.consents.given == {}
+    assert backstage.consents.asked == []
 
 
 def test_what_goes_wrong_has_the_envelope_of_the_surface(client: httpx.Client, backstage: Backstage) -> None:
@@ -54,7 +64,8 @@ def test_what_goes_wrong_has_the_envelope_of_the_surface(client: httpx.Client, b
         told = error(client.request(method, CONSENT, json={"training": True}), 503, "service_unavailable")
         assert told["retryable"] is True
     backstage.consents.error = None
-    backstage.consents.keys.add("ada")
+    backstage.keys.known = {KEY: Principal("key:1", uuid4())}
+    client.headers["Authorization"] = f"Bearer {KEY}"
     for method in ("GET", "PUT"):
         error(client.request(method, CONSENT, json={"training": True}), 403, "forbidden")
 

@@ -1,24 +1,24 @@
 """Feedback on answers, over HTTP: what is accepted, whose answers they are, and what is told of it."""
 
-from datetime import timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from sqlalchemy import delete
 
 from rag_app.domain.errors import InvalidInput, StoreFailed
-from rag_app.domain.scope import Principal
+from rag_app.domain.scope import Scope
+from rag_app.surfaces.lexybrain.tables import FeedbackRow
 from rag_app.surfaces.lexybrain.types import Rating
-from tests.contract.conftest import Backstage
-from tests.contract.test_lexybrain import Validate, any_of, refused
-from tests.contract.test_lexybrain_threads import ADA, ANSWERED, ASKED, BERTA, THREAD, answered, kept, thread
+from tests.contract.conftest import TABLES, Backstage
+from tests.contract.test_lexybrain import THREADS, Validate, any_of, refused
+from tests.contract.test_lexybrain_threads import ADA, ANSWERED, ASKED, BERTA, EXPECTED, IDS, THREAD, answered, kept
 
 __all__ = ["kept"]
 
 AT = f"/api/lexybrain/messages/{ANSWERED.id}/feedback"
-EXPECTED = UUID("770e8400-e29b-41d4-a716-446655440002")
 NEGATIVE = {"rating": "negative", "comment": "Where is the box?", "expectedSourceId": "kw-ring-box"}
 
 
@@ -37,8 +37,16 @@ def validator(client: httpx.Client) -> Validate:
 
 
 @pytest.fixture(autouse=True)
-def sources(backstage: Backstage, kept: None) -> None:
-    backstage.feedback.sources = {"kw-ring-box": EXPECTED, str(EXPECTED): EXPECTED}
+def unrated(kept: None) -> None:
+    TABLES.change(Scope.alone(ADA), delete(FeedbackRow).where(FeedbackRow.user_id == ADA))
+
+
+def given(rating: str, comment: str | None, expected: str | None) -> tuple[str, dict[str, Any]]:
+    return "give", {"message": ANSWERED.id, "rating": Rating(rating), "comment": comment, "expected": expected}
+
+
+def rated(client: httpx.Client) -> list[Any]:
+    return [each["feedback"] for each in client.get(f"{THREADS}/{THREAD}").json()["messages"] if each["feedback"]]
 
 
 def test_feedback_is_given_and_told_as_it_is_kept(
@@ -46,27 +54,26 @@ def test_feedback_is_given_and_told_as_it_is_kept(
 ) -> None:
     response = client.post(AT, json=NEGATIVE)
     assert response.status_code == 200
+    now = response.json()["createdAt"]
     assert response.json() == {
         "rating": "negative",
         "comment": "Where is the box?",
         "expectedSourceId": str(EXPECTED),
         "messageId": str(ANSWERED.id),
-        "createdAt": "2026-01-15T11:00:00Z",
-        "updatedAt": "2026-01-15T11:00:00Z",
+        "createdAt": now,
+        "updatedAt": now,
     }
     validator(response)
-    assert backstage.feedback.asked == [
-        (Principal("ada", ADA), ANSWERED.id, Rating.NEGATIVE, "Where is the box?", "kw-ring-box")
-    ]
+    assert backstage.feedback.asked == [given("negative", "Where is the box?", "kw-ring-box")]
     assert response.headers["x-ratelimit-remaining"] == "59"
 
 
-def test_a_second_one_takes_the_place_of_the_first(client: httpx.Client, backstage: Backstage) -> None:
-    client.post(AT, json=NEGATIVE)
-    backstage.feedback.now += timedelta(hours=1)
+def test_a_second_one_takes_the_place_of_the_first(client: httpx.Client) -> None:
+    first = client.post(AT, json=NEGATIVE).json()
     told = client.post(AT, json={"rating": "positive"}).json()
     assert (told["rating"], told["comment"], told["expectedSourceId"]) == ("positive", None, None)
-    assert (told["createdAt"], told["updatedAt"]) == ("2026-01-15T11:00:00Z", "2026-01-15T12:00:00Z")
+    assert told["createdAt"] == first["createdAt"] and told["updatedAt"] > first["updatedAt"]
+    assert rated(client) == [{"rating": "positive", "comment": None, "expectedSourceId": None}]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +101,7 @@ def test_what_is_accepted(
 ) -> None:  # fmt: skip
     response = client.post(AT, json=body)
     assert response.status_code == 200, response.text
-    assert backstage.feedback.asked == [(Principal("ada", ADA), ANSWERED.id, Rating(body["rating"]), comment, expected)]
+    assert backstage.feedback.asked == [given(body["rating"], comment, expected)]
     assert response.json()["comment"] == comment
     validator(response)
 
@@ -151,24 +158,22 @@ def test_a_source_is_expected_where_the_answer_was_not_good(rating: str, client:
     assert message.startswith("expectedSourceId: ")
 
 
-def test_a_source_that_is_not_there(client: httpx.Client, backstage: Backstage) -> None:
+def test_a_source_that_is_not_there(client: httpx.Client) -> None:
     message = refused(client.post(AT, json={**NEGATIVE, "expectedSourceId": "theirs"}), 422, "validation_error")
-    assert message.startswith("expectedSourceId: ") and backstage.feedback.kept == {}
+    assert message.startswith("expectedSourceId: ") and rated(client) == []
 
 
-def test_feedback_is_withdrawn_once(client: httpx.Client, backstage: Backstage) -> None:
+def test_feedback_is_withdrawn_once(client: httpx.Client) -> None:
     client.post(AT, json=NEGATIVE)
     response = client.delete(AT)
-    assert (response.status_code, response.content) == (204, b"") and backstage.feedback.kept == {}
+    assert (response.status_code, response.content) == (204, b"") and rated(client) == []
     refused(client.delete(AT), 404, "not_found")
 
 
-def test_only_answers_in_threads_of_ones_own_are_rated(client: httpx.Client, backstage: Backstage) -> None:
-    theirs = thread(1, BERTA)
-    backstage.threads.known[theirs.id] = theirs
-    foreign = answered(thread_id=theirs.id)
-    backstage.threads.messages[theirs.id] = [foreign]
-    backstage.threads.administrators = {"ada"}  # who reads that thread, and rates nothing in it
+def test_only_answers_in_threads_of_ones_own_are_rated(client: httpx.Client) -> None:
+    foreign = answered(thread_id=IDS[3])
+    TABLES.change(Scope.alone(BERTA), foreign)
+    TABLES.administers(ADA)  # who reads that thread, and rates nothing in it
     for message in (foreign.id, uuid4(), THREAD):
         at = f"/api/lexybrain/messages/{message}/feedback"
         told = [client.post(at, json={"rating": "neutral"}), client.delete(at)]
@@ -176,7 +181,7 @@ def test_only_answers_in_threads_of_ones_own_are_rated(client: httpx.Client, bac
     at = f"/api/lexybrain/messages/{ASKED.id}/feedback"
     for response in (client.post(at, json={"rating": "neutral"}), client.delete(at)):
         assert refused(response, 422, "validation_error").startswith("message_id: ")
-    assert backstage.feedback.kept == {}
+    assert rated(client) == []
 
 
 @pytest.mark.parametrize("bad", ["1", "a%00b", "%F0%9F%A6%80", "x" * 36, "null", f"{EXPECTED}0", "%20"])

@@ -1,22 +1,30 @@
 """Conversations that are kept, over HTTP: what is shown of them, what may be changed, and whose they are."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from sqlalchemy import delete
 
+from rag_app.database import pages
+from rag_app.documents.tables import SourceRow
+from rag_app.domain import source_id
 from rag_app.domain.errors import InvalidInput, StoreFailed
-from rag_app.domain.scope import Principal
+from rag_app.domain.scope import Principal, Scope
+from rag_app.surfaces.lexybrain.conversations import INDEX
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
-from tests.contract.conftest import Backstage
+from tests.contract.conftest import TABLES, Backstage
 from tests.contract.test_lexybrain import SHOWN, THREADS, Validate, any_of, refused, validator
 
 __all__ = ["validator"]
 
-ADA, BERTA = uuid4(), uuid4()
+ADA, BERTA, ORG = uuid4(), uuid4(), uuid4()
 THREAD = UUID(SHOWN["threadId"])
+IDS = [THREAD, uuid4(), uuid4(), uuid4()]
+"""Of three threads of Ada's and one of Berta's."""
 AT = f"{THREADS}/{THREAD}"
 BEGAN = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)
 ASKED = MessageRow(
@@ -24,8 +32,9 @@ ASKED = MessageRow(
     capability="market_brief", context_json={"marketplaces": ["etsy"]},
 )  # fmt: skip
 GONE = {"id": str(uuid4()), "type": "alert", "label": "Trademark", "score": 0.5, "cited": None, "quote": "Filed."}
+EXPECTED = source_id(ORG, INDEX, "kw-ring-box")
 CITED = {
-    "id": str(uuid4()), "type": "keyword", "label": "vintage wedding rings", "score": 0.92, "cited": 1,
+    "id": str(EXPECTED), "type": "keyword", "label": "vintage wedding rings", "score": 0.92, "cited": 1,
     "quote": "Demand index 87",
 }  # fmt: skip
 
@@ -44,35 +53,47 @@ def answered(**other: Any) -> MessageRow:
 
 
 ANSWERED = answered()
-RATED = FeedbackRow(rating="negative", comment="Where is it?", expected_source_id=UUID(str(GONE["id"])))
+RATED = FeedbackRow(
+    message_id=ANSWERED.id, user_id=ADA, rating="negative", comment="Where is it?", expected_source_id=EXPECTED
+)
+
+
+def title(number: int) -> str:
+    """What nobody else's thread is called."""
+    return f"Thread {number} of {ORG.hex}"
 
 
 def thread(number: int = 0, user: UUID = ADA, archived: bool = False) -> ThreadRow:
     return ThreadRow(
-        id=uuid4() if number else THREAD, user_id=user, title=f"Thread {number}", created_at=BEGAN, updated_at=BEGAN,
+        id=IDS[number], user_id=user, title=title(number), created_at=BEGAN, updated_at=BEGAN,
         last_message_at=BEGAN - timedelta(hours=number), message_count=2, archived=archived,
         metadata_={"client": "web", "version": "1.0", "prompts": {"global": "ask_lexybrain_system"}},
     )  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
-def kept(backstage: Backstage) -> None:
-    """Ada has three threads, one of them archived; Berta has one."""
-    backstage.people.known = {"ada": Principal("ada", ADA), "berta": Principal("berta", BERTA)}
-    threads = [thread(), thread(1), thread(2, archived=True), thread(3, BERTA)]
-    backstage.threads.known = {each.id: each for each in threads}
-    backstage.threads.messages = {THREAD: [ASKED, ANSWERED]}
-    backstage.threads.feedback, backstage.threads.seen = {ANSWERED.id: RATED}, {UUID(str(CITED["id"]))}
-
-
-def theirs(backstage: Backstage) -> str:
-    [found] = [each for each in backstage.threads.known.values() if each.user_id == BERTA]
-    return f"{THREADS}/{found.id}"
+def kept(backstage: Backstage) -> Iterator[None]:
+    """Ada has three threads, one of them archived; Berta has one. One of the two sources is there."""
+    backstage.people.known = {"ada": Principal("ada", ADA, frozenset({ORG})), "berta": Principal("berta", BERTA)}
+    TABLES.change(
+        Scope(frozenset({ORG}), ADA),
+        SourceRow(
+            id=EXPECTED, org_id=ORG, index=INDEX, external_id="kw-ring-box", title="vintage wedding rings", lang="en",
+            source_type="keyword", metadata_={}, untyped={}, origin="", visibility="team", version="1", content=[],
+        ),
+        *(thread(), thread(1), thread(2, archived=True), ASKED, ANSWERED, RATED),
+    )  # fmt: skip
+    TABLES.change(Scope.alone(BERTA), thread(3, BERTA))
+    yield
+    for user in (ADA, BERTA):
+        TABLES.change(Scope.alone(user), delete(ThreadRow).where(ThreadRow.user_id == user))
+        TABLES.administers(user, "user")
+    TABLES.change(Scope(frozenset({ORG})), delete(SourceRow).where(SourceRow.id == EXPECTED))
 
 
 def titles(response: httpx.Response) -> list[str]:
     assert response.status_code == 200, response.text
-    return [each["title"] for each in response.json()["threads"]]
+    return [each["title"].partition(" of ")[0] for each in response.json()["threads"]]
 
 
 # --- the list
@@ -84,7 +105,7 @@ def test_the_list_shows_ones_own_newest_first(client: httpx.Client, validator: V
     assert response.json()["threads"][0] == {
         "id": str(THREAD),
         "userId": str(ADA),
-        "title": "Thread 0",
+        "title": title(0),
         "createdAt": "2026-01-15T10:30:00Z",
         "updatedAt": "2026-01-15T10:30:00Z",
         "lastMessageAt": "2026-01-15T10:30:00Z",
@@ -97,11 +118,11 @@ def test_the_list_shows_ones_own_newest_first(client: httpx.Client, validator: V
 
 
 def test_what_the_list_passes_on(client: httpx.Client, backstage: Backstage) -> None:
-    backstage.threads.administrators = {"ada"}
+    TABLES.administers(ADA)
     client.get(THREADS)
     client.get(THREADS, params={"limit": 1, "archived": "false", "everybody": "false"})
     client.get(THREADS, params={"limit": 100, "archived": "true", "user": str(BERTA)})
-    cursor = str(next(iter(backstage.threads.known)))
+    cursor = pages.cursor(BEGAN, THREAD)
     client.get(THREADS, params={"everybody": "true", "cursor": cursor})
     client.get(THREADS, params={"search": "Rings"})
     nothing = {"limit": 20, "after": None, "archived": None, "user": None, "everybody": False, "search": None}
@@ -132,9 +153,9 @@ def test_threads_are_searched(client: httpx.Client, validator: Validate) -> None
 def test_the_threads_of_others_are_for_administrators(client: httpx.Client, backstage: Backstage) -> None:
     for params in ({"user": str(BERTA)}, {"everybody": "true"}):
         refused(client.get(THREADS, params=params), 403, "forbidden")
-    backstage.threads.administrators = {"ada"}
+    TABLES.administers(ADA)
     assert titles(client.get(THREADS, params={"user": str(BERTA)})) == ["Thread 3"]
-    everybody = client.get(THREADS, params={"everybody": "true"})
+    everybody = client.get(THREADS, params={"everybody": "true", "search": ORG.hex})
     assert [each["userId"] for each in everybody.json()["threads"]] == [str(ADA)] * 3 + [str(BERTA)]
 
 
@@ -224,7 +245,7 @@ def test_a_thread_comes_with_its_messages(client: httpx.Client, validator: Valid
                 "interrupted": True,
                 "refused": False,
             },
-            "feedback": {"rating": "negative", "comment": "Where is it?", "expectedSourceId": GONE["id"]},
+            "feedback": {"rating": "negative", "comment": "Where is it?", "expectedSourceId": str(EXPECTED)},
         },
     ]
     validator(response)
@@ -234,9 +255,10 @@ def test_a_thread_comes_with_its_messages(client: httpx.Client, validator: Valid
 def test_a_message_whose_tokens_nobody_counted(
     generation: dict[str, Any], client: httpx.Client, backstage: Backstage, validator: Validate
 ) -> None:
-    backstage.threads.messages[THREAD] = [answered(model_id="extractive", generation_metadata=generation)]
+    made = answered(model_id="extractive", generation_metadata=generation, created_at=BEGAN + timedelta(minutes=1))
+    TABLES.change(Scope.alone(ADA), made)
     response = client.get(AT)
-    assert response.json()["messages"][0]["model"] == {"id": "extractive", "usage": None, "latencyMs": 0}
+    assert response.json()["messages"][-1]["model"] == {"id": "extractive", "usage": None, "latencyMs": 0}
     validator(response)
 
 
@@ -275,8 +297,7 @@ def test_an_id_in_the_path_that_is_none(bad: str, client: httpx.Client, backstag
 
 def test_the_threads_of_others_are_not_there(client: httpx.Client, backstage: Backstage) -> None:
     unknown = f"{THREADS}/{uuid4()}"
-    before = {each.id: (each.title, each.archived) for each in backstage.threads.known.values()}
-    for at in (theirs(backstage), unknown):
+    for at in (f"{THREADS}/{IDS[3]}", unknown):
         told = [
             client.get(at),
             client.patch(at, json={"title": "Mine"}),
@@ -286,31 +307,33 @@ def test_the_threads_of_others_are_not_there(client: httpx.Client, backstage: Ba
         ]
         for response in told:
             message = refused(response, 404, "not_found")
-            assert "Thread 3" not in message and str(BERTA) not in message
-    assert {each.id: (each.title, each.archived) for each in backstage.threads.known.values()} == before
+            assert title(3) not in message and str(BERTA) not in message
+    TABLES.administers(ADA)
+    kept = client.get(f"{THREADS}/{IDS[3]}").json()
+    assert (kept["title"], kept["archived"]) == (title(3), False)
 
 
 def test_an_administrator_reads_them(client: httpx.Client, backstage: Backstage) -> None:
-    backstage.threads.administrators = {"ada"}
-    assert client.get(theirs(backstage)).json()["userId"] == str(BERTA)
-    refused(client.delete(theirs(backstage)), 404, "not_found")
+    TABLES.administers(ADA)
+    assert client.get(f"{THREADS}/{IDS[3]}").json()["userId"] == str(BERTA)
+    refused(client.delete(f"{THREADS}/{IDS[3]}"), 404, "not_found")
 
 
 # --- changes
 
 
-@pytest.mark.parametrize("title", ["x", "x" * 200, "  Rings \n", "語" * 200])
-def test_a_thread_is_renamed(title: str, client: httpx.Client, backstage: Backstage, validator: Validate) -> None:
-    response = client.patch(AT, json={"title": title})
-    assert response.status_code == 200 and response.json()["title"] == title.strip()
-    assert backstage.threads.known[THREAD].title == title.strip()
+@pytest.mark.parametrize("to", ["x", "x" * 200, "  Rings \n", "語" * 200])
+def test_a_thread_is_renamed(to: str, client: httpx.Client, backstage: Backstage, validator: Validate) -> None:
+    response = client.patch(AT, json={"title": to})
+    assert response.status_code == 200 and response.json()["title"] == to.strip()
+    assert client.get(AT).json()["title"] == to.strip()
     validator(response)
 
 
 def test_a_thread_is_put_away_and_taken_back(client: httpx.Client, backstage: Backstage) -> None:
     for archived in (True, True, False):
         assert client.patch(AT, json={"archived": archived}).json()["archived"] is archived
-        assert backstage.threads.known[THREAD].archived is archived
+        assert client.get(AT).json()["archived"] is archived
     both = client.patch(AT, json={"title": "Both", "archived": True}).json()
     assert (both["title"], both["archived"]) == ("Both", True)
 

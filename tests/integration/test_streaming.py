@@ -11,11 +11,12 @@ import httpx
 import pytest
 
 from tests.contract.test_rag_retrieval import ANSWER, INSUFFICIENT
-from tests.contract.test_streaming import STREAM, Told, events, parsed, soon
+from tests.contract.test_streaming import STREAM, Told, events, parsed
 from tests.integration.service import bearer, configured, forget_public, prepare, served
 from tests.integration.test_api_end_to_end import NOT_THERE, PLANS, load, variables
 from tests.liar import heard, liar
 from tests.scripted_model import Reply, Script, ScriptedModel, marker_of
+from tests.waiting import wait_for
 
 COSTS = "It costs 480 euros a year. {plans} Ada likes the yearly plan {ada}. Let me know if you need more."
 SAID = "It costs 480 euros a year [Source 1]. Ada likes the yearly plan [Source 2]. Let me know if you need more."
@@ -119,8 +120,8 @@ def test_who_leaves_takes_the_models_request_along(reply: Script, until: str, as
         pieces, text = response.iter_text(), ""  # by its name kept open, also when it is left
         while until not in text:
             text += next(pieces)
-        assert soon(lambda: len(asked.model.requests) == 1) and not asked.model.hung_up
-    assert soon(lambda: len(asked.model.hung_up) == 1)
+        assert wait_for(lambda: len(asked.model.requests) == 1) and not asked.model.hung_up
+    assert wait_for(lambda: len(asked.model.hung_up) == 1)
 
 
 @pytest.mark.parametrize(
