@@ -1,20 +1,18 @@
 """The API on a real port, served by Granian as in production.
 
 The services are the real ones on the session's PostgreSQL: who callers are, what is counted, threads, feedback, consents,
-figures, versions of prompts. Scripted are the pipeline, a conversation's turn and the runs of a validation: for exact
-scores and texts, and for streams that come in pieces or break off. tests/integration has all of them real.
+figures, versions of prompts, validation runs. Scripted are the pipeline, the chunks of a store and a conversation's turn:
+for exact scores and texts, and for streams that come in pieces or break off. tests/integration has all of them real.
 """
 
 import asyncio
 import inspect
-import json
 import math
 import os
 import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -31,7 +29,7 @@ from granian.server.embed import Server
 from litestar import Litestar
 from llama_index.core.schema import TextNode
 from msgspec import structs
-from sqlalchemy import Executable
+from sqlalchemy import Executable, Row, Select
 from sqlalchemy.orm import make_transient
 
 from rag_app.access.limits import Leases, RateLimiter, Window
@@ -42,12 +40,12 @@ from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
 from rag_app.database.tables import Base
 from rag_app.documents.generations import Generation
-from rag_app.documents.ledger import Passages, SourceLedger
+from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, FoundHits, Hit, Mode, Question
 from rag_app.domain.errors import ModelFailed
 from rag_app.domain.scope import Principal, Scope
 from rag_app.evaluation.kept_answers import KeptAnswers
-from rag_app.evaluation.validation import JudgedPassage, Span
+from rag_app.evaluation.records import Validations
 from rag_app.http.entrance import Access, Entrance
 from rag_app.http.fields import as_wire
 from rag_app.http.server import api
@@ -115,6 +113,11 @@ class Tables:
                         await session.execute(step)
 
         self._run(work())
+
+    def read(self, scope: Scope, query: Select[Any]) -> Sequence[Row[Any]]:
+        """The rows, as the operator sees them."""
+        rows: Sequence[Row[Any]] = self._run(self._database.read(scope, query, operator=True))
+        return rows
 
     def administers(self, user: UUID, role: str = "admin") -> None:
         self.fetch("UPDATE users SET role = $2 WHERE id = $1", user, role)
@@ -434,55 +437,6 @@ class Shelf:
         return self.specs, active, open_store
 
 
-@dataclass
-class ScriptedValidations:
-    """Keeps runs as the real ones are kept, and judgments of whoever asks."""
-
-    runs: dict[UUID, tuple[Principal, str, int, Mapping[str, Any]]] = field(default_factory=dict)
-    judged: dict[str, list[JudgedPassage]] = field(default_factory=dict)
-    texts: dict[UUID, Passages] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    error: Exception | None = None
-
-    async def record(
-        self,
-        principal: Principal,
-        run: UUID,
-        index: str,
-        generation: int,
-        top_k: int,
-        report: Mapping[str, Any],
-        judgments: Sequence[tuple[str, UUID, Span | None]],
-    ) -> None:
-        if self.error:
-            raise self.error
-        self.runs[run] = principal, index, top_k, json.loads(json.dumps(report))
-        for query, source, span in judgments:
-            self.judged.setdefault(query, []).append((source, span))
-
-    async def report(self, principal: Principal, run: UUID) -> Mapping[str, Any] | None:
-        owner, _, _, report = self.runs.get(run, (None, "", 0, None))
-        return report if owner == principal else None
-
-    async def newest(
-        self, principal: Principal, limit: int, before: UUID | None
-    ) -> list[tuple[UUID, str, int, Mapping[str, Any]]]:
-        mine = [(run, index, k, report) for run, (who, index, k, report) in self.runs.items() if who == principal]
-        mine.reverse()
-        places = [place for place, (run, *_) in enumerate(mine) if run == before]
-        start = 0 if before is None else places[0] + 1 if places else len(mine)
-        return mine[start : start + limit]
-
-    async def judgments(
-        self, principal: Principal, index: str, query: str, hits: AbstractSet[UUID]
-    ) -> tuple[list[JudgedPassage], dict[UUID, Passages]]:
-        self.asked.append(query)
-        return self.judged.get(query, []), {source: text for source, text in self.texts.items() if source in hits}
-
-    async def contents(self, principal: Principal, sources: AbstractSet[UUID]) -> dict[UUID, Passages]:
-        return {source: text for source, text in self.texts.items() if source in sources}
-
-
 def replied(**other: Any) -> RagResponse:
     """An answer that was made from nothing."""
     made = {
@@ -604,7 +558,7 @@ class Backstage:
     leases: Any = field(default_factory=TakenLeases)
     """The tables of leases; or what takes the place of the service where time itself is tested."""
     shelf: Shelf = field(default_factory=Shelf)
-    validations: ScriptedValidations = field(default_factory=ScriptedValidations)
+    validations: Watched = field(default_factory=Watched)
     conversations: ScriptedConversations = field(default_factory=ScriptedConversations)
     threads: Watched = field(default_factory=Watched)
     consents: Watched = field(default_factory=Watched)
@@ -615,11 +569,10 @@ class Backstage:
 
     def reset(self) -> None:
         self.pipeline.__init__()  # type: ignore[misc]
-        watched = (self.threads, self.consents, self.feedback, self.statistics, self.prompts)
+        watched = (self.threads, self.consents, self.feedback, self.statistics, self.prompts, self.validations)
         for each in (self.people, self.keys, self.limiter, self.leases, self.shelf, *watched):
             each.clear()
-        for scripted in (self.validations, self.conversations):
-            scripted.__init__()  # type: ignore[misc]
+        self.conversations.__init__()  # type: ignore[misc]
         self.checks = {"database": "ok"}
 
     def services(self) -> dict[str, object]:
@@ -629,6 +582,7 @@ class Backstage:
         self.threads.real, self.consents.real = Threads(database, ledger), Training(database, Accounts(database))
         self.feedback.real = FeedbackLedger(database, ledger, INDEX)
         self.statistics.real, self.prompts.real = Statistics(database), PromptConfigs(database)
+        self.validations.real = Validations(database)
         return {
             "pipeline": self.pipeline,
             "validation": RetrievalValidation(

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -12,17 +12,20 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from sqlalchemy import delete, select
 
 from rag_app.access.tokens import issue_token
 from rag_app.documents.generations import Generation, GenerationState
+from rag_app.documents.tables import SourceRow
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, StoreFailed
 from rag_app.domain.resources import resource_folder
-from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
+from rag_app.evaluation.tables import JudgmentRow, ValidationRow
 from rag_app.http.surface import example
 from rag_app.retrieval.index import load_indexes
 from rag_app.surfaces.validation.types import ExpectedQuery, ValidationRequest
-from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, TABLES, Backstage, ScriptedStore
+from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, TABLES, Backstage, ScriptedStore, Tables
 
 QUERY, VALIDATE, COLLECTIONS, RUNS = (
     f"/api/v1/retrieval/{name}" for name in ("query", "validate", "collections", "validations")
@@ -56,29 +59,54 @@ def hit(score: float, **other: Any) -> Hit:
     return replace(made, **other)
 
 
-@pytest.fixture
-def key(anonymous: httpx.Client, backstage: Backstage) -> httpx.Client:
-    """A program with a valid key; the book and some notes can be searched."""
-    built = Generation(
-        3,
-        "book",
-        "postgres",
-        1,
-        "minilm",
-        384,
-        GenerationState.ACTIVE,
-        {},
-        datetime(2025, 12, 15, 9, 0, 0, 1, tzinfo=UTC),
+@pytest.fixture(scope="module")
+def built(tables: Tables) -> Iterator[Generation]:
+    """Of the book; a row says so for its runs."""
+    [(made,)] = tables.fetch(
+        "INSERT INTO generations (index_name, store, number, embedding_model, dimension, state, settings)"
+        " VALUES ('book', 'nowhere', 1, 'minilm', 384, 'retired', '{}') RETURNING id"
     )
+    moment = datetime(2025, 12, 15, 9, 0, 0, 1, tzinfo=UTC)
+    yield Generation(made, "book", "postgres", 1, "minilm", 384, GenerationState.ACTIVE, {}, moment)
+    tables.fetch("DELETE FROM generations WHERE id = $1", made)
+
+
+@pytest.fixture
+def key(anonymous: httpx.Client, backstage: Backstage, built: Generation) -> Iterator[httpx.Client]:
+    """A program with a valid key; the book and some notes can be searched."""
     backstage.shelf.add(BOOK, built, ScriptedStore(1500))
-    backstage.shelf.add(NOTES, replace(built, id=4, created_at=datetime(2026, 1, 1, tzinfo=UTC)), ScriptedStore())
+    backstage.shelf.add(NOTES, replace(built, created_at=datetime(2026, 1, 1, tzinfo=UTC)), ScriptedStore())
     backstage.keys.known = {
         KEY: Principal("key:1", USER, frozenset({ORG})),
         OTHER_KEY: Principal("key:2", UUID(int=80), frozenset({OTHER_ORG})),
         ONE_INDEX: Principal("key:3", UUID(int=90), frozenset({ORG}), frozenset({"notes"})),
     }
     anonymous.headers["Authorization"] = f"Bearer {KEY}"
-    return anonymous
+    yield anonymous
+    if backstage.validations.asked:
+        for org in (ORG, OTHER_ORG):
+            TABLES.change(
+                Scope(frozenset({org})),
+                *(delete(table).where(table.org_id == org) for table in (ValidationRow, SourceRow)),
+            )
+
+
+def source(number: int, *passages: dict[str, object]) -> SourceRow:
+    """One of the organization's; its id is the number."""
+    return SourceRow(
+        id=UUID(int=number), org_id=ORG, index="book", external_id=str(number), title="Chapter 1", lang="en",
+        source_type="chapter", metadata_={}, untyped={}, origin="", visibility="team", version="1",
+        content=[*passages],
+    )  # fmt: skip
+
+
+def judgment(number: int, start: int | None = None, text: str | None = None) -> JudgmentRow:
+    """That this text of a source, or all of it, answers the question."""
+    end = None if start is None else start + len(text or "")
+    asked = ASK["query"].casefold()
+    return JudgmentRow(
+        org_id=ORG, index_name="book", query=asked, source_id=UUID(int=number), start=start, end=end, text_=text
+    )
 
 
 def as_key(key: str) -> dict[str, str]:
@@ -243,11 +271,14 @@ def test_figures_of_nothing(key: httpx.Client, backstage: Backstage, validator: 
 
 def test_figures_with_judgments_count_passages(key: httpx.Client, backstage: Backstage) -> None:
     """Of three judged passages two are found, one of them by two chunks; the best hit is of a judged source but elsewhere."""
-    chapter, whole, unseen = uuid4(), uuid4(), uuid4()
     words = "alpha beta gamma delta epsilon zeta"
-    backstage.validations.texts = {chapter: [{"text": words, "section": "Introduction to Embodied AI", "page": 15}]}
-    span = (words.index("gamma"), words.index("epsilon"))
-    backstage.validations.judged[ASK["query"]] = [(chapter, span), (whole, None), (unseen, (0, 9))]
+    chapter, whole = UUID(int=1), UUID(int=2)
+    TABLES.change(
+        Scope(frozenset({ORG})),
+        source(1, {"text": words, "section": "Introduction to Embodied AI", "page": 15}),
+        *(source(2, {"text": "anything"}), source(3, {"text": "Something else."})),
+        *(judgment(1, words.index("gamma"), "gamma delta "), judgment(2), judgment(3, 0, "Something")),
+    )
     backstage.pipeline.hits = (
         hit(0.9, source_id=chapter, text="alpha beta"),
         hit(0.1, source_id=chapter, text="gamma delta"),
@@ -331,13 +362,17 @@ def test_expected_chunks_become_judged_passages(key: httpx.Client, backstage: Ba
         {"text": "Elsewhere.", "section": "Preface", "page": 1},
         {"text": f"First. {TEXT}", "section": found.section, "page": found.page},
     ]
-    backstage.validations.texts = {UUID(int=1): content, UUID(int=2): [{"text": "Since then it was written anew."}]}
+    TABLES.change(Scope(frozenset({ORG})), source(1, *content), source(2, {"text": "Since then it was written anew."}))
     ids = [str(each.chunk_id) for each in (found, stored, foreign)]
     key.post(VALIDATE, json={"queries": [{**ASK, "expected_chunks": [*ids, str(uuid4()), "chunk_1", ids[0]]}]})
     start = len("Elsewhere.\n\nFirst. ")
-    assert sorted(backstage.validations.judged[ASK["query"]]) == [
-        (UUID(int=1), (start, start + len(TEXT))),
-        (UUID(int=2), None),
+    judged = TABLES.read(
+        Scope(frozenset({ORG})),
+        select(JudgmentRow.source_id, JudgmentRow.start, JudgmentRow.end).order_by(JudgmentRow.source_id),
+    )
+    assert judged == [
+        (UUID(int=1), start, start + len(TEXT)),
+        (UUID(int=2), None, None),
     ], "the last one belongs to a source that cannot be judged"
 
 
@@ -637,7 +672,7 @@ def test_failures_have_codes_and_keep_their_secrets(
     assert response.status_code == 500
     assert response.json() == {"error": {"code": code, "message": message}}
     validator(response)
-    assert not backstage.validations.runs
+    assert "record" not in dict(backstage.validations.asked)
 
 
 def test_what_the_index_refuses_is_a_400(key: httpx.Client, backstage: Backstage) -> None:
