@@ -1,9 +1,9 @@
 """`python -m tests.names`, a part of `make lint`: functions are verbs or nouns, types are nouns.
 
-No function, method or class of rag_app has a name that is only a participle or a preposition (`_shown`, `of`), and no two
-modules of a package differ by a plural alone. Left out: properties and fields, which are data (`cited`, `failed`), functions
-that return a context manager (`with database.scoped(...)`, as `contextlib.closing`), and classes whose name ends in -ing,
-which are nouns (`Reading`).
+No function, method, class or public constant of rag_app has a name that is only a participle or a preposition (`_shown`,
+`of`, `LISTED`), and no two modules of a package differ by a plural alone. Left out: properties and fields, which are data
+(`cited`, `failed`), functions that return a context manager (`with database.scoped(...)`, as `contextlib.closing`), and
+classes whose name ends in -ing, which are nouns (`Reading`).
 """
 
 import ast
@@ -118,6 +118,7 @@ NOUNS_AND_VERBS = frozenset(
         "heading",
         "meaning",
         "need",
+        "nothing",
         "proceed",
         "ranking",
         "seed",
@@ -125,12 +126,17 @@ NOUNS_AND_VERBS = frozenset(
         "split",
         "spread",
         "string",
+        "training",
     ]
 )
 ALLOWED = {
     "rag_app/domain/errors.py:Misconfigured": "an error, whose text begins with what is amiss",
     "rag_app/domain/errors.py:Unauthenticated": "an error, whose text begins with what is amiss",
     "rag_app/application.py:scoped": "as Backend.scoped",
+    "rag_app/http/surface.py:Injected": "read with the type behind it: Injected[Sources]",
+    "rag_app/retrieval/embedding.py:asking": "a context variable: asking.set(organizations)",
+    "rag_app/retrieval/filters.py:IN": "LlamaIndex' operator",
+    "rag_app/stores/postgres_tables.py:GRAPHED": "which organizations are in the graph",
     "rag_app/retrieval/store.py:scoped": "what stores of others implement (docs/stores.md)",
     "rag_app/stores/llamaindex.py:scoped": "Backend.scoped",
     "rag_app/stores/postgres.py:scoped": "Backend.scoped",
@@ -154,18 +160,35 @@ def definitions(tree: ast.AST) -> Iterator[Definition]:
             yield from definitions(each)
 
 
+def constants(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """The public names that a module assigns, each with its line.
+
+    >>> [*constants(ast.parse("LISTED = _of = 1\\na, b = 2, 3"))]
+    [(1, 'LISTED'), (2, 'a'), (2, 'b')]
+    """
+    for statement in module.body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        for each in (name for target in targets if target for name in ast.walk(target)):
+            if isinstance(each, ast.Name) and not each.id.startswith("_"):
+                yield statement.lineno, each.id
+
+
 def is_nameless(definition: Definition) -> bool:
     """Whether its name says neither what it does nor what it is.
 
     >>> [is_nameless(each) for each in definitions(ast.parse("def _shown(): ...\\ndef embed(): ...\\nclass Reading: ..."))]
     [True, False, False]
     """
-    word = definition.name.strip("_").lower()
-    if word in NOUNS_AND_VERBS or re.search("_|[a-z][A-Z]", definition.name.strip("_")):
+    is_noun = isinstance(definition, ast.ClassDef) and definition.name.endswith("ing")
+    return not is_noun and _is_word_alone(definition.name) and not _is_data(definition)
+
+
+def _is_word_alone(name: str) -> bool:
+    """Whether a name is one word, and that a participle or a preposition."""
+    word = name.strip("_").lower()
+    if word in NOUNS_AND_VERBS or re.search("_|[a-z][A-Z]", name.strip("_")):
         return False
-    if word in PREPOSITIONS | IRREGULAR or word.endswith("ed"):
-        return not _is_data(definition)
-    return word.endswith("ing") and not isinstance(definition, ast.ClassDef) and not _is_data(definition)
+    return word in PREPOSITIONS | IRREGULAR or word.endswith(("ed", "ing"))
 
 
 def _is_data(definition: Definition) -> bool:
@@ -183,11 +206,15 @@ def problems(package: Path) -> list[str]:
     found, seen = [], set[str]()
     for file in sorted(package.rglob("*.py")):
         place = file.relative_to(package.parent).as_posix()
-        for each in filter(is_nameless, definitions(ast.parse(file.read_text("utf-8")))):
-            name = f"{place}:{each.name}"
-            seen.add(name)
-            if name not in ALLOWED:
-                found.append(f"{place}:{each.lineno}: {each.name} is only a participle or a preposition")
+        module = ast.parse(file.read_text("utf-8"))
+        nameless = [(each.lineno, each.name) for each in definitions(module) if is_nameless(each)]
+        nameless += [(line, name) for line, name in constants(module) if _is_word_alone(name)]
+        seen |= {f"{place}:{name}" for _, name in nameless}
+        found += [
+            f"{place}:{line}: {name} is only a participle or a preposition"
+            for line, name in nameless
+            if f"{place}:{name}" not in ALLOWED
+        ]
         if file.with_name(f"{file.stem}s.py").exists():
             found.append(f"{place}: there is also {file.stem}s.py")
     return found + [f"{name} is allowed, but not there" for name in sorted(ALLOWED.keys() - seen)]

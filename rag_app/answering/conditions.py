@@ -13,7 +13,7 @@ from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.records import RecordQuery
 
 GRAINS = ("day", "week", "month", "year")
-COMPARED = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
+BOUND_OPERATORS = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
 SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "newest", "oldest"})
 _BOUNDS = frozenset({"over", "under"})
 _IMPLY = frozenset({"under", "over", "between"})
@@ -41,7 +41,7 @@ class Conditions:
                 found.append(bound)
                 token.said = True
         self._measure_others([each.key for each in found])
-        bounds = sum(token.role in COMPARED or token.role == "between" for token in self.tokens)
+        bounds = sum(token.role in BOUND_OPERATORS or token.role == "between" for token in self.tokens)
         if bounds > len(found):
             return None  # it limits what is not understood
         thans = [
@@ -77,7 +77,7 @@ class Conditions:
         before = self.tokens[max(0, place - 3) : place]
         behind = self.tokens[place + 1 : place + 4]
         words = [*before, *(each for each in behind if each.role in ("least_of", "most_of"))]
-        operator = next((COMPARED[each.role] for each in words if each.role in COMPARED), None)
+        operator = next((BOUND_OPERATORS[each.role] for each in words if each.role in BOUND_OPERATORS), None)
         if before and before[-1].text.casefold() == "minus":
             before[-1].said, value = True, -value
         own = [each.meaning.name for each in before if each.meaning and each.meaning.name and each.role in _BOUNDS]
@@ -107,8 +107,8 @@ class Conditions:
     def _value_at(self, place: int) -> float | None:
         """The figure at a place; "a" is one behind words that compare: "longer than a week"."""
         token = self.tokens[place]
-        bounded = (place > 0 and self.tokens[place - 1].role in COMPARED) or (
-            place > 1 and self.tokens[place - 2].role in COMPARED
+        bounded = (place > 0 and self.tokens[place - 1].role in BOUND_OPERATORS) or (
+            place > 1 and self.tokens[place - 2].role in BOUND_OPERATORS
         )
         return 1.0 if token.text.casefold() in word_set("one") and bounded else figure(token.text)
 

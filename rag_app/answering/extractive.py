@@ -24,7 +24,7 @@ from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.disagreement import disagree
 from rag_app.answering.kinds import FIGURES, Reckoning, has_kind, kind_of, reckoning_of, states
 from rag_app.answering.models import Draft
-from rag_app.answering.passages import ENDED, TO_THE_ANSWERER, Passage, Ranking, passages, quotable
+from rag_app.answering.passages import SENTENCE_END, TO_THE_ANSWERER, Passage, Ranking, passages, quotable
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
@@ -327,7 +327,7 @@ def _line(hit: Hit, most: int) -> str:
 def _cut(text: str, most: int) -> str:
     if len(text) > most:
         text = text[: most - 1].rsplit(maxsplit=1)[0] + "…"
-    return ENDED.sub("", text) if not text.endswith("…") else text
+    return SENTENCE_END.sub("", text) if not text.endswith("…") else text
 
 
 def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Passage]) -> list[Passage]:
@@ -423,7 +423,7 @@ def _add_date(passage: Passage, context: Context) -> Passage:
     date = next((hit.date for hit in context.blocks[passage.block].hits), None)
     if date is None or names_day(passage.text, day_of(date)):
         return passage
-    end = found[0] if (found := ENDED.search(passage.text)) else ""
+    end = found[0] if (found := SENTENCE_END.search(passage.text)) else ""
     said = passage.text.removesuffix(end).rstrip()
     return replace(passage, text=f"{said} ({day_text(day_of(date))}){end}")
 
@@ -459,5 +459,5 @@ def _cite(text: str, number: int) -> str:
     >>> _cite("A cut is $40.", 2), _cite("Parking: free", 1)
     ('A cut is $40 [Source 2].', 'Parking: free [Source 1].')
     """
-    end = found[0] if (found := ENDED.search(text)) else "."
+    end = found[0] if (found := SENTENCE_END.search(text)) else "."
     return f"{text.removesuffix(end).rstrip()} [Source {number}]{end}"

@@ -18,7 +18,7 @@ from rag_app.settings import one_of, secret, variable
 DEFAULT = "default"
 _OF_CLASSES = ("class", "arguments")
 T = TypeVar("T", bound=BaseModel)
-Made = TypeVar("Made")
+Instance = TypeVar("Instance")
 _Cents = Annotated[Decimal, Field(ge=0, le=1_000_000)]
 _Seconds = Annotated[float, Field(ge=0, le=60)]
 _Timeout = Annotated[float, Field(gt=0, le=600)]
@@ -52,8 +52,8 @@ class Own(_Table):
         return self
 
     def build(
-        self, kind: type[Made], where: str, folder: Path, ours: Mapping[str, Any] = MappingProxyType({})
-    ) -> tuple[Made, tuple[str, ...]]:
+        self, kind: type[Instance], where: str, folder: Path, ours: Mapping[str, Any] = MappingProxyType({})
+    ) -> tuple[Instance, tuple[str, ...]]:
         """The object, and the values of its secrets, which no log may have. `ours` are arguments that it gets where its
         class has such a field and the file says nothing. Raises Misconfigured with `where` it stands.
         """

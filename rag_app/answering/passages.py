@@ -31,7 +31,7 @@ _GREETING = re.compile(
 )
 _DIVIDER = re.compile(r"\s[»›>·•/]\s")
 _RULER = re.compile(r"^[\s|:=_*–-]*$")
-ENDED = re.compile(r"[.!?…。！？][\"'”’)\]]*$")
+SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*$")
 _INNER_END = re.compile(r"(?<=[.!?])\s+(?=[\"'“‘(]*[A-Z])")
 _POLITELY = r"^[\W_]*(?:(?:please|kindly|now|then|also|instead|finally|first|next|and|in your \w+,?|(?:can|could|would|will) you)\s+)*"
 # Sentences that speak to whoever answers, not to the reader: quoting them would only pass an attack on.
@@ -174,7 +174,7 @@ def _lines(text: str) -> Iterator[str]:
                 yield _row(row, columns) if row else line
         else:
             paragraph.append(line.strip())
-            if not ENDED.search(line.strip()) and len(line) < 40 and following[:1].isupper():
+            if not SENTENCE_END.search(line.strip()) and len(line) < 40 and following[:1].isupper():
                 yield " ".join(paragraph)  # a short line of its own, not a wrapped one
                 paragraph = []
     yield " ".join(paragraph)
@@ -216,11 +216,17 @@ def _row(cells: Sequence[str], columns: Sequence[str]) -> str:
 
 def _is_heading(unit: str, following: str) -> bool:
     """A title, or too little to say anything. With a figure in it, what stands before a sentence: "Revenue 2020"."""
-    if unit.startswith("#") or (_NUMBERED.match(unit) and not ENDED.search(unit)):
+    if unit.startswith("#") or (_NUMBERED.match(unit) and not SENTENCE_END.search(unit)):
         return True
-    if ENDED.search(unit) or _BULLET.match(unit) or _KEY_VALUE.match(unit) or ", " in unit or len(unit.split()) > 8:
+    if (
+        SENTENCE_END.search(unit)
+        or _BULLET.match(unit)
+        or _KEY_VALUE.match(unit)
+        or ", " in unit
+        or len(unit.split()) > 8
+    ):
         return False
-    return not re.search(r"\d", unit) or (len(following.split()) > 8 and ENDED.search(following) is not None)
+    return not re.search(r"\d", unit) or (len(following.split()) > 8 and SENTENCE_END.search(following) is not None)
 
 
 def _is_furniture(unit: str) -> bool:

@@ -12,7 +12,14 @@ from itertools import pairwise
 
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
-from rag_app.answering.conditions import COMPARED, GRAINS, SUPERLATIVES, Conditions, kind_conditions, told_condition
+from rag_app.answering.conditions import (
+    BOUND_OPERATORS,
+    GRAINS,
+    SUPERLATIVES,
+    Conditions,
+    kind_conditions,
+    told_condition,
+)
 from rag_app.answering.wording import (
     NUMBERS_OF,
     PREPOSITIONS,
@@ -45,7 +52,7 @@ _MOST_LEFT = 6  # words that may be values
 _LISTED, _RANKED, _GROUPED, _SEVERAL = 12, 10, 24, 5
 _ASKS_A_FIELD = frozenset({"count", "much", "sum", "average", "most", "least", "best", "worst", "each", "rank"})
 _ASKED_OF_ALL = _ASKS_A_FIELD | SUPERLATIVES | {"all", "next", "ahead", "total", "over", "under", "most_of", "least_of"}
-_RANKS = SUPERLATIVES - {"newest", "oldest"} | COMPARED.keys() | {"count", "sum", "average", "each", "rank"}
+_RANKS = SUPERLATIVES - {"newest", "oldest"} | BOUND_OPERATORS.keys() | {"count", "sum", "average", "each", "rank"}
 _NAMED = frozenset({"kind", "field", "total", "high", "low", "unit", "value"})
 _LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal", "more", "left_out", "class", "unclear"})
 _ANYONE = word_set("who") | {"anyone", "anybody", "someone", "somebody", "everyone", "everybody"}
@@ -169,7 +176,7 @@ def _limits(tokens: Sequence[Token], spec: IndexSpec) -> bool:
     named = any(
         token.meaning and token.role in ("field", "unit") and is_figure(spec, token.meaning.name) for token in tokens
     )
-    return roles >= {"rank", "kind"} or (bool(roles & COMPARED.keys()) and bool(figures) and named)
+    return roles >= {"rank", "kind"} or (bool(roles & BOUND_OPERATORS.keys()) and bool(figures) and named)
 
 
 def names_kind_first(text: str, spec: IndexSpec) -> bool:

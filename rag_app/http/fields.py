@@ -7,7 +7,7 @@ from llama_index.core.vector_stores.types import FilterCondition
 from msgspec import Meta, Struct, convert
 
 from rag_app.domain import JsonObject
-from rag_app.retrieval.filters import DEEPEST, LISTED, MOST_CONDITIONS, MOST_VALUES, OPERATORS
+from rag_app.retrieval.filters import DEEPEST, LIST_OPERATORS, MOST_CONDITIONS, MOST_VALUES, OPERATORS
 
 T = TypeVar("T", bound=Struct)
 
@@ -78,7 +78,7 @@ _CONDITION = {
         },
         "value": {
             "description": (
-                f"a value of the field's type; a list of up to {MOST_VALUES} values for {', '.join(sorted(LISTED))}; "
+                f"a value of the field's type; a list of up to {MOST_VALUES} values for {', '.join(sorted(LIST_OPERATORS))}; "
                 "omitted for is_empty. A date without a time means the whole day, UTC"
             )
         },

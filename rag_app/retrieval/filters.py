@@ -37,7 +37,7 @@ OPERATORS: Mapping[FieldType, tuple[FilterOperator, ...]] = {
     FieldType.TAGS: (CONTAINS, ANY, ALL, IS_EMPTY),
 }
 """What may be asked of a field of each type."""
-LISTED = frozenset({IN, NIN, ANY, ALL})
+LIST_OPERATORS = frozenset({IN, NIN, ANY, ALL})
 """The operators that take a list of values."""
 
 _SIGNS = "==|!=|>=|<=|=|>|<"
@@ -187,11 +187,11 @@ def _check_condition(given: MetadataFilter, spec: IndexSpec) -> MetadataFilter |
         if value is not None:
             raise InvalidInput(name, value, "is_empty takes no value")
         return condition(name, operator)
-    if (operator in LISTED) != isinstance(value, list):
+    if (operator in LIST_OPERATORS) != isinstance(value, list):
         raise InvalidInput(
             name,
             value,
-            f"a list of values is required with {', '.join(sorted(LISTED))} and cannot be used with other operators",
+            f"a list of values is required with {', '.join(sorted(LIST_OPERATORS))} and cannot be used with other operators",
         )
     if not isinstance(value, list):
         if kind is FieldType.TIME:
@@ -362,7 +362,7 @@ def parse_condition(written: str) -> MetadataFilter | MetadataFilters:
         return condition(field, IS_EMPTY)
     operator = FilterOperator(_SPELLINGS.get(sign, sign))
     return condition(
-        field, operator, [part.strip() for part in value.split(",")] if operator in LISTED else value.strip()
+        field, operator, [part.strip() for part in value.split(",")] if operator in LIST_OPERATORS else value.strip()
     )
 
 
