@@ -370,7 +370,7 @@ def test_expected_chunks_become_judged_passages(key: httpx.Client, backstage: Ba
         Scope(frozenset({ORG})),
         select(JudgmentRow.source_id, JudgmentRow.start, JudgmentRow.end).order_by(JudgmentRow.source_id),
     )
-    assert judged == [
+    assert [tuple(each) for each in judged] == [
         (UUID(int=1), start, start + len(TEXT)),
         (UUID(int=2), None, None),
     ], "the last one belongs to a source that cannot be judged"

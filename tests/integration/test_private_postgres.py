@@ -290,7 +290,7 @@ def until_it_serves(url: str) -> None:
 
     def answers() -> bool:
         with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            return query(url, "SELECT 1") == 1
+            return bool(query(url, "SELECT 1"))
         return False
 
     wait_for(answers)
