@@ -207,7 +207,7 @@ def test_versions_are_listed_added_and_changed(client: httpx.Client, backstage: 
     assert NAME in refused(client.patch(f"{CONFIGS}/nowhere", json={"weight": 1}), 404, "not_found")
 
 
-@pytest.mark.parametrize(("method", "path"), EVERY)
+@pytest.mark.parametrize(("method", "path"), EVERY, ids=["stats", "feedback", "configs", "new", "change"])
 def test_who_may(method: str, path: str, client: httpx.Client, anonymous: httpx.Client, backstage: Backstage) -> None:
     body = NEW if method == "POST" else {"weight": 1} if method == "PATCH" else None
     TABLES.administers(ADA, "user")

@@ -92,7 +92,7 @@ def test_a_second_one_takes_the_place_of_the_first(client: httpx.Client) -> None
                 "<b>'); DROP TABLE rag_feedback;--",
             )
         ),
-        ({"rating": "negative", "expectedSourceId": str(EXPECTED)}, None, str(EXPECTED)),
+        pytest.param({"rating": "negative", "expectedSourceId": str(EXPECTED)}, None, str(EXPECTED), id="expected"),
     ],
 )
 def test_what_is_accepted(
@@ -184,7 +184,7 @@ def test_only_answers_in_threads_of_ones_own_are_rated(client: httpx.Client) -> 
     assert rated(client) == []
 
 
-@pytest.mark.parametrize("bad", ["1", "a%00b", "%F0%9F%A6%80", "x" * 36, "null", f"{EXPECTED}0", "%20"])
+@pytest.mark.parametrize("bad", ["1", "a%00b", "%F0%9F%A6%80", "x" * 36, "null", f"{THREAD}0", "%20"])
 def test_an_id_in_the_path_that_is_none(bad: str, client: httpx.Client, backstage: Backstage) -> None:
     at = f"/api/lexybrain/messages/{bad}/feedback"
     for response in (client.post(at, json={"rating": "neutral"}), client.delete(at)):
