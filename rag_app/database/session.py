@@ -16,11 +16,12 @@ widens nothing across organizations, and no request of a principal sets it.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import asyncpg
 from sqlalchemy import (
+    AsyncAdaptedQueuePool,
     NullPool,
     Row,
     Select,
@@ -40,6 +41,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
 from sqlalchemy.exc import ArgumentError, DisconnectionError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from rag_app.database.tables import REVISION
 from rag_app.domain import JsonObject, Misconfigured, Scope, StoreFailed
@@ -147,6 +149,26 @@ def _pool_has_room() -> Iterator[None]:
         raise StoreFailed(f"all connections to PostgreSQL are in use: {error}") from error
 
 
+class _Pool(AsyncAdaptedQueuePool):
+    """A pool whose connections may stay checked out while they are `idle`: whoever asks for one gets such a one first.
+
+    `waiting` counts those who ask, for as long as they wait.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.idle, self.waiting = list[Any](), 0
+
+    def _do_get(self) -> ConnectionPoolEntry:
+        if self.idle and not self.checkedin():
+            self.idle.pop().close()
+        self.waiting += 1
+        try:
+            return super()._do_get()
+        finally:
+            self.waiting -= 1
+
+
 class Database:
     """A pool of at most `pool_size` connections to one PostgreSQL, opened on first use.
 
@@ -160,9 +182,14 @@ class Database:
 
     def __init__(self, url: str, pool_size: int = 10, prepare: Prepare | None = None) -> None:
         self._url, self._pool_size = url, pool_size
-        self._keeps_idle, self._idle, self._waiting = prepare is not None, list[Any](), 0
         self._engine = create_engine(
-            url, prepare, pool_size=pool_size, max_overflow=0, pool_timeout=_SECONDS_IN_LINE, pool_use_lifo=True
+            url,
+            prepare,
+            poolclass=_Pool,
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=_SECONDS_IN_LINE,
+            pool_use_lifo=True,
         )
         self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._dedicated = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
@@ -173,8 +200,7 @@ class Database:
         """The same database over a pool of its own, whose connections begin with `prepare`.
 
         For planner settings that suit one kind of statement only. The statement itself cannot set them, because it is
-        planned before it runs. It is for `driver`, `fetch` and what is made of them: an idle connection stays checked
-        out for the next of these, which saves most of SQLAlchemy's time for a checkout.
+        planned before it runs.
         """
         return Database(self._url, self._pool_size, prepare)
 
@@ -221,11 +247,14 @@ class Database:
     async def driver(self) -> AsyncIterator[asyncpg.Connection]:
         """The driver's connection from the pool, for statements that SQLAlchemy's layers would slow down.
 
-        Raises StoreFailed for every failure of PostgreSQL.
+        It stays checked out for the next of these, unless somebody waits for one: a checkout takes longer than many a
+        statement. Raises StoreFailed for every failure of PostgreSQL.
         """
         pooled: Any = None
         try:
-            pooled = self._take_idle() or await self._check_out()
+            if (pooled := self._take_idle()) is None:
+                with _pool_has_room():
+                    pooled = await self._engine.raw_connection()
             yield pooled.driver_connection
         except asyncio.CancelledError:
             if pooled is not None:
@@ -244,28 +273,25 @@ class Database:
 
     def _take_idle(self) -> Any:
         """A kept connection; None if there is none. One that PostgreSQL has closed gives its place back to the pool."""
-        while self._idle:
-            pooled = self._idle.pop()
+        idle = self._pool.idle
+        while idle:
+            pooled = idle.pop()
             if not pooled.driver_connection.is_closed():
                 return pooled
             pooled.invalidate()
             pooled.close()
         return None
 
-    async def _check_out(self) -> Any:
-        self._waiting += 1
-        try:
-            with _pool_has_room():
-                return await self._engine.raw_connection()
-        finally:
-            self._waiting -= 1
-
     def _give_back(self, pooled: Any) -> None:
         """Keeps the connection, unless somebody waits for one of the pool or it is broken."""
-        if self._keeps_idle and not self._waiting and pooled.is_valid:
-            self._idle.append(pooled)
+        if pooled.is_valid and not self._pool.waiting:
+            self._pool.idle.append(pooled)
         else:
             pooled.close()
+
+    @property
+    def _pool(self) -> _Pool:
+        return cast(_Pool, self._engine.pool)
 
     def _leave(self, pooled: Any) -> None:
         """Close a connection whose statement was cancelled, cancel it in PostgreSQL, and free its place in the pool.
@@ -340,14 +366,13 @@ class Database:
 
     def connections(self) -> tuple[int, int]:
         """The number of the pool's connections in use, and open."""
-        pool: Any = self._engine.pool
-        in_use = pool.checkedout() - len(self._idle)
-        return in_use, in_use + len(self._idle) + pool.checkedin()
+        pool = self._pool
+        return pool.checkedout() - len(pool.idle), pool.checkedout() + pool.checkedin()
 
     async def close(self) -> None:
         await asyncio.gather(*self._leaving)
-        while self._idle:
-            self._idle.pop().close()
+        while self._pool.idle:
+            self._pool.idle.pop().close()
         await self._engine.dispose()
         await self._dedicated.dispose()
 
@@ -378,4 +403,4 @@ def _tenant(scope: Scope, operator: bool = False, administrator: bool = False) -
 
 
 def _array(ids: Iterable[UUID]) -> str:
-    return f"{{{','.join(sorted(str(UUID(str(each))) for each in ids))}}}"
+    return f"{{{','.join(sorted(str(each if isinstance(each, UUID) else UUID(str(each))) for each in ids))}}}"

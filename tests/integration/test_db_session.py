@@ -261,7 +261,7 @@ async def test_a_pooled_connection_that_died_meanwhile_costs_nothing(alone: Data
     assert await seen(alone, of(uuid4())) == set()
 
 
-async def test_a_prepared_pool_keeps_its_connection_checked_out_and_gives_it_to_whoever_waits(
+async def test_a_pool_keeps_the_drivers_connection_checked_out_and_gives_it_to_whoever_waits(
     alone: Database, database: Database
 ) -> None:
     prepared = []
@@ -271,6 +271,11 @@ async def test_a_prepared_pool_keeps_its_connection_checked_out_and_gives_it_to_
 
     left = "coalesce(current_setting('rag.organizations', true), '')"
     pool, asked = alone.with_preparation(prepare), f"SELECT pg_backend_pid(), {left}"
+
+    async def in_a_session() -> list[Any]:
+        async with pool.session() as session:
+            return [tuple(each) for each in await session.execute(text(asked))]
+
     try:
         (first,) = await pool.fetch(asked)
         with pytest.raises(StoreFailed):
@@ -282,10 +287,12 @@ async def test_a_prepared_pool_keeps_its_connection_checked_out_and_gives_it_to_
         async with pool.driver() as connection:
             assert pool.connections() == (1, 1)
             waiting = [asyncio.create_task(pool.fetch(asked)) for _ in range(3)]
-            while pool._waiting < 3:
+            waiting += [asyncio.create_task(in_a_session()) for _ in range(3)]
+            while pool._pool.waiting < 6:
                 await asyncio.sleep(0)
-        assert await asyncio.gather(*waiting) == [[first]] * 3
+        assert await asyncio.gather(*waiting) == [[first]] * 6
         assert await pool.fetch(asked) == [first]
+        assert (await in_a_session(), pool.connections(), len(prepared)) == ([first], (0, 1), 1)
 
         async with database.session() as session:
             await session.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": connection.get_server_pid()})
