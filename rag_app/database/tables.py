@@ -18,7 +18,7 @@ from sqlalchemy.orm import DeclarativeBase, mapped_column
 
 from rag_app.domain import JsonObject
 
-REVISION = "0025"
+REVISION = "0026"
 """The migration that these models describe: a server refuses a database at another one."""
 
 

@@ -24,9 +24,9 @@ TABLES = """
             PRIMARY KEY (org_id, term, first)) WITH (fillfactor = 85);
         ALTER TABLE {t}_words ALTER postings SET STORAGE PLAIN;
         CREATE TABLE {t}_sizes (org_id uuid PRIMARY KEY, chunks bigint NOT NULL, shared bigint NOT NULL,
-            length bigint NOT NULL) WITH (fillfactor = 70);"""
+            length bigint NOT NULL, languages text[] NOT NULL) WITH (fillfactor = 70);"""
 """`first`: no posting of the row is of an earlier chunk. `sizes`: all chunks; those that every member may see, and
-their lengths together."""
+their lengths together; the analyzers of all chunks that there were, so that a search asks for the terms of these alone."""
 
 # Numbers the postings `{rows}` of each term through and puts them into rows. `first` is that of the row which grows.
 _PACK = f"""
@@ -73,12 +73,13 @@ INSERT = f"""
         FROM longer CROSS JOIN LATERAL generate_series(rest, cardinality(postings), {BLOCK}) AS start
         WHERE rest <= cardinality(postings) ORDER BY org_id, term, 3),
     sizes AS (
-        INSERT INTO {{t}}_sizes AS s (org_id, chunks, shared, length)
+        INSERT INTO {{t}}_sizes AS s (org_id, chunks, shared, length, languages)
         SELECT org_id, count(*), count(*) FILTER (WHERE private_to IS NULL),
-            coalesce(sum(length) FILTER (WHERE private_to IS NULL), 0)
-        FROM chunks GROUP BY org_id
+            coalesce(sum(length) FILTER (WHERE private_to IS NULL), 0), array_agg(DISTINCT lang)
+        FROM analyzed GROUP BY org_id
         ON CONFLICT (org_id) DO UPDATE SET chunks = s.chunks + excluded.chunks,
-            shared = s.shared + excluded.shared, length = s.length + excluded.length)
+            shared = s.shared + excluded.shared, length = s.length + excluded.length,
+            languages = ARRAY(SELECT unnest(s.languages) UNION SELECT unnest(excluded.languages) ORDER BY 1))
     SELECT no FROM chunks ORDER BY no"""
 """Of chunks in columns: their numbers, in the same order.
 
@@ -132,31 +133,37 @@ MERGE = f"""
     {_PACK.format(t="{t}", rows="(SELECT org_id, term, private_to, NULL::bigint AS first, unnest(postings) AS posting FROM taken) each")}"""
 """Of these terms those are put together that have more than twice the rows they need."""
 
-LEXICAL = f"""asked AS MATERIALIZED (
-                SELECT term, sum(tf)::float8 AS tf
-                FROM unnest({{languages}}) AS lang, LATERAL rag_terms(lang, {{text}}) GROUP BY term ORDER BY term),
+LEXICAL = f"""held AS MATERIALIZED (
+                SELECT p.shared, p.length, p.languages FROM {{t}}_sizes p WHERE p.org_id = ANY({{organizations}})),
+            asked AS MATERIALIZED (
+                SELECT term, sum(tf)::float8 AS tf FROM unnest({{languages}}) AS lang, LATERAL rag_terms(lang, {{text}})
+                WHERE lang = ANY (ARRAY(SELECT unnest(languages) FROM held)) GROUP BY term ORDER BY term),
             rows AS MATERIALIZED (
                 SELECT a.term, a.tf, p.shared, p.postings FROM asked a CROSS JOIN LATERAL (
-                    SELECT p.private_to IS NULL AS shared, p.postings FROM {{t}}_words p
+                    SELECT CASE WHEN p.private_to IS NULL THEN cardinality(p.postings) END AS shared, p.postings
+                    FROM {{t}}_words p
                     WHERE p.org_id = ANY({{organizations}}) AND p.term = a.term
                         AND (p.private_to IS NULL OR p.private_to = ANY({{readers}})) OFFSET 0) p),
             rule AS MATERIALIZED (
-                SELECT coalesce(sum(p.shared), 0)::float8 AS chunks,
-                    coalesce({{by_length}} * sum(p.shared)::float8 / nullif(sum(p.length), 0)::float8, 0) AS norm
-                FROM {{t}}_sizes p WHERE p.org_id = ANY({{organizations}})),
+                SELECT coalesce(sum(shared), 0)::float8 AS chunks,
+                    coalesce({{by_length}} * sum(shared)::float8 / nullif(sum(length), 0)::float8, 0) AS norm
+                FROM held),
             weights AS MATERIALIZED (
-                SELECT n.term, rule.norm, {{most}} * n.tf * ln(1 + (rule.chunks - n.df + 0.5) / (n.df + 0.5)) AS weight
-                FROM (SELECT term, tf, coalesce(sum(cardinality(postings)) FILTER (WHERE shared), 0)::float8 AS df
-                      FROM rows GROUP BY term, tf ORDER BY term) n CROSS JOIN rule),
+                SELECT rule.norm, array_agg(n.term ORDER BY n.term) AS terms, array_agg(
+                    {{most}} * n.tf * ln(1 + (rule.chunks - n.df + 0.5) / (n.df + 0.5)) ORDER BY n.term) AS each
+                FROM (SELECT term, tf, coalesce(sum(shared), 0)::float8 AS df FROM rows GROUP BY term, tf) n
+                CROSS JOIN rule GROUP BY rule.norm),
             lexical AS MATERIALIZED (
                 SELECT p.no, p.bm25 FROM (
                     SELECT posting >> {CHUNK} AS no, sum(weight / (1 + ({{plain}} + norm * (posting & {_LONGEST})::float8)
                         / ((posting >> {COUNT}) & {_MOST})::float8)) AS bm25
-                    FROM (SELECT w.weight, w.norm, unnest(r.postings) AS posting FROM weights w CROSS JOIN LATERAL (
-                        SELECT r.postings FROM rows r WHERE r.term = w.term OFFSET 0) r OFFSET 0) each
+                    FROM (SELECT weight, norm, unnest(postings) AS posting FROM (
+                        SELECT w.each[width_bucket(r.term, w.terms)] AS weight, w.norm, r.postings
+                        FROM rows r CROSS JOIN weights w OFFSET 0) r OFFSET 0) each
                     GROUP BY posting >> {CHUNK}) p {{filtered}})"""
 """CTEs that end in `lexical(no, bm25)`: every chunk that shares a term with the text, each as often as the text has it.
 
-Robertson's BM25; `plain` is k1 (1 - b), `by_length` k1 b, `most` k1 + 1. Terms are added up in one order, so that
-a score is the same to the last bit whatever else is in the table.
+Robertson's BM25; `plain` is k1 (1 - b), `by_length` k1 b, `most` k1 + 1. Terms are added up in one order, that of
+`rows`, so that a score is the same to the last bit whatever else is in the table. The weight of a row's term is looked up in
+an array, because a join would compare each row with each term.
 """
