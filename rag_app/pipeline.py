@@ -286,7 +286,8 @@ class Pipeline:
         """
         spec = find_index(self._indexes, index)
         check_filters((*question.filters, *question.preferred), spec)  # before a model is asked for anything
-        wanted = replace(question, top_k=max(question.fetch or 0, question.top_k))
+        most = max(question.fetch or 0, question.top_k)
+        wanted = question if most == question.top_k else replace(question, top_k=most)
         opening = partial(self._open_store, spec, scope)
         return ChunkRetriever(opening, self._embedder, wanted, self._dimension, spec.dated_types)
 

@@ -172,7 +172,7 @@ class ChunkRetriever(BaseRetriever):
         if self._dimension is not None and len(embedding) != self._dimension:
             problem = f"has {len(embedding)} dimensions, the index has {self._dimension}"
             raise InvalidInput("embedding", None, problem)
-        if not any(embedding) or not all(map(isfinite, embedding)):
+        if not any(embedding) or not isfinite(sum(embedding)):
             raise InvalidInput("embedding", None, "must be numbers, not all of them zero")
         return embedding
 
@@ -234,7 +234,7 @@ def _is_heard(dispatcher: Dispatcher) -> bool:
     """Whether it, or one that it passes events on to, has a handler."""
     told: Dispatcher | None = dispatcher
     while told is not None:
-        if not all(isinstance(each, _DEAF) for each in (*told.event_handlers, *told.span_handlers)):
+        if not all(type(each) in _DEAF for each in (*told.event_handlers, *told.span_handlers)):
             return True
         told = told.parent if told.propagate else None
     return False

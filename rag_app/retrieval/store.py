@@ -6,7 +6,7 @@ An adapter in `stores/` implements six methods (and `best`, where one question t
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -245,12 +245,9 @@ class ScopedStore(BasePydanticVectorStore):
 
     async def search(self, asked: Search) -> list[NodeWithScore]:
         """The best chunks, best first, with their cosines. Raises UnknownField and InvalidInput for the filters."""
-        checked = replace(
-            asked,
-            filters=check_filters(asked.filters, self.spec),
-            text=checked_text("query", asked.text),
-            depth=max(self.spec.fusion.depth, 2 * asked.top_k) if asked.mode is Mode.HYBRID else 0,
-        )
+        text, filters = checked_text("query", asked.text), check_filters(asked.filters, self.spec)
+        depth = max(self.spec.fusion.depth, 2 * asked.top_k) if asked.mode is Mode.HYBRID else 0
+        checked = Search(asked.vector, text, filters, asked.mode, asked.top_k, depth)
         return [NodeWithScore(node=node, score=candidate.cosine) for candidate, node in await self.best(checked)]
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
