@@ -36,6 +36,8 @@ _SHORT = 5_000
 _KNOWN = 500
 """Chunks a round where the embeddings are known."""
 _KNOWN_ROUNDS = 8
+_DELETED = 50
+"""Chunks a deletion, one for each of the rounds."""
 
 _READY = "SELECT org_id, term, private_to, posting FROM copied_words"
 _MADE = f"""
@@ -61,6 +63,12 @@ _APPEND = f"""
     FROM longer CROSS JOIN LATERAL generate_series(rest, cardinality(postings), {BLOCK}) AS start
     WHERE rest <= cardinality(postings) ORDER BY org_id, term, 3"""
 """Postings into the rows of their terms, as a search reads them: COPY can append to no row."""
+_TERMS = "SELECT array_agg(DISTINCT term) FROM {chunks}, unnest(terms) AS term WHERE org_id = $1 AND no = ANY($2)"
+_TAKE_OUT = (
+    f"UPDATE {{words}} SET postings = ARRAY(SELECT each FROM unnest(postings) each WHERE each >> {CHUNK} <> ALL($2)) "
+    "WHERE org_id = $1 AND term = ANY($3)"
+)
+_EMPTIED = "DELETE FROM {words} WHERE org_id = $1 AND term = ANY($2) AND cardinality(postings) = 0"
 
 
 class Known(BaseEmbedding):
@@ -165,6 +173,20 @@ class ByHand:
                 await self.owner.execute(_APPEND.format(postings=made, words=words), after)
         return time.perf_counter() - started
 
+    async def delete(self, organization: UUID, numbers: Sequence[int]) -> float:
+        """Seconds to take chunks out by their numbers, in one transaction, and their postings out of the rows of their terms."""
+        started = time.perf_counter()
+        chunks, words = self.clone(f"{self.generation}_chunks"), self.clone(f"{self.generation}_words")
+        async with self.owner.transaction():
+            terms = await self.owner.fetchval(_TERMS.format(chunks=chunks), organization, numbers)
+            await self.owner.execute(_TAKE_OUT.format(words=words), organization, numbers, terms)
+            await self.owner.execute(_EMPTIED.format(words=words), organization, terms)
+            for table in self.columns:
+                await self.owner.execute(
+                    f"DELETE FROM {self.clone(table)} WHERE org_id = $1 AND no = ANY($2)", organization, numbers
+                )
+        return time.perf_counter() - started
+
     async def drop(self) -> None:
         for table in reversed((*self.columns, f"{self.generation}_words")):
             await self.owner.execute(f"DROP TABLE {self.clone(table)} CASCADE")
@@ -181,7 +203,8 @@ async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str, ques
     prefix = await ours.prefix()
     organization = (await application.people.create_organization("bench-known", "Bench, embeddings known")).id
     owner = await see(owner_dsn, [*ours.organizations, organization])
-    rates: dict[str, list[float]] = {"write": [], "ingest": [], "made": [], "ready": []}
+    rates: dict[str, list[float]] = {"write": [], "ingest": [], "made": [], "ready": [], "deleted": [], "by hand": []}
+    written: list[tuple[list[TextNode], int]] = []
     try:
         with tempfile.TemporaryDirectory() as folder:
             hands = {
@@ -195,15 +218,32 @@ async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str, ques
                 started = time.perf_counter()
                 await store.write(nodes)
                 rates["write"].append(_KNOWN / (time.perf_counter() - started))
+                written.append((nodes[:_DELETED], before))
                 for name, hand in hands.items() if round_ % 2 else reversed(hands.items()):
                     rates[name].append(_KNOWN / await hand.load(await hand.rows(before), before))
                 if round_ < rounds(questions):
                     file = _write_lines(Path(folder) / f"{round_}.jsonl", corpus, chunks)
                     rates["ingest"].append(await _ingest_known(application, organization, file, corpus))
+            for nodes, before in track(written, "deletions"):
+                started = time.perf_counter()
+                await store.write([], replacing=[UUID(node.metadata["source_id"]) for node in nodes])
+                rates["deleted"].append(_DELETED / (time.perf_counter() - started))
+                numbers = list(range(before + 1, before + 1 + _DELETED))
+                rates["by hand"].append(_DELETED / await hands["ready"].delete(organization, numbers))
             for hand in hands.values():
                 await hand.drop()
     finally:
         await owner.close()
+    deleted, by_hand = median(rates["deleted"]), median(rates["by hand"])
+    report.tables.append(
+        Table(
+            "Deletion",
+            f"Chunks a second, {_DELETED} at once, in turns. By hand: the same rows out of copies of the same tables, and the "
+            "postings out of the rows of their terms. Ours also counts, and joins rows that have become short.",
+            ("ours", "by hand", "ours / by hand"),
+            [(deleted, by_hand, deleted / by_hand)],
+        )
+    )
     writes, ingests, made, ready = (median(rates[name]) for name in ("write", "ingest", "made", "ready"))
     report.tables.append(
         Table(

@@ -104,8 +104,9 @@ Found = list[tuple[str, float]]
 def test_an_upgrade_keeps_every_value_and_what_is_found(server: PrivatePostgres, who: Scope) -> None:
     async def search(application: Application) -> Found:
         await application.start()
-        hits = await application.pipeline.search(INDEX, Question("What is the drawer code?", mode=Mode.HYBRID), who)
-        return [(hit.text, round(hit.score, 5)) for hit in hits]
+        asked = (Question("What is the drawer code?", mode=mode) for mode in (Mode.HYBRID, Mode.TEXT))
+        found = [await application.pipeline.search(INDEX, each, who) for each in asked]
+        return [(hit.text, round(hit.score, 5)) for hits in found for hit in hits]
 
     async def problem(application: Application) -> str:
         return (await application.problems())[INDEX]

@@ -154,6 +154,24 @@ async def test_a_ranking_is_the_same_to_the_last_bit_after_a_neighbour_ingests(
 
 
 @BOTH
+async def test_words_are_found_in_each_language_that_an_organization_gets(stores: Stores, org: UUID) -> None:
+    store, other = stores(Scope(frozenset({org}))), uuid4()
+    texts = {"en": "The opening hours", "fr": "Les chevaux du magasin", "de": "Die Schuhe unserer Kinder"}
+    asked, found = "opened cheval schuhe", list[UUID]()
+    for lang, text in texts.items():
+        node = chunk(org, text, vector(0.5), lang=lang)
+        await store.write([node])
+        found.append(UUID(node.node_id))
+        assert {each.id for each in await store.candidates(Search(QUERY, asked, (), Mode.TEXT, 10))} == {*found}
+    await stores(Scope(frozenset({other}))).write([chunk(other, "An opening", vector(0.5))])
+    both = stores(Scope(frozenset({org, other})))
+    assert len(await both.candidates(Search(QUERY, asked, (), Mode.TEXT, 10))) == 4
+    await store.write([], replacing=[UUID(node.metadata["source_id"])])
+    await store.write([node])
+    assert {each.id for each in await store.candidates(Search(QUERY, asked, (), Mode.TEXT, 10))} == {*found}
+
+
+@BOTH
 async def test_what_is_private_counts_for_nobody(stores: Stores, org: UUID) -> None:
     """Where nothing else is there, too: it is found all the same."""
     ann = uuid4()
