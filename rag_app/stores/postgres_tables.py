@@ -7,7 +7,6 @@ tables and for the three search methods, and their costs.
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -284,9 +283,17 @@ _DENSE = """{near} dense AS MATERIALIZED (
 
 _SIZE = ", (SELECT chunks FROM size) AS chunks, (SELECT largest FROM size) AS largest"
 
-# Of equal scores at the end those with the least ids, whatever the order of writing: all of them are looked up.
+# The chunks of `near` that share a term, and behind them the best, in one pass.
+_MET = """,
+            met AS MATERIALIZED (
+                SELECT no, bm25 FROM lexical
+                ORDER BY CASE WHEN (no IN (SELECT no FROM {near})) IS TRUE THEN 'infinity' ELSE bm25 END DESC
+                LIMIT {limit} + 1 + (SELECT count(*) FROM {near}))"""
+
+# Of equal scores at the end those with the least ids, whatever the order of writing: all of them are looked up. They are
+# added up once more for that, which is rarely needed and costs less than to keep all scores.
 _BEST = """,
-            first AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC LIMIT {limit} + 1),
+            first AS MATERIALIZED (SELECT no, bm25 FROM {met} ORDER BY bm25 DESC LIMIT {limit} + 1),
             cut AS MATERIALIZED (
                 SELECT coalesce(next, 0) AS next, last = next AS tied
                 FROM (SELECT (SELECT bm25 FROM first OFFSET {limit} LIMIT 1) AS next,
@@ -330,16 +337,19 @@ class Query:
     def __init__(self, spec: IndexSpec, scope: Scope, t: str, fields: str, languages: Sequence[str]) -> None:
         self.spec, self.scope, self.t, self.fields, self.languages = spec, scope, t, fields, languages
         self.values: list[Any] = []
+        self._names: list[str | None] = []
 
-    def bind(self, value: Any, sql_type: str) -> str:
+    def bind(self, value: Any, sql_type: str, name: str | None = None) -> str:
+        """A parameter; `name` says which of `_search_values` it is."""
         self.values.append(value)
+        self._names.append(name)
         return f"${len(self.values)}::{sql_type}"
 
     def where(self, filters: Filters) -> str:
         """The mandatory conditions of the scope, and the filters, on `v`."""
         scope = self.scope
-        self.organizations = self.bind(list(scope.organizations), "uuid[]")
-        self.readers = self.bind(scope.readers, "uuid[]")
+        self.organizations = self.bind(list(scope.organizations), "uuid[]", "organizations")
+        self.readers = self.bind(scope.readers, "uuid[]", "readers")
         conditions = [
             f"v.org_id = ANY({self.organizations})",
             f"(v.private_to IS NULL OR v.private_to = ANY({self.readers}))",
@@ -368,7 +378,43 @@ class Query:
         return indexed + _COMPARED[operator].format(name=name, value=self.bind(value, sql_type))
 
     def best(self, asked: Search, method: Method) -> str:
-        """`candidates` in the order of `rag_app.retrieval.fusion.ranked`, the `top_k` first, each with its text."""
+        """`candidates` in the order of `rag_app.retrieval.fusion.ranked`, the `top_k` first, each with its text.
+
+        Searches without filters differ in their values only, and writing the statement takes longer than all else that is
+        done for one here: it is kept.
+        """
+        if self._is_filtered(asked) or _counts(asked, method):
+            return self._write_best(asked, method)
+        weights, bm25 = self.spec.fusion, self.spec.bm25
+        shape = (self.t, asked.mode, method, len(asked.vector), weights.dense, weights.lexical, bm25.k1, bm25.b)
+        if shape in _WRITTEN:
+            statement, names = _WRITTEN[shape]
+            values = self._search_values(asked, method)
+            self.values = [values[name] for name in names]
+            return statement
+        statement = self._write_best(asked, method)
+        if len(_WRITTEN) >= _MOST_WRITTEN:
+            _WRITTEN.clear()
+        _WRITTEN[shape] = statement, [name for name in self._names if name]
+        return statement
+
+    def _search_values(self, asked: Search, method: Method) -> dict[str, Any]:
+        values: dict[str, Any] = {
+            "embedding": asked.vector,
+            "depth": asked.depth,
+            "organizations": list(self.scope.organizations),
+            "readers": self.scope.readers,
+            "languages": self.languages,
+            "text": asked.text,
+            "top_k": asked.top_k,
+        }
+        if method is not Method.EXACT and asked.mode is not Mode.TEXT:
+            sides, halves = _planes(asked.vector)
+            most, sure = _scan_bounds(asked, asked.top_k)
+            values |= {"sides": sides, "halves": halves, "most": most, "sure": sure}
+        return values
+
+    def _write_best(self, asked: Search, method: Method) -> str:
         found, weights = self.candidates(asked, method, sure=asked.top_k), self.spec.fusion
         rank = {
             Mode.DENSE: "cosine",
@@ -378,7 +424,7 @@ class Query:
         size = ", best.chunks, best.largest" if _counts(asked, method) else ""
         return f"""SELECT best.id, best.cosine, best.bm25, c.text, c.metadata{size}
             FROM (SELECT *, {rank} AS rank FROM ({found}) found
-                  ORDER BY rank DESC, id LIMIT {self.bind(asked.top_k, "bigint")}) best
+                  ORDER BY rank DESC, id LIMIT {self.bind(asked.top_k, "bigint", "top_k")}) best
             CROSS JOIN LATERAL (SELECT * FROM {self.t}_chunks c WHERE c.no = best.no OFFSET 0) c
             ORDER BY best.rank DESC, best.id"""
 
@@ -389,19 +435,20 @@ class Query:
         from choosing another kind of join. A table is named as few times as can be: starting a plan takes longer than
         searching a small organization.
         """
-        embedding, limit = self.bind(asked.vector, "vector"), self.bind(asked.depth, "bigint")
+        embedding, limit = self.bind(asked.vector, "vector", "embedding"), self.bind(asked.depth, "bigint", "depth")
         visible, dense = self.where(asked.filters), ""
         if asked.mode != Mode.TEXT:
             dense = self._dense(embedding, asked, method, sure or asked.depth, limit, visible)
         size = _SIZE if _counts(asked, method) else ""
         if asked.mode == Mode.DENSE:
             return f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25{size} FROM dense"
-        lexical = self._lexical(asked, limit, visible, f"1 - (v.embedding <=> {embedding})")
+        cosine, near = f"1 - (v.embedding <=> {embedding})", "" if asked.mode == Mode.TEXT else "dense"
+        lexical = self._lexical(asked, limit, visible, cosine, near)
         if asked.mode == Mode.TEXT:
             return f"WITH {lexical} SELECT no, id, cosine, bm25 FROM best"
-        # IS TRUE: a look into a hash table for each row of `lexical`, however few the planner takes them for
+        # IS TRUE: a look into a hash table for each row, however few the planner takes them for
         return f"""WITH {dense}, {lexical},
-            known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM dense)) IS TRUE)
+            known AS MATERIALIZED (SELECT no, bm25 FROM met WHERE (no IN (SELECT no FROM dense)) IS TRUE)
             SELECT no, id, 1 - distance AS cosine, coalesce(bm25, 0) AS bm25{size}
             FROM dense LEFT JOIN known USING (no)
             UNION ALL SELECT no, id, cosine, bm25{size} FROM best WHERE (no IN (SELECT no FROM dense)) IS NOT TRUE"""
@@ -409,11 +456,13 @@ class Query:
     def words(self, asked: Search, near: Sequence[UUID]) -> str:
         """Id and BM25 of the best chunks by words and of the chunks `near`, if visible."""
         limit, visible = self.bind(asked.depth, "bigint"), self.where(asked.filters)
-        return f"""WITH {self._lexical(asked, limit, visible, "0::float8")},
-            wanted AS MATERIALIZED (
-                SELECT no FROM best UNION
+        return f"""WITH near AS MATERIALIZED (
                 SELECT c.no FROM {self.t}_chunks c WHERE c.id = ANY({self.bind(list(near), "uuid[]")})),
-            known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM wanted)) IS TRUE)
+            {self._lexical(asked, limit, visible, "0::float8", "near")},
+            wanted AS MATERIALIZED (SELECT no FROM best UNION SELECT no FROM near),
+            known AS MATERIALIZED (
+                SELECT no, bm25 FROM best UNION
+                SELECT no, bm25 FROM met WHERE (no IN (SELECT no FROM near)) IS TRUE)
             SELECT v.id, coalesce(known.bm25, 0) AS bm25 FROM wanted {self._looked_up("wanted", visible)}
             LEFT JOIN known ON known.no = v.no"""
 
@@ -526,7 +575,9 @@ class Query:
         or the graph found too few.
         """
         dimension, sizes = len(asked.vector), ""
-        sides, halves = (self.bind(each, f"bit({dimension})") for each in _planes(asked.vector))
+        planes = zip(("sides", "halves"), _planes(asked.vector), strict=True)
+        sides, halves = (self.bind(each, f"bit({dimension})", name) for name, each in planes)
+        most, after = _scan_bounds(asked, sure)
         if method is Method.ANY:
             sizes = _WALK.format(
                 t=self.t,
@@ -548,9 +599,9 @@ class Query:
             limit=limit,
             visible=visible,
             far=f"(2 * (v.signs <~> {sides}) + (v.signs <~> {halves}))",
-            most=self.bind(max(_MOST, 4 * asked.depth), "bigint"),
+            most=self.bind(most, "bigint", "most"),
             place=2**words.NUMBER,
-            sure=self.bind(max(min(sure, asked.depth) - 1, 0), "bigint"),
+            sure=self.bind(after, "bigint", "sure"),
             margin=_MARGIN * dimension**0.5 * 2**words.NUMBER,
         )
 
@@ -561,31 +612,40 @@ class Query:
     def _is_filtered(self, asked: Search) -> bool:
         return bool(asked.filters) or self.scope.site is not None
 
-    def _lexical(self, asked: Search, limit: str, visible: str, cosine: str) -> str:
-        """CTEs that end in `lexical(no, bm25)`, every chunk that shares a term with the text, and `best` of these.
+    def _lexical(self, asked: Search, limit: str, visible: str, cosine: str, near: str) -> str:
+        """CTEs that end in `lexical(no, bm25)`, every chunk that shares a term with the text, and `best` of these. Where
+        there are chunks `near`, `met(no, bm25)` has those of them that are in `lexical`, too.
 
         The rows of `words` contain tenant and reader; filters look up the chunk.
         """
-        return _write_lexical(
-            self.spec.bm25.k1,
-            self.spec.bm25.b,
+        bm25 = self.spec.bm25
+        return (words.LEXICAL + (_MET if near else "") + _BEST).format(
+            by_length=f"{bm25.k1 * bm25.b}::float8",
+            plain=f"{bm25.k1 * (1 - bm25.b)}::float8",
+            most=f"{bm25.k1 + 1}::float8",
             t=self.t,
-            languages=self.bind(self.languages, "text[]"),
-            text=self.bind(asked.text, "text"),
+            languages=self.bind(self.languages, "text[]", "languages"),
+            text=self.bind(asked.text, "text", "text"),
             organizations=self.organizations,
             readers=self.readers,
             filtered=self._looked_up("p", visible) if self._is_filtered(asked) else "",
+            kept="MATERIALIZED" if self._is_filtered(asked) else "NOT MATERIALIZED",
+            near=near,
+            met="met" if near else "lexical",
             limit=limit,
             cosine=cosine,
             looked_up=self._looked_up("top", visible),
         )
 
 
-@lru_cache(maxsize=1_000)
-def _write_lexical(k1: float, b: float, **parts: str) -> str:
-    """Kept, because writing it takes half as long as writing all of the statement, and all searches without filters share it."""
-    rule = {"by_length": f"{k1 * b}::float8", "plain": f"{k1 * (1 - b)}::float8", "most": f"{k1 + 1}::float8"}
-    return (words.LEXICAL + _BEST).format(**rule, **parts)
+_WRITTEN: dict[tuple[Any, ...], tuple[str, list[str]]] = {}
+"""Statements of `best` by what they depend on, each with the names of its values."""
+_MOST_WRITTEN = 1_000
+
+
+def _scan_bounds(asked: Search, sure: int) -> tuple[int, int]:
+    """How many of the nearest by sign are compared at most, and after which one the margin begins."""
+    return max(_MOST, 4 * asked.depth), max(min(sure, asked.depth) - 1, 0)
 
 
 def _counts(asked: Search, method: Method) -> bool:

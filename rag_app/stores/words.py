@@ -153,7 +153,7 @@ LEXICAL = f"""held AS MATERIALIZED (
                     {{most}} * n.tf * ln(1 + (rule.chunks - n.df + 0.5) / (n.df + 0.5)) ORDER BY n.term) AS each
                 FROM (SELECT term, tf, coalesce(sum(shared), 0)::float8 AS df FROM rows GROUP BY term, tf) n
                 CROSS JOIN rule GROUP BY rule.norm),
-            lexical AS MATERIALIZED (
+            lexical AS {{kept}} (
                 SELECT p.no, p.bm25 FROM (
                     SELECT posting >> {CHUNK} AS no, sum(weight / (1 + ({{plain}} + norm * (posting & {_LONGEST})::float8)
                         / ((posting >> {COUNT}) & {_MOST})::float8)) AS bm25

@@ -21,6 +21,7 @@ from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.stores import postgres, postgres_tables
 from rag_app.stores.postgres import PostgresBackend
+from rag_app.stores.postgres_tables import Method, Query
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.stores.conftest import SPEC, chunk
 
@@ -53,6 +54,19 @@ class Opened:
 
     def of(self, scope: Scope) -> ScopedStore:
         return self.backend.scoped(SPEC, self.generation, scope)
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("method", Method)
+def test_a_statement_that_is_kept_is_the_one_that_would_be_written(mode: Mode, method: Method) -> None:
+    """With the values of each search, whatever was asked before it."""
+    table = f"g_things_{uuid4().hex[:12]}"
+    for number, filters in ((3, ()), (4, ()), (5, (condition("author", "==", "Ann"),)), (6, ())):
+        scope = Scope(frozenset({uuid4()}), user=uuid4())
+        asked = Search([float(number)] * WIDE, f"text {number}", filters, mode, number, 1000 * number)
+        kept, written = (Query(SPEC, scope, table, f"{table}_vectors", ["en", f"x{number}"]) for _ in range(2))
+        statements = kept.best(asked, method), written._write_best(asked, method)
+        assert (statements[0], kept.values) == (statements[1], written.values)
 
 
 @pytest.fixture
