@@ -118,11 +118,12 @@ class ChunkRetriever(BaseRetriever):
         return replace(search, filters=(*self._question.filters, *conditions_of(period)))
 
     def _of_period(self, found: Nodes) -> Nodes:
-        return [node for node in found if self._may_be_of_period(node)]
+        period = self._question.period
+        return found if period is None else [node for node in found if self._may_be_of_period(node, period)]
 
-    def _may_be_of_period(self, node: NodeWithScore) -> bool:
-        period, meta = self._question.period, node.node.metadata
-        if period is None or meta.get("date") is None:
+    def _may_be_of_period(self, node: NodeWithScore, period: Period) -> bool:
+        meta = node.node.metadata
+        if meta.get("date") is None:
             return True
         if self._dated_types is not None and meta["source_type"] not in self._dated_types:
             return True
