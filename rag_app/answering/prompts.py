@@ -351,7 +351,9 @@ def load_config(file: Path) -> PromptConfig:
         check(config)
     except MsgspecError as error:
         raise Misconfigured(f"{file}: {error}; accepted: {', '.join(_File.__struct_fields__)}") from error
-    except (OSError, ValueError, InvalidInput) as error:  # ValueError: no TOML, or no UTF-8
+    except OSError as error:
+        raise Misconfigured(f"{file}: {error.strerror}") from error
+    except (ValueError, InvalidInput) as error:  # ValueError: no TOML, or no UTF-8
         raise Misconfigured(f"{file}: {error}") from error
     return config
 

@@ -76,6 +76,8 @@ def backup(
     settings = read_settings()
     if file.exists():
         raise InvalidInput("FILE", str(file), f"{file} exists: name a new file")
+    if not file.parent.is_dir():
+        raise InvalidInput("FILE", str(file), f"there is no folder {file.parent}: create it first")
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
         with os.fdopen(descriptor, "wb") as whole, database_urls(settings, migrated=False) as urls:

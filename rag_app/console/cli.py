@@ -105,8 +105,10 @@ def main() -> None:
     except Exception as error:
         from rag_app.domain.errors import RagError
 
-        if isinstance(error, RagError | OSError):
+        if isinstance(error, RagError):
             fail(str(error), 1)
+        if isinstance(error, OSError):  # without the number that Python puts in front
+            fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error), 1)
         if debug:
             raise
         fail(f"{type(error).__name__}: {error} (this is a bug: please report it; RAG_LOG_LEVEL=debug shows more)", 1)

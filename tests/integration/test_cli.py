@@ -345,6 +345,8 @@ def test_every_failure_is_one_clear_line(
         (("sources", "show", "lost.md", *at), {}, f"no source of this organization in {INDEX} named 'lost.md'"),
         (("sources", "delete", "lost.md", *at), {}, f"no source of this organization in {INDEX} named 'lost.md'"),
         (("orgs", "create", slug), {}, f"slug: '{slug}' is taken"),
+        (("backup", "nowhere/acme.ragbackup"), {}, "FILE: there is no folder nowhere: create it first"),
+        (("restore", "nowhere"), {}, "nowhere: No such file or directory"),
         (("orgs", "add-member", "nobody", "ada"), {}, "no organization named 'nobody'"),
         (("orgs", "set-budget", "nobody", 5), {}, "no organization named 'nobody'; there are: "),
         (("orgs", "set-budget", slug, "much"), {}, "tokens: 'much' is neither a number nor 'none'"),

@@ -96,7 +96,7 @@ def test_a_version_from_its_file_to_half_of_the_threads(rag: Run, main: Run, tmp
         ("prompts weigh nowhere 1000001", "Invalid value for", 2),
         ("prompts weigh nowhere much", "Invalid value for", 2),
         ("prompts weigh nowhere", "Missing argument 'W'", 2),
-        ("prompts add nowhere.toml", "nowhere.toml: [Errno 2]", 1),
+        ("prompts add nowhere.toml", "nowhere.toml: No such file or directory", 1),
     ],
 )
 def test_ways_to_fail(arguments: str, message: str, status: int, main: Run) -> None:
