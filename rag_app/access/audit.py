@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.tables import audit_events_table
 from rag_app.database.session import Database
-from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, Principal, Scope, frozen
+from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, Principal, Scope, frozen, storable
 
 EVERYBODY = "everybody"
 """The subject of acts that concern all users."""
@@ -64,7 +64,9 @@ async def write_down(session: AsyncSession, actor: UUID | None, *acts: Act) -> N
     """Record an act in the transaction that performs it."""
     for act in acts:
         await session.execute(
-            _WRITE_DOWN.values(actor_id=actor, action=act.name, subject=act.subject, details=dict(act.details))
+            _WRITE_DOWN.values(
+                actor_id=actor, action=act.name, subject=storable(act.subject), details=dict(act.details)
+            )
         )
 
 

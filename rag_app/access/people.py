@@ -27,6 +27,7 @@ from rag_app.domain import (
     Principal,
     Unauthenticated,
     frozen,
+    storable,
     uuid_in,
 )
 
@@ -493,7 +494,8 @@ async def find_named(
     found = name if isinstance(name, UUID) else uuid_in(name)
     this = columns["slug" if "slug" in columns else "name"] == name if found is None else columns["id"] == found
     async with database.session() as session:
-        row: Base | None = await session.scalar(select(table).where(this, *where))
+        storable_name = found is not None or name == storable(str(name))  # PostgreSQL cannot be asked for a NUL
+        row: Base | None = await session.scalar(select(table).where(this, *where)) if storable_name else None
         if row is None:
             raise NotFound(kind.__name__.lower(), str(name), () if known is None else await session.scalars(known))
         return _convert_row(kind, row)

@@ -205,6 +205,23 @@ def test_keys_and_members_are_those_of_own_organizations(office: Office) -> None
     assert {"members.add", "members.remove", "keys.create", "keys.revoke"} <= {*office.acts()}
 
 
+def test_names_that_postgresql_cannot_store_are_not_found(office: Office) -> None:
+    for method, path, body in (
+        ("GET", "organizations/a%00b/members", None),
+        ("GET", "organizations/a%00b/keys", None),
+        ("GET", "organizations/a%00b/validations", None),
+        ("GET", "organizations/a%00b/validations/c%00d", None),
+        ("POST", "organizations/a%00b/members", {"user": "ann"}),
+        ("POST", "organizations/a%00b/keys", {"name": "a"}),
+        ("POST", f"organizations/{office.slug}/members", {"user": "a\0b"}),
+        ("GET", f"organizations/{office.slug}/validations/a%00b", None),
+    ):
+        refused = office.ask(method, path, body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "not_found"), (path, refused.text)
+    for query in ("prompt=a%00b", "cursor=a%00b"):
+        assert office.ask("GET", f"feedback?{query}").status_code in (200, 400), query
+
+
 def test_a_key_of_another_organization_is_not_revoked(office: Office) -> None:
     async def other(application: Application) -> tuple[UUID, str]:
         made, secret = await application.keys.create(await application.people.organization(office.other), "theirs")

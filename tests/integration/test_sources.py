@@ -93,7 +93,7 @@ def running(
         "QDRANT_PATH": str(qdrant_folder),
         "RAG_HOME": str(folder),
         "RAG_ORIGINALS": "files",
-        "RAG_UPLOAD_MEGABYTES": "1",
+        "RAG_UPLOAD_MEGABYTES": "2",
         "RAG_URL_NETWORKS": "127.0.0.1/32",
     }
     with configured(variables) as patch:
@@ -386,8 +386,20 @@ def test_files_are_uploaded_told_by_their_content_and_given_back_as_downloads(wr
 
 
 def test_limits_hold_while_a_body_is_read(writer: Writer) -> None:
-    large = writer.call("POST", "", None, files=[("file", ("a.txt", b"x" * 1_100_000))], data={"index": INDEX})
-    assert (large.status_code, large.json()["error"]["code"]) == (413, "payload_too_large")
+    for sent in (
+        {"files": [("file", ("a.txt", b"x" * 2_000_001))], "data": {"index": INDEX}},
+        {"content": b"x" * 2_000_001},
+    ):
+        large = writer.call("POST", "", 413, **sent)["error"]
+        assert (large["code"], large["message"]) == (
+            "payload_too_large",
+            "The body is larger than 2 MB (RAG_UPLOAD_MEGABYTES)",
+        )
+    below = [("file", ("a.txt", b"The door code is 4711." + b" " * 1_900_000))]
+    for method, path in (("POST", ""), ("PUT", ""), ("PUT", "/a.txt")):
+        data = {"index": INDEX, **({} if path else {"external_id": "a.txt"})}
+        assert writer.call(method, path, files=below, data=data)["documents"][0]["external_id"] == "a.txt"
+    assert writer.call("DELETE", "/a.txt") == {"deleted": 1}
     many = [("file", (f"{n}.txt", b"x")) for n in range(101)]
     refused = writer.call("POST", "", 413, files=many, data={"index": INDEX})
     assert refused["error"]["message"] == "The form has more than 100 files (RAG_UPLOAD_DOCUMENTS)"
@@ -547,7 +559,7 @@ class Web(BaseHTTPRequestHandler):
             "/file": "file:///etc/passwd",
         }
         path = self.path.partition("?")[0]
-        body = b"<!doctype html><title>Hours</title><p>We open at nine." if path == "/page" else b"x" * 2_000_000
+        body = b"<!doctype html><title>Hours</title><p>We open at nine." if path == "/page" else b"x" * 2_100_000
         if path in elsewhere:
             body = b""
             self.send_response(302)

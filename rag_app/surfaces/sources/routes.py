@@ -198,6 +198,7 @@ async def list_fields(request: Caller, index: FromPath[str], sources: Injected[S
     summary="Add or replace documents",
     dto=None,
     operation_class=UploadOperation,
+    request_max_body_size=None,
 )
 async def upload(request: Caller, sources: Injected[Sources]) -> Response[UploadResponse]:
     """Accepts texts, URLs or files. Each document becomes a source; a source with the same external id is replaced. The ids
@@ -223,6 +224,7 @@ async def upload(request: Caller, sources: Injected[Sources]) -> Response[Upload
     summary="Add or replace one document",
     dto=None,
     operation_class=PutOperation,
+    request_max_body_size=None,
 )
 async def put_document(request: Caller, sources: Injected[Sources]) -> Response[UploadResponse]:
     """Replaces the source with this `external_id`, or adds it if there is none."""
@@ -241,6 +243,7 @@ async def put_document(request: Caller, sources: Injected[Sources]) -> Response[
     summary="Add or replace one document, with its external id in the path",
     dto=None,
     operation_class=PutOperation,
+    request_max_body_size=None,
 )
 async def put_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> Response[UploadResponse]:
     """The last part of the path is the external id, percent-encoded. If the external id contains a slash, use
@@ -381,7 +384,10 @@ async def _upload(request: Caller, sources: Sources, sent: Sending) -> Response[
 async def _receive_content(
     request: Caller, sources: Sources, folder: Path, external_id: str | None, several: bool = False
 ) -> Sending:
-    """The content of a request: a form with files, or JSON."""
+    """The content of a request: a form with files, or JSON.
+
+    `sources.allowed` limits its size while it is read, so these routes are exempt from the server's own limit of 1 MB.
+    """
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         form = await receive_form(request, sources.allowed, folder)
