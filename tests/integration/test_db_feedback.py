@@ -89,29 +89,6 @@ def ledger(database: Database) -> FeedbackLedger:
 # -- giving
 
 
-async def test_feedback_is_kept_and_a_second_one_takes_its_place(desk: Desk) -> None:
-    expected = await source(desk.talk.database, desk.org.id)
-    first = await desk.give("negative", "Where is it?", expected)
-    assert (first.rating, first.comment, first.expected_source_id) == (Rating.NEGATIVE, "Where is it?", expected)
-    assert first.message_id == desk.answer and first.created_at == first.updated_at
-    assert await desk.shown() == [None, MessageFeedback("negative", "Where is it?", expected)]
-    second = await desk.give("positive")
-    assert (second.rating, second.comment, second.expected_source_id) == (Rating.POSITIVE, None, None)
-    assert second.created_at == first.created_at and second.updated_at > first.updated_at
-    assert await desk.shown() == [None, MessageFeedback("positive", None, None)] and await desk.left() == 1
-
-
-async def test_feedback_is_withdrawn_once(desk: Desk) -> None:
-    with pytest.raises(NotFound, match="no feedback named"):
-        await desk.feedback.withdraw(desk.ann, desk.answer)
-    first = await desk.give()
-    await desk.feedback.withdraw(desk.ann, desk.answer)
-    assert await desk.shown() == [None, None] and await desk.left() == 0
-    with pytest.raises(NotFound, match="no feedback named"):
-        await desk.feedback.withdraw(desk.ann, desk.answer)
-    assert (await desk.give()).created_at > first.created_at
-
-
 async def test_only_answers_of_ones_own_threads_are_rated(desk: Desk) -> None:
     await desk.give("neutral")
     nobody = Principal("nobody-we-know")

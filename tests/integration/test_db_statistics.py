@@ -309,19 +309,3 @@ async def test_of_two_administrators_at_once_neither_undoes_what_the_other_did(
         return_exceptions=True,
     )
     assert sorted(isinstance(each, InvalidInput) for each in made) == [False, True]
-
-
-@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "x" * 5000, "ask_lexybrain_nowhere"])
-async def test_a_version_that_is_not_there(configs: PromptConfigs, admin: Principal, name: str) -> None:
-    with pytest.raises(NotFound):
-        await configs.change(admin, name, weight=1)
-
-
-@pytest.mark.parametrize("changed", [{"name": "market_v1"}, {"type": "gossip"}, {"constraints": {"max_words": 3}}])
-async def test_what_cannot_be_used_is_not_published(
-    configs: PromptConfigs, admin: Principal, new: PromptConfig, changed: dict[str, Any]
-) -> None:
-    with pytest.raises(InvalidInput):
-        await configs.publish(admin, replace(new, **changed))
-    with pytest.raises(InvalidInput):
-        await configs.change(admin, new.name, weight=-1)

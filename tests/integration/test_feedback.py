@@ -22,7 +22,6 @@ from rag_app.surfaces.lexybrain.types import Rating
 from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, THREADS, Chat, citing
 from tests.integration.service import bearer, prepare
 from tests.integration.test_db_threads import Talk
-from tests.waiting import PATIENCE
 
 BOX_KEYWORD, MILAS_ALERT = "aurora/kw-velvet-ring-box", "aurora/alert-mila-ring-box"
 FOLLOW_UP = "And how did it change over the last year?"
@@ -165,49 +164,6 @@ def test_a_source_of_somebody_else_is_refused_like_one_that_is_not_there(chat: C
     assert shown(chat, body["threadId"], ines) == [None, None]
     milas = chat.post(BOX)
     assert rated(chat, milas["messageId"], rating="negative", expectedSourceId=MILAS_ALERT)["expectedSourceId"]
-
-
-def test_a_hundred_at_once_leave_one(chat: Chat) -> None:
-    body = chat.post(BOX)
-
-    async def all_at_once() -> list[httpx.Response]:
-        async with httpx.AsyncClient(base_url=chat.client.base_url, timeout=PATIENCE, verify=False) as client:
-            return await asyncio.gather(
-                *(
-                    client.post(
-                        path(body["messageId"]),
-                        json={"rating": ("positive", "neutral")[n % 2], "comment": f"{n}"},
-                        headers=bearer(chat.mila),
-                    )
-                    for n in range(100)
-                )
-            )
-
-    assert {each.status_code for each in asyncio.run(all_at_once())} == {200}
-    [kept] = chat.rows("SELECT * FROM rag_feedback WHERE message_id = :id", id=UUID(body["messageId"]))
-    assert kept["rating"] == ("positive", "neutral")[int(kept["feedback_text"]) % 2]
-
-
-def test_a_deleted_message_takes_its_feedback_along(chat: Chat) -> None:
-    body = chat.post(BOX)
-    rated(chat, body["messageId"], rating="positive")
-    at = f"{THREADS}/{body['threadId']}/messages/{body['messageId']}"
-    assert chat.client.delete(at, headers=bearer(chat.mila)).status_code == 204
-    assert rate(chat, body["messageId"], rating="positive").status_code == 404
-    assert chat.rows("SELECT 1 FROM rag_feedback WHERE message_id = :id", id=UUID(body["messageId"])) == []
-
-
-@pytest.mark.parametrize("comment", ["a\0b", "x" * 2001, "\u200b", " "])
-def test_comments_that_are_none(comment: str, chat: Chat) -> None:
-    body = chat.post(BOX)
-    refused = rate(chat, body["messageId"], rating="neutral", comment=comment)
-    assert refused.status_code == 422
-    assert refused.json()["error"]["message"].startswith("comment: must be a text of 1 to 2000 characters")
-    half = b'{"rating": "neutral", "comment": "\\ud83d"}'
-    headers = {**bearer(chat.mila), "Content-Type": "application/json"}
-    assert chat.client.post(path(body["messageId"]), content=half, headers=headers).status_code == 422
-    longest = "👍" * 2000
-    assert rated(chat, body["messageId"], rating="neutral", comment=longest)["comment"] == longest
 
 
 def test_a_streamed_answer_and_one_to_a_key_are_rated_alike(chat: Chat, keys: dict[str, str]) -> None:

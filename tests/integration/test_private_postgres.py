@@ -54,7 +54,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """One that several tests start in, to save time; each leaves it stopped."""
+    """One that several tests start in, to save time, the first of them several times at once; each leaves it stopped."""
     with _place(0o755) as path:
         yield path / "pg"
 
@@ -132,8 +132,19 @@ def user() -> Iterator[Users]:
         process.communicate("\n" if process.poll() is None else None, timeout=PATIENCE)
 
 
-def test_two_roles_and_their_rights(place: Path) -> None:
-    with private_postgres(place / "pg") as server:
+def test_processes_that_start_at_once_share_one_server_and_the_last_stops_it(folder: Path, user: Users) -> None:
+    processes = [user(folder) for _ in range(4)]
+    urls = {line(process.stdout) for process in processes}
+    assert len(urls) == 1
+    (url,) = urls
+    for process in processes:
+        assert serves(url)
+        process.communicate("\n", timeout=PATIENCE)
+    assert not serves(url)
+
+
+def test_two_roles_and_their_rights(folder: Path) -> None:
+    with private_postgres(folder) as server:
         assert query(server.owner_url, "SELECT current_user") == "rag_owner"
         assert query(server.app_url, "SELECT current_user") == "rag_app"
         privileged = (
@@ -182,23 +193,12 @@ def test_a_second_start_keeps_the_data_and_the_first_leaves_nothing_running(
         assert query(second.app_url, "SELECT current_setting('fsync') || current_setting('TimeZone')") == "onUTC"
 
 
-def test_two_folders_are_two_servers(place: Path) -> None:
-    with private_postgres(place / "a") as a, private_postgres(place / "b") as b:
+def test_two_folders_are_two_servers(folder: Path, place: Path) -> None:
+    with private_postgres(folder) as a, private_postgres(place / "pg") as b:
         assert port(a.owner_url) != port(b.owner_url)
         assert query(a.owner_url, "SELECT 1") == query(b.owner_url, "SELECT 1") == 1
         with pytest.raises(asyncpg.InvalidPasswordError):
             query(a.owner_url.replace(str(port(a.owner_url)), str(port(b.owner_url))), "SELECT 1")
-
-
-def test_processes_that_start_at_once_share_one_server_and_the_last_stops_it(folder: Path, user: Users) -> None:
-    processes = [user(folder) for _ in range(4)]
-    urls = {line(process.stdout) for process in processes}
-    assert len(urls) == 1
-    (url,) = urls
-    for process in processes:
-        assert serves(url)
-        process.communicate("\n", timeout=PATIENCE)
-    assert not serves(url)
 
 
 def test_nested_contexts_and_children_do_not_stop_it(folder: Path) -> None:
