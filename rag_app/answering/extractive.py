@@ -60,6 +60,8 @@ _OVERLAP_WEIGHT, _SOURCE_WEIGHT, _NEWS_WEIGHT = 0.2, 0.2, 0.05
 READ_WEIGHT = 0.06
 """Of the reader's log-odds."""
 MOST_ODDS = 8
+SURE = 0.0
+"""Log-odds of the reader from which on a sentence may answer without the kind of value that is asked for."""
 _MOST_NEWS = 10
 _KIND_WEIGHT = 0.1
 """For a sentence without the kind of value that a part asks for: a price, a date, somebody's name."""
@@ -76,7 +78,7 @@ _PART = re.compile(
 )
 _STARTS_ASKING = re.compile(rf"(?:(?:and|but|or|so)\s+)?(?:{_ASKS}|{_ASKS_YES_OR_NO})", re.IGNORECASE)
 _ASKS_WHETHER = re.compile(rf"(?:(?:and|but|or|so)\s+)?{_ASKS_YES_OR_NO}", re.IGNORECASE)
-_POINTS_BACK = re.compile(r"(?:it|its|they|their|he|his|she|her|this|these|those|such)\b", re.IGNORECASE)
+_POINTS_BACK = re.compile(r"\b(?:it|its|they|their|he|his|she|her|this|these|those|such)\b", re.IGNORECASE)
 
 
 class ExtractiveSynthesizer(Synthesizer):
@@ -90,7 +92,7 @@ class ExtractiveSynthesizer(Synthesizer):
         ranking = context.ranking or await rank_passages(self._embedder, question, context)
         if not ranking.ranked:
             return Draft("", EXTRACTIVE)
-        scored = score_passages(ranking, question, find_strangers(question, ranking.ranked, context))
+        scored = score_passages(ranking, question, _find_strangers(question, ranking, context))
         if compared := _compare_figures(ranking, scored, context):
             return Draft(compared, EXTRACTIVE)
         missing = _missing_parts(ranking.asked[1:], scored)
@@ -117,13 +119,32 @@ class ExtractiveSynthesizer(Synthesizer):
 class PassageScores:
     """Of the ranked passages: `scores` has a row for each part of the question, and `holds` whether a passage has what
     that part asks for; `words` is the share of the question's words. `read` are the reader's log-odds for the part that
-    each fits best; `others` are about another subject."""
+    each fits best; `others` are about another subject than a part."""
 
     scores: NDArray[np.float64]
     holds: NDArray[np.bool_]
     words: NDArray[np.float64]
     read: NDArray[np.float64]
     others: NDArray[np.bool_]
+
+
+def _find_strangers(question: Question, ranking: Ranking, context: Context) -> NDArray[np.bool_]:
+    """Whether each passage is about another subject than each part of a question. A part that points back or says little
+    has that of the whole, any other its own: "When is Ann in, and on what date is the exam?" asks about no exam of Ann's.
+    """
+    whole = find_strangers(question, ranking.ranked, context)
+    alone = [
+        len(ranking.asked) > 2
+        and not question.leans
+        and not _POINTS_BACK.search(part)
+        and len(content_words(part)) > LITTLE
+        for part in ranking.asked[1:]
+    ]
+    rows = zip(ranking.asked[1:], alone, strict=True)
+    own = (
+        find_strangers(replace(question, text=part), ranking.ranked, context) if each else whole for part, each in rows
+    )
+    return np.asarray([*own])
 
 
 def score_passages(ranking: Ranking, question: Question, others: NDArray[np.bool_] | None = None) -> PassageScores:
@@ -135,7 +156,8 @@ def score_passages(ranking: Ranking, question: Question, others: NDArray[np.bool
     lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]])
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
     held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
-    strange = np.zeros(len(words), dtype=bool) if others is None else others
+    held &= ~lacks | (ranking.read[1:] >= SURE)
+    strange = np.zeros_like(held) if others is None else others
     return PassageScores(scores, held & ~strange, np.asarray(words), ranking.read[1:].max(axis=0), strange)
 
 
@@ -146,7 +168,7 @@ def lacks_kind(question: str, found: Sequence[Passage]) -> list[bool]:
     [True, False]
     """
     kind = kind_of(question)
-    return [kind is not None and not has_kind(kind, f"{each.lead} {each.text}", question) for each in found]
+    return [kind is not None and not has_kind(kind, f"{each.lead} {each.text}".strip(), question) for each in found]
 
 
 def holds(question: str, found: Sequence[Passage]) -> list[bool]:
@@ -378,7 +400,7 @@ def _compare_figures(ranking: Ranking, scored: PassageScores, context: Context) 
     order = order_of(asked[rows[0]]) if len(rows) == 1 else None
     if order is None:
         return ""
-    read = np.where(scored.others, -np.inf, scored.read)
+    read = np.where(scored.others.all(axis=0), -np.inf, scored.read)
     found = compare(order, ranking.ranked, scored.scores[rows[0]], read)[:MAX_CHOSEN]
     answers = np.asarray([passage in found for passage in ranking.ranked])
     if not found or not all((scored.holds[row] & answers).any() for row in range(len(asked)) if row not in rows):

@@ -382,3 +382,24 @@ def test_a_numbered_heading_is_no_sentence() -> None:
 def test_chats_labels_and_lists_are_taken_apart_as_they_are_meant(text: str, said: list[str]) -> None:
     found = [each.text for each in passages(text)]
     assert all(each in found for each in said) and not any("**" in each or each[0].isdigit() for each in found[1:])
+
+
+async def test_a_part_of_a_question_has_the_subject_that_it_names_itself(synthesizer: ExtractiveSynthesizer) -> None:
+    """The name in one part does not leave out what the other asks for."""
+    draft = await synthesizer.write(
+        Question("When is Lena Brandt in the office, and on what date is the written exam?"),
+        context(
+            "Lena Brandt is in the office on Thursdays from 14:00 to 15:30.",
+            "The written exam takes place on 12 February. Lamps are off at night.",
+        ),
+    )
+    assert "14:00 to 15:30 [Source 1]" in draft.text and "12 February [Source 2]" in draft.text
+
+
+async def test_what_asks_who_is_not_answered_by_a_sentence_that_names_nobody(
+    synthesizer: ExtractiveSynthesizer,
+) -> None:
+    draft = await synthesizer.write(
+        Question("Who repaired the X-ray machine?"), context("The X-ray machine failed twice.")
+    )
+    assert draft.text == ""
