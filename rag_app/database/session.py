@@ -16,6 +16,7 @@ widens nothing across organizations, and no request of a principal sets it.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import lru_cache
 from typing import Any, cast
 from uuid import UUID
 
@@ -319,9 +320,7 @@ class Database:
         A CTE sets the tenant for this statement only. `query` is joined laterally to it, so PostgreSQL cannot read a
         row before the tenant is set. The CTE has one row, so rows keep the order of `query`.
         """
-        tenant = _TENANT.format(*(f"${len(values) + place}" for place in (1, 2, 3)), "''", "''")
-        statement = f"""WITH tenant AS MATERIALIZED (SELECT {tenant} AS told) SELECT found.* FROM tenant
-            CROSS JOIN LATERAL (SELECT * FROM ({query}) seen WHERE tenant.told IS NOT NULL OFFSET 0) found"""
+        statement = _scope_statement(query, len(values))
         async with self.driver() as connection:
             rows: list[asyncpg.Record] = await connection.fetch(
                 statement, *values, *_tenant(scope)[:3], timeout=_SECONDS_TO_ANSWER
@@ -375,6 +374,14 @@ class Database:
             self._pool.idle.pop().close()
         await self._engine.dispose()
         await self._dedicated.dispose()
+
+
+@lru_cache(maxsize=250)
+def _scope_statement(query: str, values: int) -> str:
+    """A query with so many values, and behind it the tenant's three. Kept: most are asked again."""
+    tenant = _TENANT.format(*(f"${values + place}" for place in (1, 2, 3)), "''", "''")
+    return f"""WITH tenant AS MATERIALIZED (SELECT {tenant} AS told) SELECT found.* FROM tenant
+        CROSS JOIN LATERAL (SELECT * FROM ({query}) seen WHERE tenant.told IS NOT NULL OFFSET 0) found"""
 
 
 def _scope_query(scope: Scope, query: SelectBase, operator: bool = False) -> Select[Any]:

@@ -295,9 +295,8 @@ _MET = """,
 _BEST = """,
             first AS MATERIALIZED (SELECT no, bm25 FROM {met} ORDER BY bm25 DESC LIMIT {limit} + 1),
             cut AS MATERIALIZED (
-                SELECT coalesce(next, 0) AS next, last = next AS tied
-                FROM (SELECT (SELECT bm25 FROM first OFFSET {limit} LIMIT 1) AS next,
-                          (SELECT bm25 FROM first OFFSET greatest({limit} - 1, 0) LIMIT 1) AS last OFFSET 0) at),
+                SELECT coalesce(scores[{limit} + 1], 0) AS next, scores[{limit}] = scores[{limit} + 1] AS tied
+                FROM (SELECT array_agg(bm25) AS scores FROM first) at),
             top AS MATERIALIZED (
                 SELECT no, bm25 FROM first WHERE bm25 > (SELECT next FROM cut)
                 UNION ALL SELECT no, bm25 FROM lexical
