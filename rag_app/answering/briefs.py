@@ -11,7 +11,8 @@ from datetime import date
 
 from rag_app.answering.capabilities import RecordList
 from rag_app.answering.planning import Plan, read_question, without_period
-from rag_app.answering.wording import read_words, vocabulary_of, without_phrases
+from rag_app.answering.titles import read_names
+from rag_app.answering.wording import vocabulary_of, without_phrases
 from rag_app.retrieval.filters import EQ, condition, fields_of
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period
@@ -57,7 +58,7 @@ def read_lists(
     subject = subject_of(without_period(text, period))
     if subject is None:
         return []
-    tokens = read_words(subject, spec, values)
+    tokens = read_names(subject, spec, values)
     kinds = [token for token in tokens if token.role == "kind"]
     named = {token.meaning.name for token in kinds if token.meaning}
     wanted = [each for each in lists if not named or {each.kind, each.of} & named]

@@ -47,7 +47,7 @@ class Conditions:
         thans = [
             range(place + 1, min(place + 4, len(self.tokens)))
             for place, each in enumerate(self.tokens)
-            if each.stem == "than"
+            if each.stem == "than" and _phrase_of(self.tokens, place).role != "more"
         ]
         return found if all(any(self._value_at(at) is not None for at in behind) for behind in thans) else None
 
@@ -88,6 +88,8 @@ class Conditions:
             return self._build_comparison(numbered[-1], EQ, value)
         if operator is None:
             name = self._field_behind(place, named=False) or self._number_of(place, value)
+            of = before[-2].meaning if len(before) > 1 and before[-1].stem in word_set("partitive") else None
+            name = name or (of.name if of is not None and self._is_figure(of.name) else None)  # with a price of 0
         else:
             name = (
                 self._field_behind(place, named=True)
@@ -203,7 +205,11 @@ class Conditions:
             known = (other if before == "not" or token in left_out else named).setdefault(token.meaning.name, [])
             known += [value for value in (token.meaning.value, *token.also) if value not in known]
         made = [self._conditions(name, values) for name, values in named.items()]
-        made += [self._build_negation(name, values) if name not in named else None for name, values in other.items()]
+        for name, values in other.items():
+            if name not in named:
+                made.append(self._build_negation(name, values))
+            elif {*values} & {*named[name]}:
+                return None  # else it is said already: "booked, not done yet"
         return None if None in made else [each for some in made if some for each in some]
 
     def _are_joined(self) -> bool:
@@ -211,10 +217,19 @@ class Conditions:
         places = [place for place, token in enumerate(self.tokens) if token.role == "value"]
         for first, second in pairwise(places):
             one, other = self.tokens[first].meaning, self.tokens[second].meaning
-            if one is None or other is None or one.name != other.name or one.value == other.value:
+            if (
+                one is None
+                or other is None
+                or one.name != other.name
+                or one.value == other.value
+                or one.name == "source_id"
+            ):
                 continue
             between = [token for token in self.tokens[first + 1 : second] if not token.inside]
-            if not all(token.stem in word_set("joins") or token.role in ("or", "not") for token in between):
+            if not all(
+                token.stem in word_set("joins") | word_set("compares") or token.role in ("or", "not")
+                for token in between
+            ):
                 return False
         return True
 
@@ -244,7 +259,7 @@ class Conditions:
             return [condition(name, CONTAINS, value) for value in values]
         if kind is FieldType.BOOLEAN and len(values) == 1:
             return [condition(name, EQ, values[0] == "true")]
-        if kind is FieldType.KEYWORD:
+        if kind in (FieldType.KEYWORD, FieldType.UUID):
             return [condition(name, EQ, values[0]) if len(values) == 1 else condition(name, IN, values)]
         return None
 
@@ -318,6 +333,11 @@ class Conditions:
         """The only kind of record that has to have a field."""
         having = [name for name, kind in self.spec.records.items() if field in kind.having]
         return having[0] if len(having) == 1 else None
+
+
+def _phrase_of(tokens: Sequence[Token], place: int) -> Token:
+    """The first word of the phrase that a word is in."""
+    return next(token for token in reversed(tokens[: place + 1]) if not token.inside)
 
 
 def kind_conditions(kind: Kind) -> tuple[MetadataFilter, ...]:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rag_app.answering.wording import Token, figure, read_words
+from rag_app.answering.titles import read_names
+from rag_app.answering.wording import Token, figure
 from rag_app.domain import frozen
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period
@@ -60,7 +61,7 @@ def without_opening(text: str) -> str:
 
 def follow(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence[NamedValue]) -> DatedText | None:
     """The question before with what this one says instead; None where it says nothing of that kind, or anything else."""
-    asked, tokens = read_words(before.bare, spec, values), read_words(text.bare, spec, values)
+    asked, tokens = read_names(before.bare, spec, values), read_names(text.bare, spec, values)
     meant = [token for token in tokens if token.meaning is not None]
     bounded = any(token.role in BOUNDS for token in tokens)
     left = [token for token in tokens if token.is_left and not (bounded and figure(token.text) is not None)]
@@ -77,6 +78,23 @@ def follow(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence
     words = " ".join(token.text for token in (*kept, *tokens))
     period = text.period or before.period
     return DatedText(words, _without_place(period) if period else None)
+
+
+def carry(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence[NamedValue]) -> DatedText | None:
+    """A question that asks something else of what the one before named: "and sold how often?".
+
+    It gets the values, the kind and the days of that one, where it says none of its own. None where there are none.
+    """
+    asked, tokens = read_names(before.bare, spec, values), read_names(text.bare, spec, values)
+    fields = {token.meaning.name for token in tokens if token.meaning and token.role == "value"}
+    taken = {"kind", "own"} - {token.role for token in tokens}
+    kept, goes = [], False
+    for token in asked:
+        value = token.role == "value" and token.meaning is not None and token.meaning.name not in fields
+        goes = value or token.role in taken or (goes and token.inside)
+        kept += [token.text] if goes else []
+    period = text.period or before.period
+    return DatedText(f"{text.bare} {' '.join(kept)}", _without_place(period) if period else None) if kept else None
 
 
 def _keep_tokens(asked: Sequence[Token], tokens: Sequence[Token]) -> Iterator[Token]:

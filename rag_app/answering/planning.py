@@ -20,6 +20,7 @@ from rag_app.answering.conditions import (
     kind_conditions,
     told_condition,
 )
+from rag_app.answering.titles import kind_of, read_names
 from rag_app.answering.wording import (
     NUMBERS_OF,
     PREPOSITIONS,
@@ -31,6 +32,7 @@ from rag_app.answering.wording import (
     known_words,
     people_field,
     plural_of,
+    price_field,
     read_words,
     says_nothing,
     stem,
@@ -41,14 +43,14 @@ from rag_app.answering.wording import (
     words_alike,
 )
 from rag_app.domain import FieldType, day_text, frozen
-from rag_app.retrieval.filters import CONTAINS, EQ, GT, IN, IS_EMPTY, LT, any_of, condition
+from rag_app.retrieval.filters import CONTAINS, GT, IS_EMPTY, LT, any_of, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, template_fields
 from rag_app.retrieval.periods import Period, conditions_of
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery
 from rag_app.retrieval.spelling import correct_spelling
 from rag_app.retrieval.text import tokens as tokens_of
 
-_MOST_LEFT = 6  # words that may be values
+_MOST_LEFT = 10  # words that may be values
 _LISTED, _RANKED, _GROUPED, _SEVERAL = 12, 10, 24, 5
 _ASKS_A_FIELD = frozenset({"count", "much", "sum", "average", "most", "least", "best", "worst", "each", "rank"})
 _ASKED_OF_ALL = _ASKS_A_FIELD | SUPERLATIVES | {"all", "next", "ahead", "total", "over", "under", "most_of", "least_of"}
@@ -62,6 +64,7 @@ _WHERE, _WHICH = (
     frozenset({"where", "wo", "où"}),
     frozenset({"which", "what", "welche", "welcher", "welches", "quel", "quelle"}),
 )
+_NAMING = frozenset({FieldType.KEYWORD, FieldType.UUID})
 _MEANS = frozenset({"mean"})
 _YEARS = range(1900, 2101)
 _TIMES, _ONLY = frozenset({"once", "twice"}), frozenset({"only", "just", "exactly"})
@@ -72,9 +75,10 @@ _SIZES: Mapping[str, Callable[[int], tuple[int, int]]] = {
     "under": lambda number: (0, number - 1),
 }
 _INCLUDED = re.compile(
-    r",?\s*\b(?:even\s+)?(?:if|when)\s+[\w ]{1,60}\s(?:counts?|are counted|is counted|are included|is included)\s*(?:as well|too|also|in)?\s*[?.!]*$"
-    r"|,\s*(?:with\s+)?[\w ]{1,40}\s(?:included|inclusive|as well|too)\s*[?.!]*$"
-    r"|,?\s*\b(?:including|also counting|counting also|inclusive of)\s+[\w ]{1,60}[?.!]*$",
+    r",?\s*\b(?:even\s+)?(?:if|when)\s+[\w ]{1,60}\s(?:counts?|are counted|is counted|are included|is included)\s*(?:as well|too|also|in)?\s*(?=[?.!:;]|$)"
+    r"|,\s*(?:with\s+)?[\w ]{1,40}\s(?:included|inclusive|as well|too)\s*(?=[?.!:;]|$)"
+    r"|,?\s*\b(?:including|also counting|counting also|inclusive of)\s+[\w ]{1,60}(?=[?.!:;]|$)"
+    r"|,\s*[\w ]{1,40}\s(?:alike|equally|gleichermaßen)\s*(?=[?.!:;]|$)",
     re.I,
 )
 _OF_IT = frozenset({"of", "for", "von", "de"})
@@ -117,10 +121,9 @@ class Plan:
         return any(isinstance(each, MetadataFilter) and each.operator is CONTAINS for each in self.query.filters)
 
     @property
-    def is_lookup(self) -> bool:
-        """Whether a figure of what is named is asked for, and nothing orders, counts or compares: "the price of X"."""
-        plain = all(isinstance(each, MetadataFilter) and each.operator in (EQ, IN) for each in self.query.filters)
-        return bool(self.figures) and plain and self.is_list and self.query.order is None and self.period is None
+    def names_record(self) -> bool:
+        """Whether it is of records that are named by their titles."""
+        return "source_id" in fields_of(self.query.filters)
 
     @property
     def otherwise(self) -> "Plan | None":
@@ -171,12 +174,19 @@ def _ranks(tokens: Sequence[Token]) -> bool:
     return bool(roles & _RANKS) and bool(roles & _NAMED - {"value"} or (roles >= {"sum", "value"}))
 
 
+def _asks_for_all(tokens: Sequence[Token]) -> bool:
+    """Whether all that is so is asked for: "everything that is on backorder"."""
+    first, second = (*(token.stem for token in tokens[:2]), "", "")[:2]
+    return first in word_set("all") and second in _WHICH | {"that"} and any(token.role == "value" for token in tokens)
+
+
 def _limits(tokens: Sequence[Token], spec: IndexSpec) -> bool:
     roles, figures = {token.role for token in tokens}, [token for token in tokens if figure(token.text) is not None]
     named = any(
         token.meaning and token.role in ("field", "unit") and is_figure(spec, token.meaning.name) for token in tokens
     )
-    return roles >= {"rank", "kind"} or (bool(roles & BOUND_OPERATORS.keys()) and bool(figures) and named)
+    of_groups = "each" in roles and bool(roles & {"much", "count", "sum", "average"})
+    return of_groups or roles >= {"rank", "kind"} or (bool(roles & BOUND_OPERATORS.keys()) and bool(figures) and named)
 
 
 def names_kind_first(text: str, spec: IndexSpec) -> bool:
@@ -217,17 +227,18 @@ def read_question(
 
     `comparing`: the days are one of several periods whose figures are compared.
     """
-    tokens = read_words(without_period(text, period), spec, values)
+    tokens = read_names(without_period(text, period), spec, values)
     own = _words_of_fields(tokens, spec)
     for token in tokens:
-        if comparing and token.role == "unclear" and token.stem in word_set("compares"):
+        if comparing and token.role in ("unclear", "apart") and token.stem in word_set("compares"):
             token.meaning = None
         changed = period is not None and token.stem in word_set("changed")  # those days are of that
         token.said = token.said or changed or (token.is_left and token.stem in own)
-    reader = _Reader(spec, tokens, period, today, comparing)
+    reader = _Reader(spec, tokens, values, period, today, comparing)
     plan = reader.plan()
     left = [token for token in tokens if token.is_left]
-    ranks, limits = _ranks(tokens), _limits(tokens, spec)
+    every = _asks_for_all(tokens)
+    ranks, limits = every or _ranks(tokens), every or _limits(tokens, spec)
     if not left:
         return Reading(plan, ranks=ranks, limits=limits)
     unknown, kind = tuple(token.text.lower() for token in left), reader.kind_asked()
@@ -251,15 +262,14 @@ def respell(
     """The text with each of these words as the likeliest of its spellings that is a word of the index or of a value."""
     known, meant = known_words(spec, values), {}
     for word, found in options.items():
-        among = known if len(tokens_of(word)) > 1 else says_nothing()  # what the model knows whole is hardly misspelt
-        there = sorted((cost, each) for each, cost in found.items() if stem(each) in among)
-        if there:
+        there = sorted((cost, each) for each, cost in found.items() if stem(each) in known)
+        if there and len(tokens_of(word)) > 1:  # what the model knows whole is hardly misspelt
             meant[word] = there[0][1]
     return correct_spelling(text, meant)
 
 
 def _asks(token: Token) -> bool:
-    return token.meaning is not None and token.role not in _LINKS
+    return token.meaning is not None and (token.role not in _LINKS or token.meaning.name != "")
 
 
 def without_period(text: str, period: Period | None) -> str:
@@ -289,20 +299,29 @@ class _Reader(Conditions):
         self,
         spec: IndexSpec,
         tokens: Sequence[Token],
+        values: Sequence[NamedValue],
         period: Period | None,
         today: date | None,
         comparing: bool = False,
     ) -> None:
         super().__init__(spec, tokens, None)
+        self.titles = {each.value: each for each in values if each.title}
         self.today, self.comparing = today, comparing
         self.period = period or self._year()
         self.aside: list[MetadataFilters] = []
+        self._settle_owners()
+        self._settle_comparatives()
         self._drop_kinds_left_out()
         self.kinds = self._kinds()
         self.kind = next(iter(self.kinds), None)
+        self.titled = any(each.name == "source_id" for each in self._meanings_with("value"))
         self.group, self.grain = self._group()
         self.figures = [name for name in self.figures if name != self.group]
-        self.kind = self.kind or self._series()
+        self.kind = (self._kind_of_named() if self.titled else None) or self.kind or self._series()
+        if self.titled:  # "the status of the necklace"
+            self.figures += [name for name in self.keys if not self._has("count")]
+        if self.titled and (self._has("much") or self._has("sum")) and not (self.figures or self._fields("unit")):
+            self.figures = [name for name in [price_field(spec)] if name is not None]
 
     def plan(self) -> Plan | None:
         if not self._is_clear():
@@ -325,14 +344,27 @@ class _Reader(Conditions):
         self, query: RecordQuery, compared: Sequence[MetadataFilter], values: Sequence[MetadataFilter], place: int
     ) -> Plan | None:
         """The plan of a query with its conditions; None where nothing is asked of it, or of nobody knows what."""
+        named = [title for each in values if each.key == "source_id" for title in self._titles_in(each)]
+        asked = self._ask_of_named(query, len(named)) if named else query
+        if asked is None:
+            return None
+        query = asked
+        if named:  # whether it is in stock is told, and no condition
+            self.figures += [each.key for each in values if self.spec.all_fields[each.key] is FieldType.BOOLEAN]
+            values = [each for each in values if self.spec.all_fields[each.key] is not FieldType.BOOLEAN]
         kind = self.kind or self._kind_meant(query, [*compared, *values])
-        if kind is None and self.period is not None and self.tokens[0].stem in word_set("who"):
+        counted = query.aggregate is Aggregate.COUNT and query.group == "date"  # the quietest day of January
+        if (
+            kind is None
+            and self.period is not None
+            and (counted or any(token.stem in _ANYONE for token in self.tokens[:3]))
+        ):
             kind = self._usual()
         weekdays = tuple(int(day) for each in self._meanings_with("weekday") for day in each.value.split(","))
         ahead = self._ahead()
         period = self.period or ahead or self._until_today()
         days = conditions_of(period) if period is not None else ()
-        own = self._has("own") and not any(vocabulary_of(self.spec, each.key).own for each in values)
+        own = self._has("own") and len(named) < 2 and not any(vocabulary_of(self.spec, each.key).own for each in values)
         if ahead is not None and query.aggregate is None and query.order is None:
             query = replace(query, order="date", descending=False, limit=1 if self._has("next") else query.limit)
         ranked = [each for each in values if each.operator in (GT, LT) and self._is_figure(each.key)]
@@ -342,7 +374,7 @@ class _Reader(Conditions):
         narrowed = compared or values or weekdays or own or days or query.aggregate or query.order
         if not narrowed and not (self._has("all") and kind is not None):
             return None
-        if kind is None and len(self.spec.source_types) > 1 and (query.aggregate or not self._names_a_field(query)):
+        if kind is None and len(self.spec.source_types) > 1 and not self._asks_of_any(query, bool(values)):
             return None
         query = query if kind is None else self._of_kind(query, kind)
         everything = replace(query, filters=(*query.filters, *days, *self.aside), own=own)
@@ -351,10 +383,13 @@ class _Reader(Conditions):
             everything,
             kind,
             single=query.aggregate is None and query.order is not None and query.limit == 1,
-            conditions=tuple(
-                told_condition(each, self.spec)
-                for each in (*compared, *values)
-                if not vocabulary_of(self.spec, each.key).own
+            conditions=(
+                *(
+                    told_condition(each, self.spec)
+                    for each in (*compared, *values)
+                    if not vocabulary_of(self.spec, each.key).own and each.key != "source_id"
+                ),
+                *(f"title “{title}”" for title in named),
             ),
             period=period,
             distinct=query.group is not None and query.limit == _GROUPED and not self._has("each"),
@@ -371,6 +406,26 @@ class _Reader(Conditions):
                 token.said, year = True, int(token.text)
                 return Period(date(year, 1, 1), date(year, 12, 31), token.text, (0, 0), "year")
         return None
+
+    def _settle_owners(self) -> None:
+        """One's own and those of others together leave nothing out: "ours or not", "theirs as well as ours"."""
+        own = [place for place, token in enumerate(self.tokens) if token.role == "own"]
+        for place in own:
+            behind = [token.stem for token in self.tokens[place + 1 : place + 3]]
+            beside = self.tokens[max(0, place - 4) : place + 5]
+            others = [token for token in beside if token.text.casefold() in word_set("others")]
+            if behind == ["or", "not"] or others:
+                for token in (*self.tokens[place : place + (3 if behind == ["or", "not"] else 1)], *others):
+                    token.meaning, token.said = None, True
+
+    def _settle_comparatives(self) -> None:
+        """ "Cheaper than" something that is named, and no figure, compares the two."""
+        if len(self._rivals()) > 1 and not any(
+            figure(token.text) is not None for token in self.tokens if token.is_left
+        ):
+            for token in self.tokens:
+                if token.role in ("over", "under") and token.meaning and token.meaning.name:
+                    token.meaning = Meaning("more", token.meaning.name, "less" if token.role == "under" else "than")
 
     def _drop_kinds_left_out(self) -> None:
         """Kinds that are set aside: the records of the one that is asked for are none of them."""
@@ -455,10 +510,31 @@ class _Reader(Conditions):
         if (
             len(self.kinds) > 1
             or self._has("unclear")
+            or (self._has("apart") and not self._compares_values())
             or (self._has("more") and not (self.comparing or self._compares_values()))
+            or self._points_back()
+            or self._orders_by_words()
         ):
             return False
         return self._is_positive() and not self._asks_of_words() and not self._sets_own_apart()
+
+    def _orders_by_words(self) -> bool:
+        """Whether "most" stands before a field that is no figure: "the most severe"."""
+        pairs = [
+            (one, other.meaning)
+            for one, other in pairwise(self.tokens)
+            if other.role == "field" and other.text == other.stem
+        ]
+        return any(
+            one.text.casefold() in ("most", "least") and meant and meant.name in self.keys for one, meant in pairs
+        )
+
+    def _points_back(self) -> bool:
+        """Whether somebody is spoken of who is not named here: "what did he pay"."""
+        named = any(
+            len(token.meaning.value.split()) > 1 for token in self.tokens if token.meaning and token.role == "value"
+        )
+        return not (named or self.keys) and any(token.stem in word_set("persons") for token in self.tokens)
 
     def _sets_own_apart(self) -> bool:
         """Whether one's own and those of others are both spoken of: "our listings against those of our rivals"."""
@@ -486,8 +562,42 @@ class _Reader(Conditions):
         kinds = {kind for name in self.spec.fields if (kind := vocabulary_of(self.spec, name).kind) is not None}
         return kinds.pop() if len(kinds) == 1 else None
 
-    def _names_a_field(self, query: RecordQuery) -> bool:
-        return bool(self.figures) or query.order not in (None, "date")
+    def _titles_in(self, each: MetadataFilter) -> list[str]:
+        """The titles of the records that a condition names."""
+        return [self.titles[str(name)].title for name in (each.value if isinstance(each.value, list) else [each.value])]
+
+    def _kind_of_named(self) -> str | None:
+        """The kind of the records that are named by their titles, where they are of one."""
+        named = [self.titles[each.value] for each in self._meanings_with("value") if each.name == "source_id"]
+        kinds = {kind_of(each, self.spec) for each in named}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    def _ask_of_named(self, query: RecordQuery, named: int) -> RecordQuery | None:
+        """The query for so many records that are named by their titles: their figures, or what orders several of them.
+
+        None where it asks for anything else: their number, or what there was of them in some days.
+        """
+        counts = (
+            query.aggregate is Aggregate.COUNT or query.group is not None or (named == 1 and query.order is not None)
+        )
+        if counts or self.period is not None or self._has("ahead") or self._has("next"):
+            return None
+        if query.aggregate is not None and named == 1:
+            self.figures = list(dict.fromkeys((*self.figures, query.of or "")))
+            return RecordQuery(limit=_LISTED)
+        holds = self.kind is not None and bool(self.spec.records[self.kind].holds)  # what is on the bridal watchlist
+        told = any(self.spec.all_fields[each.name] is FieldType.BOOLEAN for each in self._meanings_with("value"))
+        return query if query.aggregate or query.order or self.figures or holds or told else None
+
+    def _asks_of_any(self, query: RecordQuery, narrowed: bool) -> bool:
+        """Whether records of any kind are asked for: "everything that is sold out", "how many pieces by Ada", or by a field."""
+        if query.aggregate is not None:
+            counted = next((at for at, token in enumerate(self.tokens) if token.role == "count"), len(self.tokens))
+            things = (token.text.casefold() in word_set("things") for token in self.tokens[counted + 1 : counted + 3])
+            return narrowed and query.aggregate is Aggregate.COUNT and query.group is None and any(things)
+        names = [self.spec.all_fields[each.name] for each in self._meanings_with("value")]
+        every = narrowed and self.tokens[0].stem in word_set("all") and {*names} <= {FieldType.KEYWORD, FieldType.TAGS}
+        return every or bool(self.figures) or query.order not in (None, "date")
 
     def _ahead(self) -> Period | None:
         """From today on, where what comes is asked for and no days are said."""
@@ -512,7 +622,8 @@ class _Reader(Conditions):
             for place, token in enumerate(self.tokens)
             if not (named and token.stem in _WHERE)
         )
-        asks = asks and not (self.comparing or any(map(self._has, ("sum", "average", "count", "much"))))
+        selling = self.titled and bool(self.figures) and self.tokens[0].stem in word_set("how")  # how is X selling
+        asks = asks and not (self.comparing or selling or any(map(self._has, ("sum", "average", "count", "much"))))
         last = self.tokens[-1] if self.tokens else None
         return asks or (last is not None and last.role == "average" and last.stem in _MEANS)
 
@@ -545,7 +656,7 @@ class _Reader(Conditions):
             return self._total(ways[0])
         if orders:
             return self._extreme(*orders[0])
-        if self._has("more") and not self.comparing:
+        if (self._has("more") or self._has("apart")) and not self.comparing:
             return self._larger_of_values()
         query = self._count() if self._has("count") and self._tells_different() else self._plainly()
         return self._compared_figure(query) if self.comparing else query
@@ -561,20 +672,23 @@ class _Reader(Conditions):
 
     def _plainly(self) -> RecordQuery | None:
         """Without a word for the most, the mean or the sum."""
+        adds_up = any(vocabulary_of(self.spec, name).adds_up for name in self.figures)
+        if self.figures and (self.titled or (self._has("much") and not (adds_up or self.kind) and self._has("value"))):
+            return RecordQuery(limit=_LISTED)  # how high is the demand for linen aprons
         much, many = self._has("much") or self._has("total") or self._has("more"), self._has("count")
         if self._has("more") and self.kind is not None and not self.figures:
             much, many = False, True  # more bookings in January or in February
         summed = [name for name in self._measured_fields() if vocabulary_of(self.spec, name).adds_up]
-        if much and not summed and self._has("own") and self.period is not None and not self._measured_fields():
+        ours = self._has("own") or any(token.stem in word_set("us") for token in self.tokens)
+        if much and not summed and ours and self.period is not None and not self._measured_fields():
             summed = self._added_up(self._usual())  # how much have we taken
         named = bool(self.figures or self._fields("high", "low", "unit"))
         counted = self._counted_token()
         of_a_key = counted is not None and counted.meaning is not None and counted.meaning.name in self.keys
         many_of_it = many and named and not of_a_key and (self.kind is None or self._counts_a_figure())
-        if (much or many_of_it) and len(summed) == 1:
+        per_group = self.group is not None and not many and self.figures == summed  # rainfall per year
+        if (much or many_of_it or per_group) and len(summed) == 1:
             return self._aggregate_over(Aggregate.SUM, summed[0])
-        if self.group is not None and not many and self.figures == summed and len(summed) == 1:
-            return self._aggregate_over(Aggregate.SUM, summed[0])  # rainfall per year
         if much or (self.group is not None and not many and (self.figures or self._fields("unit"))):
             return None  # "kilos per month" is no number of trips
         if many or self.group is not None:
@@ -584,6 +698,9 @@ class _Reader(Conditions):
         return RecordQuery(limit=_LISTED)
 
     def _count(self) -> RecordQuery | None:
+        named = (token.meaning.name for token in self.tokens if token.meaning and token.role in ("field", "count"))
+        before = next(named, "")
+        self.group = before if before in self.keys else self.group  # all categories with their number of products
         if self.group is not None:
             return self._aggregate_over(Aggregate.COUNT, None)
         counted = self._counted_token()
@@ -600,27 +717,44 @@ class _Reader(Conditions):
         if name in self.keys or (self.kind is None and len(self.keys) == 1):  # how many stylists
             key = name if name in self.keys else self.keys[0]
             return RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=_GROUPED)
-        return RecordQuery(aggregate=Aggregate.COUNT)
+        asks_which = any(
+            one.text.casefold() in word_set("joins") and other.stem in word_set("who") | _WHICH
+            for one, other in pairwise(self.tokens)
+        )
+        return RecordQuery(limit=_LISTED) if asks_which else RecordQuery(aggregate=Aggregate.COUNT)
 
     def _compares_values(self) -> bool:
-        """Whether one of two values is asked for, by one figure: "does A or B have more demand"."""
-        return bool(self._rivals()) and self._has("or") and len(self.figures) == 1 and not self._has("count")
+        """Whether one of two values is asked for, by one figure: "does A or B have more demand", "is A or B cheaper"."""
+        joined = (
+            self._has("or")
+            or self._has("apart")
+            or any(each.name and each.value for each in self._meanings_with("more"))
+        )
+        return bool(self._rivals()) and joined and self._figure_compared() is not None and not self._has("count")
+
+    def _figure_compared(self) -> str | None:
+        """The one figure of which there is more or less."""
+        named = {*self.figures, *(each.name for each in self._meanings_with("more") if each.name)}
+        return named.pop() if len(named) == 1 else None
 
     def _rivals(self) -> list[Meaning]:
         """The values of the one field of which several are named."""
         named = list(dict.fromkeys(self._meanings_with("value")))
         several = [each for each in named if sum(other.name == each.name for other in named) > 1]
-        alike = len({each.name for each in several}) == 1 and self.spec.all_fields[several[0].name] is FieldType.KEYWORD
+        alike = len({each.name for each in several}) == 1 and self.spec.all_fields[several[0].name] in _NAMING
         return several if alike else []
 
-    def _larger_of_values(self) -> RecordQuery:
+    def _larger_of_values(self) -> RecordQuery | None:
         """The values by their total, or mean of what does not add up, of the figure, the larger one first."""
-        rivals = self._rivals()
-        way = Aggregate.SUM if vocabulary_of(self.spec, self.figures[0]).adds_up else Aggregate.AVERAGE
-        least = any(token.role == "more" and token.stem in word_set("less") for token in self.tokens)
-        return RecordQuery(
-            aggregate=way, of=self.figures[0], group=rivals[0].name, descending=not least, limit=len(rivals)
-        )
+        rivals, of = self._rivals(), self._figure_compared()
+        if of is None:
+            return None
+        words = [(token.stem, token.meaning) for token in self.tokens if token.meaning and token.role == "more"]
+        least = any(stem in word_set("less") or meaning.value == "less" for stem, meaning in words)
+        if rivals[0].name == "source_id":
+            return RecordQuery(order=of, descending=not least, limit=len(rivals))
+        way = Aggregate.SUM if vocabulary_of(self.spec, of).adds_up else Aggregate.AVERAGE
+        return RecordQuery(aggregate=way, of=of, group=rivals[0].name, descending=not least, limit=len(rivals))
 
     def _tells_different(self) -> bool:
         return any(token.stem in word_set("different") for token in self.tokens)
@@ -628,6 +762,9 @@ class _Reader(Conditions):
     def _counted_token(self) -> Token | None:
         """What stands behind "how many"; of two words the second: "customer bookings"."""
         place = next((at for at, token in enumerate(self.tokens) if token.role == "count"), len(self.tokens))
+        plain = next((token for token in self.tokens[place + 1 :] if not token.inside), None)
+        if plain is not None and plain.text.casefold() in word_set("things"):
+            return None
         behind = [token for token in self.tokens[place + 1 :] if token.meaning]
         if len(behind) > 1 and behind[1].role == "kind":
             between = self.tokens[self.tokens.index(behind[0]) + 1 : self.tokens.index(behind[1])]
@@ -690,7 +827,9 @@ class _Reader(Conditions):
         for token in self.tokens:
             if asking and token.meaning is not None:
                 return token.role in ("field", "unit") and vocabulary_of(self.spec, token.meaning.name).adds_up
-            asking = token.role == "count" or (asking and token.said)
+            asking = token.role == "count" or (
+                asking and token.said and token.text.casefold() not in word_set("things")
+            )
         return False
 
     def _counts_a_kind(self) -> bool:
@@ -715,6 +854,14 @@ class _Reader(Conditions):
                 if not by or best is None:
                     return None
                 ways.append((by, (best == "high") == good))
+        if len(ways) == 2 and ways[0][0] == ways[1][0]:  # from cheapest to dearest
+            ways = [
+                next(
+                    (each.name, token.role == "high")
+                    for token in self.tokens
+                    if (each := token.meaning) and token.role in ("high", "low")
+                )
+            ]
         ways += [("date", descending) for role, descending in (("newest", True), ("oldest", False)) if self._has(role)]
         return list(dict.fromkeys(ways))
 
@@ -732,11 +879,19 @@ class _Reader(Conditions):
         """One record, or one group: which stylist has the most bookings, which year the most rain."""
         wanted = self._number_wanted()
         several = _SEVERAL if self._ranks_a_plural() else 1
+        several = _RANKED if self._has("high") and self._has("low") else several
         record = RecordQuery(order=name or None, descending=descending, limit=wanted or several)
         if self.group is not None and self.grain is None and name and self._is_first_of_each(name):
             return replace(record, group=self.group, limit=_GROUPED)
         group, grain = (self.group, self.grain) if self.group else self._subject(name)
         largest = self._has("most") or self._has("least") or grain is not None
+        who = self.tokens[0].stem in word_set("who") and (self._has("most") or self._has("least"))
+        if who and group is None and grain is None and name and vocabulary_of(self.spec, name).adds_up:
+            spends = any(token.stem in word_set("spends") for token in self.tokens)
+            once = any(token.text.casefold() in ("one", "single") for token in self.tokens)
+            group = people_field(self.spec) if spends and not once else None
+            if group is None and not once:
+                return None  # who brought in the most: nobody knows whose field
         if group is None or not largest:
             return record if name else None
         by_group = replace(record, order=None, group=group, grain=grain, limit=wanted or 1)
@@ -773,16 +928,40 @@ class _Reader(Conditions):
             if token.role != "each":
                 continue
             for other in self.tokens[place + 1 : place + 5]:
-                if other.meaning is None:
+                if other.meaning is None or other.role == "kind":
                     continue
                 if other.role in GRAINS:
                     return "date", Grain(other.role)
                 if other.role == "field" and self._tells_apart(other.meaning.name, place):
                     return other.meaning.name, None
                 break
+        rivals = self._rivals()
+        told = any(map(self._has, ("count", "much", "sum", "average", "total")))
+        if (
+            told
+            and rivals
+            and rivals[0].name in self.spec.fields
+            and (self._has("each") or self._sets_against(rivals[0].name))
+        ):
+            return rivals[0].name, None  # open, acknowledged, resolved: how many in each
         if self._has("each") and len(self.keys) == 1 and (self._has("count") or self._has("much")):
             return self.keys[0], None
         return None, None
+
+    def _sets_against(self, field: str) -> bool:
+        """Whether values of a field are set against each other: "etsy against amazon"."""
+        places = [
+            place
+            for place, token in enumerate(self.tokens)
+            if token.role == "value" and token.meaning and token.meaning.name == field
+        ]
+        between = [
+            token for one, other in pairwise(places) for token in self.tokens[one + 1 : other] if not token.inside
+        ]
+        against = [token for token in between if token.stem in word_set("compares")]
+        for token in against:  # "vs", too
+            token.meaning, token.said = None, True
+        return bool(against)
 
     def _tells_apart(self, name: str, place: int) -> bool:
         """Whether a field has values to group by: words, or whole numbers behind "for each number of"."""
@@ -836,7 +1015,10 @@ class _Reader(Conditions):
         long = period is not None and period.grain not in ("day", "week") and self._has("average")
         for name, kind in self.spec.records.items():
             one = period is not None and period.grain == kind.every
-            wanted = long or one or (kind.every is not None and self._has(kind.every) and not self._has("each"))
+            when = any(map(self._has, SUPERLATIVES)) and any(
+                token.stem in word_set("when") for token in self.tokens[:2]
+            )
+            wanted = long or one or when or (kind.every is not None and self._has(kind.every) and not self._has("each"))
             if kind.every is not None and wanted and asked and asked <= {*kind.figures}:
                 return name
         return None

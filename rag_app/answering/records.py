@@ -1,7 +1,7 @@
 """Answers from records: a question is read (planning.py), its query run, and what comes back told (telling.py)."""
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.briefs import read_lists, subject_of
 from rag_app.answering.capabilities import RecordList
-from rag_app.answering.following import DatedText, before_in, follow, without_opening
+from rag_app.answering.following import DatedText, before_in, carry, follow, without_opening
 from rag_app.answering.planning import (
     Plan,
     Reading,
@@ -23,6 +23,7 @@ from rag_app.answering.planning import (
     ranks_kind,
     read_question,
     respell,
+    without_period,
     words_left,
 )
 from rag_app.answering.steps import (
@@ -37,21 +38,26 @@ from rag_app.answering.steps import (
     with_mean,
 )
 from rag_app.answering.telling import Outcome, Telling, missing_text, unread_text
+from rag_app.answering.titles import read_names, words_of_titles
 from rag_app.answering.wording import figure, is_figure, read_words, stem, stems, variants
 from rag_app.answering.written_queries import QueryWriter
 from rag_app.domain import Filters, Hit, Mode, Period, Question, Usage, frozen
 from rag_app.retrieval.embedding import asking, embed_query
-from rag_app.retrieval.filters import GTE, IN, LT, condition, fields_of
+from rag_app.retrieval.filters import EQ, GTE, IN, LT, condition, fields_of
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import conditions_of, find_periods, period_of
 from rag_app.retrieval.postprocessors import cut_below
 from rag_app.retrieval.records import LARGEST_LIMIT, NamedValue, RecordQuery, Records
-from rag_app.retrieval.spelling import SHORTEST, spellings
+from rag_app.retrieval.spelling import correct_spelling, spellings, suspects
 from rag_app.retrieval.store import ScopedStore, Search
 
-_MOST_SPELLED = 3  # words that may be misspelt
+_TOLD_BEFORE = re.compile(
+    r"\W*(?:i|we|my|our|just|quick|sorry|hi|hello|hey|ich|wir|mein|unser|je|nous|mon|notre)\b(?![^,:;.?!]*\b(?:only|except|without)\b)[^,:;.?!]*[,:;.!]\s+(?=\w)",
+    re.I,
+)
 _COMPARED = 2  # sources of each of two periods
+_TITLED = 100  # chunks whose titles are read
 _EQUALS = 5  # records that are the best together
 
 
@@ -109,6 +115,20 @@ class NearestWanted:
 
 
 @frozen
+class TitlesWanted:
+    """Asks for the records whose titles have some of these words."""
+
+    words: tuple[str, ...]
+
+
+@frozen
+class SpellingWanted:
+    """Asks how these words, of which no chunk has some, are written in chunks."""
+
+    words: tuple[str, ...]
+
+
+@frozen
 class QueryWanted:
     """Asks a model for the query, with the values that it may name."""
 
@@ -116,7 +136,7 @@ class QueryWanted:
 
 
 T = TypeVar("T")
-Work = Generator[Sequence[str] | RecordQuery | NearestWanted | QueryWanted, Any, T]
+Work = Generator[Sequence[str] | RecordQuery | NearestWanted | TitlesWanted | SpellingWanted | QueryWanted, Any, T]
 """What reads a question and tells an answer: it gives what is to be asked of the store (words: for values), and is sent what came back."""
 
 
@@ -148,7 +168,8 @@ class RecordFinder:
         EmbeddingFailed.
         """
         before = before_in((question.searched, *question.also), question.text)
-        asks = not question.leans and may_ask(question.text, self._spec, question.period)
+        misspelt = bool(self._spec.records) and bool(suspects(question.text, ()))
+        asks = not question.leans and (misspelt or may_ask(question.text, self._spec, question.period))
         briefs = bool(self._lists) and not question.leans and subject_of(question.text) is not None
         if not (asks or before or briefs):
             return None
@@ -169,6 +190,12 @@ class RecordFinder:
                 only = condition("source_id", IN, [*map(str, wanted.sources)])
                 asked = Search(vector, question.text, (only,), Mode.DENSE, wanted.most)
                 reply = await store.search(asked)
+            elif isinstance(wanted, TitlesWanted):
+                vector = vector or await embed_query(self._embedder, question.text, self._dimension)
+                asked = Search(vector, " ".join(wanted.words), _filters_of(question), Mode.TEXT, _TITLED)
+                reply = _titles_of(await store.search(asked), wanted.words)
+            elif isinstance(wanted, SpellingWanted):
+                reply = await store.respell(wanted.words) if wanted.words else {}
             elif isinstance(wanted, QueryWanted):
                 reply = await self._writer.write(question, self._spec, wanted.values) if self._writer else None
             else:
@@ -178,24 +205,31 @@ class RecordFinder:
         self, question: Question, before: Sequence[str], *, asks: bool, briefs: bool
     ) -> Work[FoundRecords | NotRecorded | None]:
         """The ways of reading a question, one after the other."""
+        question = (yield from self._put_right(question)) if asks else question
+        asks = asks and may_ask(question.text, self._spec, question.period)
         if briefs and (brief := (yield from self._brief(question))) is not None:
             return brief
-        if asks and (steps := (yield from self._read_steps(question))) is not None:
-            return (yield from self._tell_in_steps(steps, question))
+        if asks and (found := (yield from self._answer_in_steps(question))) is not None:
+            return found
         if asks and (both := (yield from self._compare(question))) is not None:
             return both
         reading = (yield from self._understand(question)) if asks else Reading()
-        if reading.plan is None and before:
-            reading = (yield from self._follow(question, before)) or reading
+        if reading.plan is None and before and (merged := (yield from self._follow(question, before))) is not None:
+            if (found := (yield from self._answer_in_steps(merged))) is not None:
+                return found
+            reading = yield from self._understand(merged)
         if reading.plan is not None:
             return (yield from self._tell_plan(reading.plan, question))
         written = (yield from self._by_model(question)) if asks else None
         return written or (self._unread(reading, question.text) if asks else None)
 
     def _values(self, text: str, period: Period | None) -> Work[Sequence[NamedValue]]:
-        """The values of the scope that the words of a text may be."""
-        values: Sequence[NamedValue] = yield words_left(text, self._spec, period)
-        return values
+        """The values of the scope that the words of a text may be, and the records whose titles have words of it."""
+        words = words_left(text, self._spec, period)
+        values: Sequence[NamedValue] = yield words
+        called = words_of_titles(without_period(text, period), self._spec, values) if words else ()
+        titles: Sequence[NamedValue] = (yield TitlesWanted(called)) if called else ()
+        return [*values, *titles]
 
     def _brief(self, question: Question) -> Work[FoundRecords | None]:
         """The lists of records that tell of a subject; None where there are none, or it is not understood."""
@@ -243,8 +277,8 @@ class RecordFinder:
 
     def _tell(self, plan: Plan, found: Records, outcome: Outcome, question: Question) -> Work[FoundRecords | None]:
         """How what a plan found is told; None where the words' way is to be taken."""
-        alone = plan.is_lookup and found.total == 1  # its name finds it by words, too, with what else is said of it
-        if not found.rows or alone or (plan.kind is None and len(found.types) > 1):
+        mixed = plan.kind is None and len(found.types) > 1 and not plan.conditions
+        if not found.rows or mixed:
             return None
         most = LARGEST_LIMIT if plan.is_first_of_each else self._most
         shown = yield from self._nearest(found, most)
@@ -271,21 +305,30 @@ class RecordFinder:
                 break  # a long source crowds out others no more: that was all there is
         return [nearest[source] for source in wanted if source in nearest]
 
-    def _understand(self, question: Question) -> Work[Reading]:
-        """The question as a plan, with its words put right where they are no others than those that there are."""
-        text, spec, period = question.text, self._spec, question.period
-        values = yield from self._values(text, period)
-        reading = read_question(text, spec, values, period, question.today)
-        unknown = [word for word in reading.unknown if figure(word) is None]
-        if not 0 < len(unknown) <= _MOST_SPELLED or min(map(len, unknown)) < SHORTEST:
-            return reading
+    def _put_right(self, question: Question) -> Work[Question]:
+        """The question with its misspelt words as they are written in the index, its values, or what the scope sees.
+
+        Without what the asker tells before it, where that names nothing: "I've got a gift to buy, show me ...".
+        """
+        text, spec = question.text, self._spec
+        values = yield from self._values(text, question.period)
+        told = _TOLD_BEFORE.match(text)
+        if told and not any(token.meaning for token in read_names(told[0], spec, values)):
+            text = text[told.end() :]
+        tokens = read_names(without_period(text, question.period), spec, values)
+        unknown = suspects(" ".join(token.text for token in tokens if token.is_left), ())
         options = {word: spellings(word) for word in unknown}
         others: Sequence[NamedValue] = yield sorted({each for found in options.values() for each in found})
-        spelled = respell(text, options, spec, others)
-        if spelled == text:
-            return reading
-        period = period_of(replace(question, text=spelled, period=None), spec)
-        return read_question(spelled, spec, [*values, *others], period, question.today)
+        spelled = respell(text, options, spec, [*values, *others])
+        written: Mapping[str, str] = yield SpellingWanted(tuple(suspects(spelled, ())) if options else ())
+        spelled = correct_spelling(spelled, {word: there for word, there in written.items() if word in options})
+        right = replace(question, text=spelled, period=None)
+        return replace(right, period=period_of(right, spec)) if spelled != question.text else question
+
+    def _understand(self, question: Question) -> Work[Reading]:
+        """The question as a plan."""
+        values = yield from self._values(question.text, question.period)
+        return read_question(question.text, self._spec, values, question.period, question.today)
 
     def _by_model(self, question: Question) -> Work[FoundRecords | None]:
         """What the query finds that a model writes; None without a model, and where it writes none that fits."""
@@ -311,12 +354,17 @@ class RecordFinder:
             limits = (reading.limits or sets_figures_apart(text)) and not words
             return NotRecorded(unread_text(reading.unknown), figures=self._figures, words=words, limits=limits)
         if names_kind_first(text, self._spec):
-            return NotRecorded("", figures=self._figures, words=frozenset(map(stem, reading.unknown)))
+            bounded = any(figure(word) is not None for word in reading.unknown)  # those that begin before ten
+            return NotRecorded("", figures=self._figures, words=frozenset(map(stem, reading.unknown)), limits=bounded)
         return None
 
     @property
     def _figures(self) -> frozenset[str]:
         return frozenset(name for name in self._spec.fields if is_figure(self._spec, name))
+
+    def _answer_in_steps(self, question: Question) -> Work[FoundRecords | None]:
+        steps = yield from self._read_steps(question)
+        return (yield from self._tell_in_steps(steps, question)) if steps is not None else None
 
     def _read_steps(self, question: Question) -> Work[Steps | None]:
         """A share, a difference, what is beyond the mean, so many a week, or two lists; None where it is none of them."""
@@ -357,23 +405,23 @@ class RecordFinder:
         """The tokens that a model took for queries; None where none was asked."""
         return self._writer.spent if self._writer is not None else None
 
-    def _follow(self, question: Question, before: Sequence[str]) -> Work[Reading | None]:
+    def _follow(self, question: Question, before: Sequence[str]) -> Work[Question | None]:
         """The question as one that goes on with those before it, the newest first; None where it does not."""
         spec, after = self._spec, list[DatedText]()
         asked = self._date_text(question, without_opening(question.text))
         for text in before:
             said = self._date_text(question, text)
-            words = {*words_left(text, spec, said.period)}
+            values: list[NamedValue] = [*(yield from self._values(text, said.period))]
             for each in (asked, *after):
-                words |= {form for token in read_words(each.bare, spec) for form in variants(token.text)}
-            values: Sequence[NamedValue] = yield sorted(words)
+                words = {form for token in read_words(each.bare, spec) for form in variants(token.text)}
+                values += yield sorted(words)
             if read_question(text, spec, values, said.period, question.today).plan is None:
                 after.insert(0, self._date_text(question, without_opening(text)))
                 continue
             merged: DatedText | None = said
             for each in (*after, asked):
-                merged = follow(merged, each, spec, values) if merged else None
-            return read_question(merged.text, spec, values, merged.period, question.today) if merged else None
+                merged = (follow(merged, each, spec, values) or carry(merged, each, spec, values)) if merged else None
+            return replace(question, text=merged.text, period=merged.period) if merged else None
         return None
 
     def _date_text(self, question: Question, text: str) -> DatedText:
@@ -393,7 +441,7 @@ class RecordFinder:
                     best = [row.value for row in rows][each.place - 1 : each.place]
                     rows = tuple(row for row in rows if row.value in best)
                 return each, replace(found, rows=rows), "found"
-        if plan.conditions and plan.kind is not None and not plan.by_tags:
+        if plan.conditions and plan.kind is not None and not (plan.by_tags or plan.names_record):
             everything = replace(plan.everything, filters=(*filters, *plan.everything.filters))
             fields = fields_of(tuple(each for each in plan.query.filters if each not in plan.everything.filters))
             having = (*everything.having, *sorted(fields))  # where none has the field, nothing can be said of it
@@ -403,10 +451,14 @@ class RecordFinder:
             others: Records = yield base
             if others.total:
                 return plan, others, "none"
-        for elsewhen in _nearest_queries(plan, filters):
-            near: Records = yield elsewhen
-            if near.rows:
-                return plan, near, "elsewhen"
+        nearest: list[tuple[float, Plan, Records]] = []
+        for each in filter(None, (plan, plan.otherwise)):
+            for wanted, bound in _nearest_queries(each, filters):
+                near: Records = yield wanted
+                nearest += [(abs(float(row.value or 0.0) - bound), each, near) for row in near.rows[:1]]
+        if nearest:
+            _, said, near = min(nearest, key=lambda each: each[0])
+            return said, near, "elsewhen"
         return plan, Records(), "found"
 
     def _limit_query(self, plan: Plan, filters: Filters) -> RecordQuery:
@@ -415,6 +467,20 @@ class RecordFinder:
         if plan.is_list and not plan.is_first_of_each:
             return replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
         return replace(query, limit=_EQUALS) if query.limit == 1 else query
+
+
+def _titles_of(nodes: Sequence[NodeWithScore], words: Collection[str]) -> list[NamedValue]:
+    """The records of chunks whose titles have one of the words."""
+    found: dict[str, NamedValue] = {}
+    for hit in to_hits(nodes):
+        of_title, fields = (
+            frozenset(stems(hit.title)),
+            {name for name, value in hit.metadata.items() if value is not None},
+        )
+        if of_title & {*words}:
+            source = str(hit.source_id)
+            found[source] = NamedValue("source_id", source, hit.title, hit.source_type, frozenset(fields), of_title)
+    return [*found.values()]
 
 
 def _filters_of(question: Question) -> Filters:
@@ -443,7 +509,7 @@ def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> Found
             computed=True,
         )
     both = _join([_figure_found(part, steps.first), _figure_found(whole, steps.first)], _COMPARED)
-    apart = part.telling.difference(abs(part.figure - whole.figure))
+    apart = part.telling.difference(abs(part.figure - whole.figure), (1, 1 + min(len(part.nodes), _COMPARED)))
     return replace(both, text=f"{both.text} {apart}") if part.nodes and whole.nodes else None
 
 
@@ -475,17 +541,22 @@ def _has_all(hit: Hit, fields: Collection[str]) -> bool:
     return all(hit.metadata.get(name) is not None for name in fields)
 
 
-def _nearest_queries(plan: Plan, filters: Filters) -> list[RecordQuery]:
-    """The kind's record before the days of a plan, or the one behind them; its other conditions do not count."""
+def _nearest_queries(plan: Plan, filters: Filters) -> list[tuple[RecordQuery, float]]:
+    """The kind's last record before the days of a plan, and the first one behind them, each with the end of those days.
+
+    Of what is named, where that is one thing; other conditions do not count.
+    """
     query, period = plan.query, plan.period
     types = tuple(each for each in query.filters if "source_type" in fields_of((each,)))
-    base = RecordQuery((*filters, *types), query.own, "date", having=query.having, limit=1)
+    named = tuple(each for each in query.filters if isinstance(each, MetadataFilter) and each.operator is EQ)
     found = []
     bounds = conditions_of(period) if period is not None else ()
     for bound in (each for each in bounds if isinstance(each, MetadataFilter)):
         before = bound.operator is GTE
         beyond = condition("date", LT if before else GTE, bound.value)
-        found.append(replace(base, filters=(*base.filters, beyond), descending=before))
+        of = (*filters, *types, *(named if plan.figures else ()), beyond)
+        asked = RecordQuery(of, query.own, "date", descending=before, having=query.having, limit=1)
+        found.append((asked, float(str(bound.value))))
     return found
 
 

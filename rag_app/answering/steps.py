@@ -15,7 +15,8 @@ from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.conditions import told_condition
 from rag_app.answering.planning import Plan, read_question, without_period
-from rag_app.answering.wording import Token, is_figure, read_words, vocabulary_of, without_phrases
+from rag_app.answering.titles import read_names
+from rag_app.answering.wording import Token, is_figure, price_field, read_words, vocabulary_of, without_phrases
 from rag_app.domain import FieldType, Filters, days_around, frozen
 from rag_app.retrieval.filters import GT, LTE
 from rag_app.retrieval.index import IndexSpec
@@ -39,17 +40,19 @@ _MORE_THAN_MEAN = re.compile(
     rf"\b(?P<way>more|less|fewer|higher|lower)\s+(?P<what>\w[\w ]{{0,40}}?)\s+than\s+{_MEAN_WORD}", re.I
 )
 _DIFFERENCE = re.compile(
-    r"\b(?:the\s+)?(?:difference|gap|spread|unterschied|différence|écart)\b|\b(?:by\s+)?how\s+(?:much|many)\s+(?:more|less|\w{2,}er)\b"
-    r"(?=.*\bthan\b)",
+    r"\b(?:the\s+)?(?:difference|gap|spread|unterschied|différence|écart)\b|\b(?:by\s+)?how\s+(?:much|many)\b(?=\s+(?:more|less|\w{2,}er)\b)|\bby\s+how\s+(?:much|many)\b|\bhow\s+far\b|\b(?:save|savings?)\b",
     re.I,
 )
 _MORE_THAN = re.compile(r"\bhow (?:much|many) (?:more|less|fewer)\b.*\bthan\b", re.I)
 _CHANGE = re.compile(
-    r"\b(?:by\s+)?how(?:\s+(?:much|far))?\b(?=.*?\b(?P<verb>rise|rose|risen|fall|fell|fallen|grow|grew|grown|drop|dropped|climb|climbed|change|changed"
-    r"|increase|increased|decrease|decreased|decline|declined|sink|sank|move|moved)\b)",
+    r"\b(?:(?:by\s+)?how(?:\s+(?:much|far))?|did|has|have)\b(?=.*?\b(?P<verb>rise|rose|risen|fall|fell|fallen|grow|grew|grown|drop|dropped|climb|climbed|change|changed"
+    r"|increase|increased|decrease|decreased|decline|declined|sink|sank|move|moved|go up|went up|gone up|go down|went down|gone down)\b)",
     re.I,
 )
-_SETS_APART = re.compile(r"\b(?:between|than|zwischen|entre)\b", re.I)
+_SETS_APART = re.compile(
+    r"\b(?:between|than|zwischen|entre|vs|versus|against|compared (?:to|with)|leads?|trails?|beats?|outsells?|ahead of|behind)\b",
+    re.I,
+)
 _RATE = re.compile(r"\b(?:an?|per|each|every)\s+(?P<grain>day|week|month|year)\b", re.I)
 _AVERAGE = re.compile(r"\b(?:on\s+)?average\b", re.I)
 _HIGH, _LOW = ("high", "most", "newest"), ("low", "least", "oldest")
@@ -124,7 +127,7 @@ def read_steps(
     def read(asked: str) -> Plan | None:
         return read_question(asked, spec, values, moved, today).plan
 
-    tokens = partial(read_words, spec=spec, values=values)
+    tokens = partial(read_names, spec=spec, values=values)
     return (
         _both(bare, read, tokens)
         or _change(bare, spec, values, period, today)
@@ -228,12 +231,20 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
     if not _DIFFERENCE.search(text):
         return None
     counts = re.search(r"\bhow many (?:more|fewer|less)\b", text, re.I)
-    sums = re.search(r"\bhow much (?:more|less)\b", text, re.I)
-    lead = "how many " if counts else "how much " if sums else ""
+    sums, saved = re.search(r"\bhow much (?:more|less)\b", text, re.I), re.search(r"\bsav(?:e|ings?)\b", text, re.I)
+    price = price_field(spec) if saved else None
+    lead = (
+        "how many " if counts else "how much " if sums else f"{vocabulary_of(spec, price).words[0]} " if price else ""
+    )
     for begun in dict.fromkeys((lead, "")):  # "how many more readings a second": no number of records
         tokens = words(begun + _SETS_APART.sub(" ", _DIFFERENCE.sub(" ", text)))
-        pair = _pair(tokens)
-        plans = [read(without_phrases(tokens, [tokens[each]])) for each in reversed(pair or ())]
+        pair, compared = _pair(tokens), [token for token in tokens if token.meaning and token.role == "more"]
+        of = {token.meaning.name for token in compared if token.meaning and token.meaning.name}
+        figure = " ".join(vocabulary_of(spec, name).words[0] for name in of)
+        plans = [
+            read(f"{figure} {without_phrases(tokens, [*compared, *_alone(tokens, each)])}")
+            for each in reversed(pair or ())
+        ]
         measured = [_measuring_plan(plan, spec) for plan in plans if plan is not None]
         first, second = (*measured, None, None)[:2]
         if first and second and _alike(first, second):
@@ -241,9 +252,18 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
     return None
 
 
+def _alone(tokens: Sequence[Token], place: int) -> list[Token]:
+    """The phrases that mean the same as one, each with whose it is before it: "our milgrain ring"."""
+    same = [at for at, token in enumerate(tokens) if token.meaning == tokens[place].meaning]
+    return [
+        tokens[at] for each in same for at in (each - 1, each) if at == each or (at >= 0 and tokens[at].role == "own")
+    ]
+
+
 def _pair(tokens: Sequence[Token]) -> tuple[int, int] | None:
     """The places of the two values, or of the two superlatives, that stand against each other."""
-    named = [place for place, token in enumerate(tokens) if token.role == "value"]
+    first = {token.meaning: place for place, token in reversed([*enumerate(tokens)]) if token.role == "value"}
+    named = sorted(first.values())
     pairs = [
         (one, other)
         for one in named

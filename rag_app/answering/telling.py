@@ -89,12 +89,11 @@ class Telling:
         each = f"{_figure(total / number)} {self._noun(2)} a {grain}"
         return f"On average {each}: {self._count_text(total)} in {units} {self._cite_found()}."
 
-    def difference(self, apart: float) -> str:
-        """ "The difference is 27 pounds"."""
-        query = self._plan.query
-        field = query.of or query.order
+    def difference(self, apart: float, cited: Sequence[int]) -> str:
+        """ "The difference is 27 pounds", with the numbers of the sources that both figures are from."""
+        field = self._plan.query.of or self._plan.query.order
         figure = self._measure_text(field, apart) if field else f"{_figure(apart)} {self._noun(int(apart))}"
-        return f"The difference is {figure} {self._cite_found()}."
+        return f"The difference is {figure} {' '.join(f'[Source {number}]' for number in cited)}."
 
     def _cite_found(self) -> str:
         return self._cite(self._sources)
@@ -103,7 +102,9 @@ class Telling:
     def _list(self) -> str:
         rows = [row for row in self._found.rows if row.sources[0] in self._hits]
         lines = [self._line(row) for row in rows]
-        if self._plan.single:
+        if self._plan.names_record and not self._plan.query.order:
+            lead = ""
+        elif self._plan.single:
             lead = self._one_of_them(len(lines)) if self._found.total > 1 else ""
         elif len(lines) < self._found.total:
             lead = f"the first {len(lines)} of {self.understood}"

@@ -6,7 +6,7 @@ the words that ask ("how many", "cheapest", "per") and those that say nothing ("
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,7 @@ PREPOSITIONS = frozenset({"by", "par", "nach", "pro"})
 NUMBERS_OF = frozenset({"number", "nombre", "anzahl"})
 _COMES, _WHAT = frozenset({"come", "came", "amount", "amounted"}), frozenset({"what", "whatever"})
 _EXTREMES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
+_FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total"})
 _LONGEST = 6  # words of a phrase
 _MOST_NAMED = 12  # values that a part of them may stand for
 
@@ -97,10 +98,20 @@ def known_words(spec: IndexSpec, values: Iterable[NamedValue]) -> frozenset[str]
 
 def people_field(spec: IndexSpec) -> str | None:
     """The one field whose values are the people that "who" asks for."""
-    called = {*_table()["alike"]["customers"].split(" | ")}
-    named = [name for name, words in spec.vocabulary.items() if called & {*words.words}]
-    people = [name for name in named if spec.all_fields[name] is FieldType.KEYWORD]
-    return people[0] if len(people) == 1 else None
+    return _only_called(spec, "customers", (FieldType.KEYWORD,))
+
+
+def price_field(spec: IndexSpec) -> str | None:
+    """The one figure that "how much" asks for of a thing that is named."""
+    return _only_called(spec, "price", NUMBER_FIELDS)
+
+
+def _only_called(spec: IndexSpec, alike: str, types: Collection[FieldType]) -> str | None:
+    called = {*_table()["alike"][alike].split(" | ")}
+    named = [
+        name for name, words in spec.vocabulary.items() if called & {*words.words} and spec.all_fields[name] in types
+    ]
+    return named[0] if len(named) == 1 else None
 
 
 @cache
@@ -180,6 +191,7 @@ def is_figure(spec: IndexSpec, name: str) -> bool:
 def _words(text: str) -> list[str]:
     """The words, without articles and without the s of a genitive; signs of money as words behind their figures."""
     bare = re.sub(r"(?<=\w)['’]s\b", "", text).replace("−", "-")
+    bare = re.sub(r"(?<=\d)\+(?!\d)", " or more", bare)
     bare = _RANGE.sub(r"between \1 and \2", bare)
     bare = _MONEY.sub(lambda found: f"{found[2]} {found[1]}", bare)
     bare = re.sub("[€£$%]", lambda found: f" {_SIGNS[found[0]]} ", bare)
@@ -256,12 +268,17 @@ def _meant_alike(own: Mapping[Phrase, tuple[Meaning, ...]]) -> Mapping[Phrase, t
     """The words that are no words of an index, and mean the same as one of its own; not where those mean several things."""
     found: dict[Phrase, tuple[Meaning, ...]] = {}
     for group in _alike():
-        meant = {own[phrase] for phrase in group if phrase in own}
+        meant = {_without_numbers(own[phrase]) for phrase in group if phrase in own}
         others = [phrase for phrase in group if phrase not in own and phrase not in _common()]
         names = {(each[0].role, each[0].name, each[0].value) for each in meant}
         if len(names) == 1:
             found |= dict.fromkeys(others, meant.pop())
     return found
+
+
+def _without_numbers(meanings: tuple[Meaning, ...]) -> tuple[Meaning, ...]:
+    """Without the fields that a record goes by: "stylist" is a name rather than a number."""
+    return tuple(each for each in meanings if not goes_by(each.name)) or meanings
 
 
 def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[str, Meaning]]:
@@ -279,7 +296,9 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
         tops = [phrase for phrase in words.high if phrase.startswith("most ")]
         yield from ((f"top {phrase.removeprefix('most ')}", Meaning("high", name)) for phrase in tops)
         for role, phrases in ("over", words.high), ("under", words.low):
-            yield from ((f"{each} than", Meaning(role, name)) for each in map(_comparative, phrases) if each)
+            compared = [each for each in map(_comparative, phrases) if each]
+            yield from ((f"{each} than", Meaning(role, name)) for each in compared)
+            yield from ((each, Meaning("more", name, "" if role == "over" else "less")) for each in compared)
     for name, kind in spec.records.items():
         yield from ((phrase, Meaning("kind", name)) for phrase in (*kind.words, *_heads(kind.words)))
     for name in spec.fields:
@@ -303,8 +322,8 @@ def _participle(noun: str) -> str:
 
 def _comparative(superlative: str) -> str:
     """
-    >>> _comparative("hottest"), _comparative("most expensive"), _comparative("bestseller")
-    ('hotter', 'more expensive', '')
+    >>> _comparative("hottest"), _comparative("most expensive"), _comparative("bestseller"), _comparative("dear")
+    ('hotter', 'more expensive', '', '')
     """
     for ending, other in ("most ", "more "), ("least ", "less "):
         if superlative.startswith(ending):
@@ -393,10 +412,17 @@ def _read_part(tokens: Sequence[Token], place: int, length: int, values: Sequenc
         return False  # names of the records themselves: not all wedding keywords are called so
     if not behind and length == 1 and not _is_name(meant[0]) and not vocabulary_of(spec, field).kind:
         return False
+    if length == 1 and not all(_has_apart(each, tokens[place].stem) for each in meant):
+        return False  # "heads", of "half-head highlights"
     for number, token in enumerate(tokens[place : place + length]):
         token.said, token.inside = True, number > 0
     tokens[place].meaning, tokens[place].also = Meaning("value", field, meant[0]), tuple(meant[1:])
     return True
+
+
+def _has_apart(value: str, word: str) -> bool:
+    """Whether a value has a word that is no part of a compound."""
+    return any(stem(each) == word for each in re.findall(r"[\w'’-]+", value))
 
 
 def _is_name(value: str) -> bool:
@@ -404,27 +430,63 @@ def _is_name(value: str) -> bool:
     return 1 < len(words) <= 4 and all(word[:1].isupper() for word in words)
 
 
-def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
-    """Decides what a word means by what stands around it."""
-    for place, token in enumerate(tokens):
-        after = next((each for each in tokens[place + 1 :] if each.meaning or each.is_left), None)
-        if token.role == "each" and token.stem in PREPOSITIONS and not _may_group(after, spec):
-            token.meaning = None  # "by Julien", "by mail", "by more than ten"
-        if token.role == "each" and after is not None and after.role == "count" and after.stem in NUMBERS_OF:
-            after.meaning = None  # "for each number of cylinders"
-        if token.role == "sum" and token.stem in _COMES and not _asks_what_it_comes_to(tokens, place):
-            token.meaning = None  # "who came to Theo", "visits that come to less than 20"
-        if token.role == "oldest" and place and _names_extreme(tokens, place):
-            token.meaning = None  # "cheapest first"
-        if token.role == "class":
-            token.meaning, token.said = None, _stands_behind_value(tokens, place)
-    _settle_figures(tokens, spec)
+@frozen
+class _Place:
+    """A word among the others of its question."""
+
+    tokens: Sequence[Token]
+    number: int
+    spec: IndexSpec
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.number]
+
+    @property
+    def behind(self) -> list[Token]:
+        """The words behind it that mean something, or may."""
+        return [each for each in self.tokens[self.number + 1 :] if each.meaning or each.is_left]
+
+    def is_before(self, *roles: str) -> bool:
+        return any(each.role in roles for each in self.behind[:1])
+
+    def is_among(self, *roles: str) -> bool:
+        """Whether one of these roles is in the question."""
+        return any(token.role in roles for token in self.tokens)
+
+
+def _last_meant(at: _Place) -> str:
+    """The role of the last word before it that has one."""
+    return next((token.role for token in reversed(at.tokens[: at.number]) if token.meaning), "")
+
+
+def _is_done_of_kind(at: _Place) -> bool:
+    """Whether a value is the participle of what records are called, and nothing sets it off: "booked", of bookings."""
+    nouns = {stem(word) for kind in at.spec.records.values() for word in kind.words if word.endswith("ing")}
+    set_off = at.is_among("kind", "not") or any(each.stem in word_set("still") for each in at.tokens)
+    return f"{at.token.stem.removesuffix('ed')}ing" in nouns and not set_off
+
+
+def _joins_fields(at: _Place) -> bool:
+    """Whether a word stands between two fields: both are asked for then."""
+    return _last_meant(at) == "field" and at.is_before("field")
+
+
+def _says_how_many_there_are(tokens: Sequence[Token], place: int) -> bool:
+    """Whether a figure is the number of what is known already: "our three listings", "which of the four trends"."""
+    if tokens[place + 1 : place + 2] == [] or tokens[place + 1].role != "kind":
+        return False
+    before = next((token for token in reversed(tokens[:place]) if token.meaning), None)
+    own = before is not None and before.role in ("own", "all") and tokens.index(before) >= place - 3
+    return own or (
+        place > 1 and tokens[place - 1].stem in word_set("partitive") and tokens[place - 2].stem in word_set("which")
+    )
 
 
 def _asks_what_it_comes_to(tokens: Sequence[Token], place: int) -> bool:
     behind = [token for token in tokens[place + 1 :] if not token.inside]
     plain = not behind or (not behind[0].meaning and not behind[0].is_left) or behind[0].role == "sum"
-    return plain and bool({token.stem for token in tokens[:2]} & _WHAT)
+    return plain and bool({token.stem for token in tokens[:place]} & _WHAT)
 
 
 def _names_extreme(tokens: Sequence[Token], place: int) -> bool:
@@ -440,11 +502,14 @@ def _stands_behind_value(tokens: Sequence[Token], place: int) -> bool:
     return meant == place - 1 or tokens[place - 1].stem not in says_nothing()
 
 
-def _may_group(after: Token | None, spec: IndexSpec) -> bool:
-    """Whether records can be told apart by what stands behind "by"."""
-    if after is None or after.meaning is None:
-        return after is not None  # a word that is not understood
-    return after.role not in ("value", "unclear", "kind", "over", "under", "least_of", "most_of", "between")
+def _may_group(at: _Place) -> bool:
+    """Whether records can be told apart by what stands behind "by"; a word that is not understood may be that."""
+    first, *others = [*at.behind[:2], None]
+    if first is not None and first.role == "kind" and others[0] is not None and others[0].role == "field":
+        return True  # "by booking status"
+    if first is None or first.meaning is None:
+        return first is not None
+    return first.role not in ("value", "unclear", "kind", "over", "under", "least_of", "most_of", "between")
 
 
 def _settle_figures(tokens: Sequence[Token], spec: IndexSpec) -> None:
@@ -468,3 +533,49 @@ def _settle_figures(tokens: Sequence[Token], spec: IndexSpec) -> None:
                 if asked_of_it or each.name in units
             ]
             token.meaning = figures[0] if figures else token.meaning
+
+
+_RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None]] = (
+    # "by Julien", "by mail", "by more than ten"
+    (("each",), lambda at: at.token.stem in PREPOSITIONS and not _may_group(at), None),
+    # the average price per booking
+    (("each",), lambda at: at.is_before("kind") and at.is_among("average"), None),
+    # every critical alert
+    (("each",), lambda at: at.is_before("value", "kind") and not at.is_among(*_FIGURES, *_EXTREMES), Meaning("all")),
+    # which treatment is booked most
+    (("value",), lambda at: _is_done_of_kind(at) and at.is_among("most", "least", "each", "count"), None),
+    # demand vs competition
+    (("apart",), _joins_fields, None),
+    # "who came to Theo", "visits that come to less than 20"
+    (("sum",), lambda at: at.token.stem in _COMES and not _asks_what_it_comes_to(at.tokens, at.number), None),
+    # the mean over all of our keywords
+    (("over", "under"), lambda at: at.is_before("own", "all", "kind"), None),
+    # a tent plus a stove
+    (
+        ("more",),
+        lambda at: (
+            at.token.text.casefold() == "plus"
+            and not any(each.is_left and figure(each.text) is not None for each in at.behind[:1])
+        ),
+        None,
+    ),
+    # cheapest first
+    (("oldest",), lambda at: at.number > 0 and _names_extreme(at.tokens, at.number), None),
+    # of each number of cylinders
+    (("count",), lambda at: at.token.stem in NUMBERS_OF and _last_meant(at) == "each", None),
+)
+"""What words mean nothing, or something else, because of what stands around them."""
+
+
+def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """Decides what a word means by what stands around it."""
+    for number, token in enumerate(tokens):
+        at = _Place(tokens, number, spec)
+        for roles, holds, meaning in _RULES:
+            if token.role in roles and holds(at):
+                token.meaning = meaning
+        if token.is_left and figure(token.text) is not None and _says_how_many_there_are(tokens, number):
+            token.said = True  # "our three listings"
+        if token.role == "class":
+            token.meaning, token.said = None, _stands_behind_value(tokens, number)
+    _settle_figures(tokens, spec)

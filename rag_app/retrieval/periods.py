@@ -337,6 +337,16 @@ class _Reading:
         second = self.grammar.point.match(self.text, joint.end()) if joint else None
         if first is None or second is None or (_kind(second) != "dated" and _kind(first) == "day"):
             return
+        week = self.grammar.point.match(self.text, second.end() + 1)
+        within = week is not None and _kind(week) == "stepped" and {_kind(first), _kind(second)} == {"weekday"}
+        if (
+            within
+            and week is not None
+            and (begun := self._days_in(first, week))
+            and (ended := self._days_in(second, week))
+        ):
+            yield self._period((begun[0], ended[1]), start, week.end(), "days")  # Monday to Friday next week
+            return
         until = self._days(second, _SOON_IN_A_RANGE)
         since = self._begin(first, until) if until else None
         if until and since and since <= until[1]:
@@ -431,7 +441,11 @@ class _Reading:
 
     def _of_another_year(self, match: re.Match[str], period: Period) -> Period | None:
         """The next nearest year of a day or a month that is said without one."""
-        if _kind(match) not in ("dated", "month", "part", "numbered") or re.search(_YEAR, match[0]) or not period.start:
+        if (
+            _kind(match) not in ("dated", "month", "part", "numbered", "week_of")
+            or re.search(_YEAR, match[0])
+            or not period.start
+        ):
             return None
         ahead = period.start > self.today
         others = _Reading(self.text, self.today, self.grammar)
@@ -476,7 +490,7 @@ class _Reading:
         """The days of a match, None where it has none ("31 February")."""
         kind, said = _kind(match), match[0]
         readers: Mapping[str, Callable[[], Days | None]] = {
-            "week_of": lambda: self._week_of(said),
+            "week_of": lambda: self._week_of(said, soon),
             "dated": lambda: self._date_of(said, soon),
             "month": lambda: self._month(said),
             "part": lambda: self._part(said),
@@ -507,9 +521,9 @@ class _Reading:
         candidates = [_valid(self.today.year + offset, month + 1, int(day[0])) for offset in range(-4, 5)]
         return self._choose([each for each in candidates if each], soon)
 
-    def _week_of(self, said: str) -> Days | None:
+    def _week_of(self, said: str, soon: int) -> Days | None:
         written = re.sub(self.grammar.words["week_of"], "", said, flags=re.I).strip()
-        day = self._read(written) if re.search(_NUMERIC, written) else self._date_of(written, soon=_SOON)
+        day = self._read(written) if re.search(_NUMERIC, written) else self._date_of(written, soon)
         return days_around(day[0], "week") if day else None
 
     def _choose(self, days: Iterable[date], soon: int = _SOON) -> Days | None:

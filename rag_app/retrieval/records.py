@@ -93,10 +93,18 @@ class Records:
 
 @frozen
 class NamedValue:
-    """A value of a keyword or tags field that the scope has, and that a text may speak of."""
+    """A value of a keyword or tags field that the scope has, and that a text may speak of.
+
+    Of the field `source_id` it is one record: the one with this `title`, of this `source_type`, that has these `fields`.
+    `words` are the stems of its title.
+    """
 
     field: str
     value: str
+    title: str = ""
+    source_type: str = ""
+    fields: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
 
 
 def check_query(query: RecordQuery, spec: IndexSpec) -> RecordQuery:

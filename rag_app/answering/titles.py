@@ -1,0 +1,168 @@
+"""Records that a question names by what they are called: "Thistle & Crown", "the hammered ring".
+
+Words that mean nothing else in the question stand for the one record whose title has them. No more than its figures can be
+asked then: a title says which record is meant, and not what there is of a sort.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rag_app.answering.wording import Meaning, Token, figure, price_field, read_words, stems, vocabulary_of, word_set
+from rag_app.domain import FieldType
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.records import NamedValue
+
+_JOIN = frozenset({"", "value", "unclear", "class"})  # roles of words that may be a part of a title
+_MOST_LEFT = 8  # words that may be of titles
+_MEASURES = frozenset({"field", "total", "high", "low", "over", "under", "more"})
+_ASIDE = re.compile(r"\s*\([^()]*\)\s*$")  # whose it is, where it is
+_LEAD = re.compile(r"^([\w -]{1,30}):\s+")  # the sort of thing: "Listing: ..."
+
+
+def read_names(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> list[Token]:
+    """The words of a question with their meanings (`read_words`), and the records that it names by their titles."""
+    titles = [each for each in values if each.title]
+    tokens = read_words(text, spec, [each for each in values if not each.title])
+    if titles:
+        _read_titles(tokens, titles, spec)
+    return tokens
+
+
+def words_of_titles(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> tuple[str, ...]:
+    """The words of a question that may be those of titles: what is left, and values that may be records of their own."""
+    tokens = read_words(text, spec, values)
+    left = [token.stem for place, token in enumerate(tokens) if _may_begin(tokens, place, spec)]
+    return tuple(dict.fromkeys(left)) if len(left) <= _MOST_LEFT else ()
+
+
+def _may_begin(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool:
+    """Whether a title may begin with a word: it is left, a tag, or a value that one kind has of others: what fits the Halden 2.
+
+    A value only where a figure is asked for and no kind is named, and not behind a preposition ("pads for the Halden 2").
+    """
+    token = tokens[place]
+    if token.meaning is None or token.role != "value":
+        return token.is_left and figure(token.text) is None
+    roles, name = {each.role for each in tokens}, token.meaning.name
+    others = sum(name in kind.having for kind in spec.records.values())
+    weak = 0 < others < len(spec.records) or spec.all_fields[name] is FieldType.TAGS
+    behind = place > 0 and tokens[place - 1].stem in word_set("for")
+    measured = bool(roles & (_MEASURES | {"much", "sum", "unit", "apart"}))
+    alone = "kind" not in roles or bool(roles & {"more", "apart"})
+    return weak and measured and alone and not behind and not vocabulary_of(spec, name).values
+
+
+def _read_titles(tokens: Sequence[Token], titles: Sequence[NamedValue], spec: IndexSpec) -> None:
+    """Gives words that are left the meaning of the record that is called so, with those beside them that its title has.
+
+    Of several records it is the one that has most of them in a row, then in the question, then the one whose name they are
+    whole, then one of the kind that the figure asked for is of. With several that are alike, the words stay as they are.
+    """
+    measured = _measured(tokens, spec)
+    fitting = [each for each in titles if _fits(each, tokens, measured, spec)]
+    for place, token in enumerate(tokens):
+        if not _may_begin(tokens, place, spec):
+            continue
+        of = token.meaning.name if token.meaning else ""
+        tag = spec.all_fields.get(of) is FieldType.TAGS
+        called = [each for each in fitting if token.stem in each.words and (tag or of not in each.fields)]
+        left = _left_around(tokens, place)
+        ranked = sorted(_rank(each, tokens, place, left, measured, spec) for each in called)
+        if ranked and [each[0] for each in ranked].count(ranked[-1][0]) == 1:
+            _, (begin, end), source = ranked[-1]
+            for other in tokens[begin:end]:
+                other.meaning, other.said, other.inside = None, True, True
+            tokens[begin].meaning, tokens[begin].inside = Meaning("value", "source_id", source), False
+
+
+def _measured(tokens: Sequence[Token], spec: IndexSpec) -> list[str]:
+    """The fields that are asked for; "how much" alone asks for the price."""
+    meant = [(token.role, token.meaning.name) for token in tokens if token.meaning and token.meaning.name]
+    told = [name for role, name in meant if role == "value" and spec.all_fields[name] is FieldType.BOOLEAN]
+    named = [*(name for role, name in meant if role in _MEASURES), *told]
+    much = not named and any(token.role in ("much", "sum") for token in tokens)
+    return named or [name for name in [price_field(spec)] if much and name]
+
+
+def kind_of(title: NamedValue, spec: IndexSpec) -> str | None:
+    """The first kind of record that it is."""
+    for name, kind in spec.records.items():
+        of_type = title.source_type in kind.source_types
+        if of_type and {*kind.having} <= title.fields and not {*kind.lacks} & title.fields:
+            return name
+    return None
+
+
+def _fits(title: NamedValue, tokens: Sequence[Token], measured: Sequence[str], spec: IndexSpec) -> bool:
+    """Whether a record is of a kind that is named, and has the figures that are asked for."""
+    kinds = {token.meaning.name for token in tokens if token.meaning and token.role == "kind"}
+    own = kind_of(title, spec)
+    held = {stems(word) for word in spec.records[own].holds} if own else set()
+    holds = any(stems(word) in held for kind in kinds for word in spec.records[kind].words)  # the terms on a watchlist
+    return {*measured} <= title.fields and (not kinds or own in kinds or holds)
+
+
+def _rank(
+    title: NamedValue, tokens: Sequence[Token], place: int, left: set[str], measured: Sequence[str], spec: IndexSpec
+) -> tuple[tuple[int, int, bool, bool], tuple[int, int], str]:
+    begin, end = _span(tokens, place, title.words)
+    said = {token.stem for token in tokens[begin:end]}
+    own = {vocabulary_of(spec, name).kind for name in measured}
+    return (
+        (len(said), len(left & title.words), _own_name(title.title, spec) <= said, kind_of(title, spec) in own),
+        (begin, end),
+        title.value,
+    )
+
+
+def _left_around(tokens: Sequence[Token], place: int) -> set[str]:
+    """The words that are left on this side of "than" and the like: others may be of another record."""
+    apart = word_set("compares") | word_set("joins") | {"or"}
+    ends = [at for at, token in enumerate(tokens) if token.stem in apart]
+    begin, end = (
+        max((at for at in ends if at < place), default=-1),
+        min((at for at in ends if at > place), default=len(tokens)),
+    )
+    return {token.stem for token in tokens[begin + 1 : end] if token.is_left}
+
+
+def _span(tokens: Sequence[Token], place: int, words: frozenset[str]) -> tuple[int, int]:
+    """The words around a place that a title has as well, in whole phrases, without those at an end that say nothing."""
+    units = [*_units(tokens)]
+    at = next(number for number, (begin, end) in enumerate(units) if begin <= place < end)
+
+    def joins(number: int) -> bool:
+        begin, end = units[number]
+        return tokens[begin].role in _JOIN and {token.stem for token in tokens[begin:end]} <= words
+
+    first = last = at
+    while first and joins(first - 1):
+        first -= 1
+    while last + 1 < len(units) and joins(last + 1):
+        last += 1
+    while first < at and _says_nothing(tokens[units[first][0]]):
+        first += 1
+    while last > at and _says_nothing(tokens[units[last][0]]):
+        last -= 1
+    return units[first][0], units[last][1]
+
+
+def _says_nothing(token: Token) -> bool:
+    return token.said and token.meaning is None
+
+
+def _units(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    """The phrases of a question, a word that is none being one of its own."""
+    begin = 0
+    for place in range(1, len(tokens) + 1):
+        if place == len(tokens) or not tokens[place].inside:
+            yield begin, place
+            begin = place
+
+
+def _own_name(title: str, spec: IndexSpec) -> frozenset[str]:
+    """The words of a title without the sort of thing before it, and without what stands in parentheses behind it."""
+    kinds = {stems(word) for kind in spec.records.values() for word in kind.words}
+    lead = _LEAD.match(title)
+    bare = title[lead.end() :] if lead and stems(lead[1]) in kinds else title
+    return frozenset(stems(_ASIDE.sub("", bare) or bare))

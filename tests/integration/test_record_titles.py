@@ -1,0 +1,44 @@
+"""Records that a question names by their titles, over the real route: told in the index's sentence, and to nobody else."""
+
+import pytest
+
+from tests.integration.lexybrain import Chat
+from tests.scripted_model import Reply
+
+UNCITED = Reply("Sales have doubled in June.")  # a claim without a source: the records are told instead
+
+
+@pytest.fixture
+def chat(running: Chat) -> Chat:
+    running.model.script[:] = [UNCITED]
+    running.model.requests.clear()
+    return running
+
+
+def test_the_figures_of_a_named_record_are_told_in_its_sentence(chat: Chat) -> None:
+    reply = chat.post("What does our milgrain ring cost and how many sales has it made?")
+    assert reply["answer"].startswith(
+        "“Listing: vintage-style milgrain wedding ring (Aurora Keepsakes)” sold 342 times at 128"
+    )
+    assert reply["flags"]["understood"].startswith("your only listing with title “Listing: vintage-style milgrain")
+
+
+def test_a_difference_of_two_named_records_has_its_unit_and_both_sources(chat: Chat) -> None:
+    reply = chat.post("By how many dollars is our milgrain ring dearer than the Thistle & Crown band?")
+    assert reply["answer"].endswith("The difference is 23 dollars [Source 1] [Source 2].")
+
+
+@pytest.mark.parametrize(
+    ("message", "figure"),
+    [
+        ("What does our milgrain ring cost?", "128"),
+        ("How many sales does Thistle & Crown have?", "21,300"),
+        ("By how many dollars is our milgrain ring dearer than the Thistle & Crown band?", "23 dollars"),
+    ],
+)
+def test_titles_of_another_organization_name_nothing(chat: Chat, message: str, figure: str) -> None:
+    assert figure in chat.post(message)["answer"]
+    chat.model.requests.clear()
+    reply = chat.post(message, chat.jonas)
+    shown = "".join(request.prompt for request in chat.model.requests).replace(message, "")
+    assert "understood" not in reply["flags"] and figure not in reply["answer"] + shown

@@ -1,0 +1,123 @@
+"""Records that a question names by their titles, over an index that the rules know nothing of but its declared words."""
+
+from typing import Any
+
+import pytest
+from llama_index.core.vector_stores.types import MetadataFilter
+
+from rag_app.answering.planning import read_question
+from rag_app.answering.steps import read_steps
+from rag_app.answering.titles import words_of_titles
+from rag_app.answering.wording import stems
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.records import NamedValue
+
+LAMPS = IndexSpec.model_validate(
+    {
+        "name": "lamps",
+        "source_types": ("lamp", "maker", "guide"),
+        "default_source_type": "lamp",
+        "fields": {
+            "price": {"type": "number", "words": ["price", "cost", "costs"], "kind": "lamp", "high": ["dearest"], "low": ["cheapest"]},
+            "sales": {"type": "integer", "words": ["sales", "sold"], "unit": "times", "adds_up": True, "kind": "lamp"},
+            "in_stock": {"type": "boolean", "values": {"true": ["in stock"]}},
+            "fits": {"type": "keyword", "words": ["fits"]},
+        },
+        "records": {
+            "lamp": {"words": ["lamp"], "source_types": ["lamp"], "having": ["price"], "lacks": ["fits"]},
+            "shade": {"words": ["shade"], "source_types": ["lamp"], "having": ["fits"]},
+            "maker": {"words": ["maker"], "source_types": ["maker"]},
+        },
+    }
+)  # fmt: skip
+
+
+def titled(source: str, title: str, *fields: str, source_type: str = "lamp") -> NamedValue:
+    return NamedValue("source_id", source, title, source_type, frozenset(fields), frozenset(stems(title)))
+
+
+TITLES = [
+    titled("fen", "Lamp: Fen 2 reading lamp (Ash & Oak)", "price", "sales", "in_stock"),
+    titled("moor", "Lamp: tall Moor lamp (Ash & Oak)", "price", "sales", "in_stock"),
+    titled("tarn", "Tarn lamp for children", "price", "in_stock"),
+    titled("cone", "Paper cone", "price", "fits"),
+    titled("ash", "Maker: Ash & Oak", "sales", source_type="maker"),
+    titled("guide", "How to clean the Fen and the Moor", source_type="guide"),
+]
+VALUES = [NamedValue("fits", "Fen 2"), *TITLES]
+
+
+def read(text: str) -> Any:
+    return read_question(text, LAMPS, VALUES, None).plan
+
+
+def sources(plan: Any) -> list[str]:
+    filters = [each for each in plan.query.filters if isinstance(each, MetadataFilter) and each.key == "source_id"]
+    return [
+        str(source) for each in filters for source in (each.value if isinstance(each.value, list) else [each.value])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "figures"),
+    [
+        ("What does the Moor lamp cost?", ["moor"], ("price",)),
+        ("How much is the Tarn?", ["tarn"], ("price",)),
+        ("How much is the Fen 2?", ["fen"], ("price",)),  # and not what fits it
+        ("How many sales does Ash & Oak have?", ["ash"], ("sales",)),  # its whole name, and only a part of others
+        ("How often was Ash & Oak's tall Moor sold, and what does it cost?", ["moor"], ("price",)),
+        ("Is the Moor in stock?", ["moor"], ("in_stock",)),
+        ("What do the Moor and the Tarn cost?", ["moor", "tarn"], ("price",)),
+    ],
+)
+def test_a_record_is_known_by_its_title(text: str, named: list[str], figures: tuple[str, ...]) -> None:
+    plan = read(text)
+    assert sources(plan) == named and {*figures} <= {*plan.figures} and plan.query.aggregate is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How many lamps are called Moor?",  # no number of records
+        "What does the Ash cost?",  # two of that maker
+        "What does the Marsh lamp cost?",  # none
+        "What does the Moor weigh?",
+        "What is the Moor?",  # more than its figures
+        "How many sales does the Tarn have?",  # it has none recorded
+    ],
+)
+def test_nothing_else_is_asked_of_a_record(text: str) -> None:
+    assert read(text) is None
+
+
+def test_a_value_that_something_fits_is_no_record_behind_for() -> None:
+    plan = read("Which shades are there for the Fen 2?")
+    assert plan.kind == "shade" and not sources(plan)
+    assert "fen" not in words_of_titles("What do shades for the Fen 2 cost?", LAMPS, VALUES[:1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What is the difference in price between the Moor and the Tarn?",
+        "How much cheaper is the Tarn than the Moor?",
+        "Moor vs Tarn: what do I save with the Tarn?",
+        "By how much is the Moor dearer than the Tarn?",
+    ],
+)
+def test_two_records_have_a_difference(text: str) -> None:
+    steps = read_steps(text, LAMPS, VALUES, None, None)
+    assert steps is not None and steps.second is not None
+    assert {*sources(steps.first), *sources(steps.second)} == {"moor", "tarn"} and steps.first.query.of == "price"
+
+
+@pytest.mark.parametrize(
+    ("text", "descending"),
+    [
+        ("Which is cheaper, the Moor or the Tarn?", False),
+        ("Is the Moor dearer than the Tarn?", True),
+    ],
+)
+def test_two_records_are_compared(text: str, descending: bool) -> None:
+    plan = read(text)
+    assert (plan.query.order, plan.query.descending, sorted(sources(plan))) == ("price", descending, ["moor", "tarn"])
