@@ -77,10 +77,10 @@ def test_a_stream_is_shown_as_it_comes_and_can_be_stopped(
     page.get_by_role("button", name="Stop").click()
     said = answer(page)
     expect(said).to_contain_text("The demand index is 58")
-    expect(said).to_contain_text("Stopped here")
+    expect(said).to_contain_text("The text written so far is kept")
     assert chat.model.hung_up, "the model's connection is closed"
     page.reload()
-    expect(answer(page)).to_contain_text("Stopped here")
+    expect(answer(page)).to_contain_text("The text written so far is kept")
 
 
 @POINT
@@ -95,7 +95,7 @@ def test_a_reload_in_the_middle_goes_on_where_it_was(browser: Browser, scripted:
     go_on.set()
     said = answer(page)
     expect(said).to_contain_text("The competition score is 29")
-    expect(said).not_to_contain_text("Stopped here")
+    expect(said).not_to_contain_text("The text written so far is kept")
 
 
 @POINT
@@ -226,7 +226,7 @@ def test_an_answer_is_copied_and_rated(browser: Browser, chat: Chat, scripted: C
     expect(said.get_by_role("button", name="This answer is right")).to_have_attribute("aria-pressed", "true")
     said.get_by_role("button", name="This answer is wrong").click()
     said.get_by_label("What is wrong with it?").fill("It is 79.")
-    said.get_by_label("Which source should it rest on?").fill("aurora/kw-velvet-ring-box")
+    said.get_by_label("Which source should have been used?").fill("aurora/kw-velvet-ring-box")
     said.get_by_role("button", name="Send").click()
     expect(said.get_by_text("What you wrote is kept")).to_be_visible()
     kept = chat.get(f"/api/lexybrain/threads/{page.url.rpartition('/')[2]}")["messages"][1]["feedback"]
@@ -242,7 +242,7 @@ def test_an_answer_is_copied_and_rated(browser: Browser, chat: Chat, scripted: C
         (503, "cost_cap_reached", "3600", "Today's budget for answers is used up"),
         (500, "generation_failed", None, "The model did not answer"),
         (401, "authentication_required", None, "You are not signed in any more"),
-        (None, "offline", None, "You are offline"),
+        (None, "offline", None, "You or the server are offline"),
     ],
 )
 def test_errors_are_told_apart_and_the_draft_is_kept(
