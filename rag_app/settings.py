@@ -375,7 +375,7 @@ class UploadSettings(_Settings):
         description="maximum number of documents or files in a request",
     )
     at_once: int = Field(
-        8,
+        1,
         alias="RAG_UPLOAD_AT_ONCE_MEGABYTES",
         ge=0,
         le=4096,

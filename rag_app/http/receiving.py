@@ -46,7 +46,7 @@ class BodyLimits:
     size: int
     documents: int
     seconds: float
-    at_once: int = 8_000_000
+    at_once: int = 1_000_000
 
 
 @frozen
