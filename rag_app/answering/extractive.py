@@ -153,7 +153,7 @@ def score_passages(ranking: Ranking, question: Question, others: NDArray[np.bool
     near = (ranking.cosines + ranking.windows) / 2 + READ_WEIGHT * ranking.read
     wanted = content_words(question.searched or question.text)
     words = [len(wanted & content_words(passage.text)) / max(1, len(wanted)) for passage in ranking.ranked]
-    lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]])
+    lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
     held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     held &= ~lacks | (ranking.read[1:] >= SURE)
