@@ -1,4 +1,4 @@
-"""Which analyzers an organization's chunks have, so that a search asks for the terms of these alone; signs as they are compared.
+"""Which analyzers an organization's chunks have, so that a search asks for the terms of these alone.
 
 Revision ID: 0026
 Revises: 0025
@@ -27,16 +27,11 @@ def upgrade() -> None:
         )
         for name in (f"{t}_sizes", table):
             op.execute(f"ALTER TABLE {name} FORCE ROW LEVEL SECURITY")
-        if table.endswith("_signs"):
-            # short headers are taken off in each comparison; rows that are there keep theirs
-            op.execute(f"ALTER TABLE {table} ALTER signs SET STORAGE PLAIN")
 
 
 def downgrade() -> None:
-    for t, table in generations():
+    for t, _ in generations():
         op.execute(f"ALTER TABLE {t}_sizes DROP languages")
-        if table.endswith("_signs"):
-            op.execute(f"ALTER TABLE {table} ALTER signs SET STORAGE EXTENDED")
 
 
 def generations() -> list[tuple[str, str]]:

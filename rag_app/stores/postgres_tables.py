@@ -186,7 +186,6 @@ _TABLES = """
         CREATE INDEX ON {t}_vectors (org_id, no);
         CREATE TABLE {t}_signs (org_id uuid, no bigint, signs bit({dimension}) NOT NULL, private_to uuid, {filtered},
             PRIMARY KEY (org_id, no));
-        ALTER TABLE {t}_signs ALTER signs SET STORAGE PLAIN;
         {indexes}
         CREATE TABLE {t}_graph (org_id uuid, no bigint, private_to uuid, embedding halfvec({dimension}) NOT NULL,
             PRIMARY KEY (org_id, no));
