@@ -58,7 +58,7 @@ def _read_titles(tokens: Sequence[Token], titles: Sequence[NamedValue], spec: In
     Of several records it is the one that has most of them in a row, then in the question, then the one whose name they are
     whole, then one of the kind that the figure asked for is of. With several that are alike, the words stay as they are.
     """
-    measured = _measured(tokens, spec)
+    measured = _fields_asked(tokens, spec)
     fitting = [each for each in titles if _fits(each, tokens, measured, spec)]
     for place, token in enumerate(tokens):
         if not _may_begin(tokens, place, spec):
@@ -75,7 +75,7 @@ def _read_titles(tokens: Sequence[Token], titles: Sequence[NamedValue], spec: In
             tokens[begin].meaning, tokens[begin].inside = Meaning("value", "source_id", source), False
 
 
-def _measured(tokens: Sequence[Token], spec: IndexSpec) -> list[str]:
+def _fields_asked(tokens: Sequence[Token], spec: IndexSpec) -> list[str]:
     """The fields that are asked for; "how much" alone asks for the price."""
     meant = [(token.role, token.meaning.name) for token in tokens if token.meaning and token.meaning.name]
     told = [name for role, name in meant if role == "value" and spec.all_fields[name] is FieldType.BOOLEAN]
