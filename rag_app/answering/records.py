@@ -177,13 +177,16 @@ class RecordFinder:
         asking.set(store.scope.organizations)
         work, vector = self._read(question, before, asks=asks, briefs=briefs), None
         reply: Any = None
+        known: dict[Any, Any] = {}  # the ways of reading ask for the same words
         while True:  # asked from here alone: a statement is few frames away
             try:
                 wanted = work.send(reply)
             except StopIteration as done:
                 found: FoundRecords | NotRecorded | None = done.value
                 return found
-            if isinstance(wanted, RecordQuery):
+            if isinstance(wanted, tuple | TitlesWanted) and wanted in known:
+                reply = known[wanted]
+            elif isinstance(wanted, RecordQuery):
                 reply = await store.find_records(wanted)
             elif isinstance(wanted, NearestWanted):
                 vector = vector or await embed_query(self._embedder, question.text, self._dimension)
@@ -193,13 +196,13 @@ class RecordFinder:
             elif isinstance(wanted, TitlesWanted):
                 vector = vector or await embed_query(self._embedder, question.text, self._dimension)
                 asked = Search(vector, " ".join(wanted.words), _filters_of(question), Mode.TEXT, _TITLED)
-                reply = _titles_of(await store.search(asked), wanted.words)
+                reply = known[wanted] = _titles_of(await store.search(asked), wanted.words)
             elif isinstance(wanted, SpellingWanted):
                 reply = await store.respell(wanted.words) if wanted.words else {}
             elif isinstance(wanted, QueryWanted):
                 reply = await self._writer.write(question, self._spec, wanted.values) if self._writer else None
             else:
-                reply = await store.named_values(wanted) if wanted else []
+                reply = known[tuple(wanted)] = await store.named_values(wanted) if wanted else []
 
     def _read(
         self, question: Question, before: Sequence[str], *, asks: bool, briefs: bool
@@ -318,7 +321,10 @@ class RecordFinder:
         tokens = read_names(without_period(text, question.period), spec, values)
         unknown = suspects(" ".join(token.text for token in tokens if token.is_left), ())
         options = {word: spellings(word) for word in unknown}
-        others: Sequence[NamedValue] = yield sorted({each for found in options.values() for each in found})
+        forms = (
+            {each for found in options.values() for each in found} if words_left(text, spec, question.period) else ()
+        )
+        others: Sequence[NamedValue] = yield tuple(sorted(forms))
         spelled = respell(text, options, spec, [*values, *others])
         written: Mapping[str, str] = yield SpellingWanted(tuple(suspects(spelled, ())) if options else ())
         spelled = correct_spelling(spelled, {word: there for word, there in written.items() if word in options})
