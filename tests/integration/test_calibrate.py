@@ -19,16 +19,16 @@ from tests.integration.conftest import ON_DEFAULT
 pytestmark = ON_DEFAULT
 INDEX = "book"
 PLANTS = ("fern", "orchid", "cactus", "ivy", "palm", "lily", "moss", "basil")
-ROOMS = ("kitchen", "hall", "attic", "cellar", "library", "bathroom", "studio", "pantry")
+ROOMS = ("kitchen", "hall", "attic", "cellar")
 WHO = ("Ada", "Bruno", "Clara", "Dmitri", "Elif", "Farid", "Greta", "Hugo")
 QUESTIONS = [
     (f"{plant}-{room}", f"Who waters the {plant} in the {room}?", f"{who} waters the {plant} in the {room}.")
-    for (plant, room), who in zip(product(PLANTS, ROOMS), WHO * 8, strict=True)
+    for (plant, room), who in zip(product(PLANTS, ROOMS), WHO * 4, strict=True)
 ]
 
 
 async def write(application: Application, slug: str, folder: Path) -> Judgments:
-    """The organization's sources, and 64 questions that each has an answer in one of them."""
+    """The organization's sources, and 32 questions that each has an answer in one of them."""
     for name, _, text in QUESTIONS:
         (folder / f"{name}.txt").write_text(text, "utf-8")
     await Rag(application).ingest(folder, index=INDEX, organization=slug, base=folder)
@@ -48,13 +48,13 @@ async def test_an_organizations_fit_judges_its_hits_and_nobody_elses(
     here, there = [await scope_of(application, each.slug, None, None) for each in (mine, other)]
     assert (await application.fit_for(spec, here))[1] == "index", "nothing is kept yet"
     shown = await calibrate_index(application, spec, mine.slug, judgments, True, lambda done: None)
-    assert shown["questions"] == {"answerable": 64, "unanswerable": 64}, "each again without the source that answers"
+    assert shown["questions"] == {"answerable": 32, "unanswerable": 32}, "each again without the source that answers"
     assert shown["before"]["calibration"] == "index" and shown["fitted"]["auroc"] >= 0.5
     assert shown["fitted"]["ask"]["answerable_refused_percent"] <= 2
-    assert "64 questions with an answer, 64 without" in calibration_text(shown)
+    assert "32 questions with an answer, 32 without" in calibration_text(shown)
 
     fit, basis = await application.fit_for(spec, here)
-    assert (basis, fit.answerable, fit.embedding_model) == ("organization", 64, application.embedder.model_name)
+    assert (basis, fit.answerable, fit.embedding_model) == ("organization", 32, application.embedder.model_name)
     assert (await application.fit_for(spec, there))[1] == "index"
     question = question_of(QUESTIONS[0][1], 5, "hybrid", [])
     assert (await application.pipeline.judge("book_tutor", question, here)).basis == "organization"

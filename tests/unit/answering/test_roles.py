@@ -23,6 +23,7 @@ from rag_app.answering.prompts import (
     conversation_types,
     load_config,
     load_configs,
+    released_prompts,
     shares,
 )  # fmt: skip
 from rag_app.domain.errors import InvalidInput, Misconfigured
@@ -155,6 +156,12 @@ def test_what_is_written_as_a_file_is_read_as_it_was(instructions: str, tmp_path
     )
     (tmp_path / f"{config.name}.toml").write_text(as_toml(config), "utf-8")
     assert load_config(tmp_path / f"{config.name}.toml") == config
+
+
+def test_every_released_version_is_written_as_it_was_read(tmp_path: Path) -> None:
+    for config in released_prompts(resource_folder("prompts")):
+        (tmp_path / f"{config.name}.toml").write_text(as_toml(config), "utf-8")
+        assert load_config(tmp_path / f"{config.name}.toml") == config
 
 
 # --- constraints
