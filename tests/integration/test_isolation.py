@@ -35,7 +35,7 @@ from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.retrieval.filters import check_filters, epoch_seconds, parse_where
 from rag_app.retrieval.index import find_index, load_indexes
-from rag_app.stores import qdrant
+from rag_app.stores import postgres_tables, qdrant
 from rag_app.stores.postgres_tables import Query
 from tests.conftest import NewOrganization
 from tests.filters import holds
@@ -560,6 +560,7 @@ def test_each_line_of_defence_holds_alone(
     """
     if "filter" in removed:
         monkeypatch.setattr(Query, "where", _where_without_scope)
+        monkeypatch.setattr(postgres_tables, "_WRITTEN", {})
         monkeypatch.setattr(qdrant.QdrantStore, "_filter", _qdrant_filter_without_scope)
     if "second line" in removed:
         fetch = Database.fetch_scoped
