@@ -31,7 +31,7 @@ from rag_app.answering.context import Context, build_context, widen
 from rag_app.answering.courtesies import courtesy
 from rag_app.answering.extractive import excerpt, summary
 from rag_app.answering.gate import NOTHING, Gate, Judgment
-from rag_app.answering.kinds import reckoning_of
+from rag_app.answering.kinds import kind_of, reckoning_of
 from rag_app.answering.models import Draft, Restart
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.records import FoundRecords, NotRecorded, RecordFinder
@@ -74,6 +74,8 @@ _LONG_TEXT = 20_000
 _LEAD_SENTENCES = 2
 """Of what is said before an answer about another period."""
 
+_SURE = 0.5
+"""Of the signal `read`, from which on a sentence gives the value that what looks like a question about records asks for."""
 _NOTHING = CheckedAnswer("", ())
 _CLEARLY = 0.1  # of probability
 T = TypeVar("T")
@@ -333,8 +335,11 @@ class CapabilityEngine(BaseQueryEngine):
         if not isinstance(told, NotRecorded):
             return found
         picked = self.synthesizer.model in (None, EXTRACTIVE)
-        ordered = told.certain and reckoning_of(found.question.text) is not None
-        if picked and (told.limits or (ordered and self.capability.grounded)):
+        text = found.question.text
+        ordered = told.certain and reckoning_of(text) is not None
+        is_value = kind_of(text) is not None and reckoning_of(text) is None
+        limits = told.limits and not (is_value and found.judgment.answers and found.judgment.signals.read >= _SURE)
+        if picked and (limits or (ordered and self.capability.grounded)):
             found = replace(found, confidence=Confidence.LOW, context=Context())
         elif told.figures and picked:
             texts = [hit for hit in found.hits if told.answers(hit)]

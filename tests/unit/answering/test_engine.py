@@ -16,13 +16,15 @@ from rag_app.answering.capabilities import CAPABILITIES, Capability, capability_
 from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine, Evidence
 from rag_app.answering.extractive import ExtractiveSynthesizer
-from rag_app.answering.gate import FixedGate
+from rag_app.answering.gate import FixedGate, Judgment
 from rag_app.answering.models import ChatModel, Draft
 from rag_app.answering.prompts import load_prompts
 from rag_app.answering.providers import ModelSettings, build_llm
+from rag_app.answering.records import NotRecorded
 from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
 from rag_app.domain.answer import Answer, Confidence, Hit, Instructions, Look, Question, Refusal, Usage
 from rag_app.domain.errors import Misconfigured, ModelLimited, StoreFailed
+from rag_app.retrieval.confidence import Signals
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.filters import condition
 from rag_app.retrieval.index import ConfidenceRule
@@ -366,3 +368,27 @@ async def test_a_greeting_asks_nothing_of_the_sources() -> None:
     assert asked.text == "They waited [Source 1]." and not asked.refused
     chat = next(each for each in CAPABILITIES if each.name == "general_chat")
     assert (await engine(says, WAITED, capability=chat).answer(Question("Hi"))).text == "Hello, I am a model."
+
+
+@pytest.mark.parametrize(
+    ("question", "read", "is_kept"),
+    [
+        ("How much gas did the cover save?", 0.9, True),
+        ("How much gas did the cover save?", 0.2, False),
+        ("Rank the covers by what they saved.", 0.9, False),
+        ("Which cover saved the most?", 0.9, False),
+    ],
+)
+def test_a_sentence_that_gives_the_value_stays_where_no_record_has_it(
+    question: str, read: float, is_kept: bool
+) -> None:
+    """What looks like a question about records is refused, unless the reader is sure of a sentence with that value."""
+    found = hit("The cover saved 17 percent of the gas.")
+    asked = engine(ExtractiveSynthesizer(MiniLM()), found)
+    judgment = Judgment(asks=True, answers=True, level=Confidence.HIGH, basis="index", signals=Signals(read=read))
+    evidence = replace(asyncio.run(asked.gather(Question(question))), judgment=judgment)
+    assert evidence.context.blocks
+
+    told = asked._without_field(evidence, NotRecorded("The records do not hold it.", limits=True))
+
+    assert bool(told.context.blocks) is is_kept and told.lacking == "The records do not hold it."
