@@ -52,7 +52,7 @@ SUMMARY_LENGTH = 300
 """Characters of a summary, at most."""
 GAP = 0.4
 """How far below the best score a second and third sentence may lie."""
-SLACK = 3.0
+SLACK = 2.0
 """How far below the first sentence's a further one's log-odds may lie where both are below 0."""
 PART_GAP = 0.8
 """How far below it the best sentence of another part of the question may lie."""
