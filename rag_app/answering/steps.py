@@ -87,7 +87,7 @@ class Steps:
 
 def may_take_steps(text: str, spec: IndexSpec) -> bool:
     """Whether a question has the words of one of the ways."""
-    return asks_two_figures(text) or _names_two_kinds(text, spec)
+    return asks_two_figures(text) or _names_two(text, spec)
 
 
 def asks_two_figures(text: str) -> bool:
@@ -102,8 +102,12 @@ def sets_figures_apart(text: str) -> bool:
     return _MORE_THAN.search(text) is not None
 
 
-def _names_two_kinds(text: str, spec: IndexSpec) -> bool:
-    return _AND.search(text) is not None and _two_kinds(read_words(text, spec)) is not None
+def _names_two(text: str, spec: IndexSpec) -> bool:
+    """Whether "and" may join two kinds of records, or both ends of one order."""
+    if _AND.search(text) is None:
+        return False
+    tokens = read_words(text, spec)
+    return _two_kinds(tokens) is not None or _two_ends(tokens) is not None
 
 
 def _two_kinds(tokens: Sequence[Token]) -> tuple[int, int] | None:
@@ -135,6 +139,7 @@ def read_steps(
         or _mean(bare, read)
         or _difference(bare, read, tokens, spec)
         or _rate(bare, read, period)
+        or (_ends(bare, read, tokens) if not asks_two_figures(bare) else None)
     )
 
 
@@ -152,6 +157,18 @@ def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps
         return None
     plain = first.is_list and second.is_list and first.query.order is None and second.query.order is None
     return Steps(Way.BOTH, first, second) if plain else None
+
+
+def _ends(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps | None:
+    """Both ends of one order: "the cheapest and the dearest"."""
+    tokens = words(text)
+    pair = _two_ends(tokens) if _AND.search(text) else None
+    if pair is None:
+        return None
+    first, second = (read(without_phrases(tokens, [tokens[each]])) for each in sorted(pair, reverse=True))
+    if first is None or second is None or not first.query.order or first.query.aggregate or first.query.group:
+        return None
+    return Steps(Way.BOTH, first, second) if _alike(first, second) and first.query != second.query else None
 
 
 def _change(
@@ -272,9 +289,14 @@ def _pair(tokens: Sequence[Token]) -> tuple[int, int] | None:
     ]
     if len(pairs) == 1:
         return pairs[0]
+    return None if pairs else _two_ends(tokens)
+
+
+def _two_ends(tokens: Sequence[Token]) -> tuple[int, int] | None:
+    """The places of the only two superlatives, one for each end of an order."""
     high = [place for place, token in enumerate(tokens) if token.role in _HIGH]
     low = [place for place, token in enumerate(tokens) if token.role in _LOW]
-    return (high[0], low[0]) if not pairs and len(high) == len(low) == 1 else None
+    return (high[0], low[0]) if len(high) == len(low) == 1 else None
 
 
 def _field(token: Token) -> str:

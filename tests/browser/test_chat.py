@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.conftest import POINT, Browser, Wire, sync_api
-from tests.integration.lexybrain import BOX, KEYWORD, Chat, citing
+from tests.integration.lexybrain import BOX, EXPLAINED, KEYWORD, Chat, citing
 from tests.scripted_model import Reply
 from tests.waiting import PATIENCE
 
@@ -42,7 +42,7 @@ def test_a_question_its_answer_and_the_source(browser: Browser, scripted: Callab
     page = browser.open()
     expect(page.get_by_role("heading", name="Ask your documents")).to_be_visible()
     assert not serious(page)
-    ask(page)
+    ask(page, EXPLAINED)
     said = answer(page)
     chip = said.locator(".prose button.chip")
     expect(chip).to_have_text("1")
@@ -60,9 +60,9 @@ def test_a_question_its_answer_and_the_source(browser: Browser, scripted: Callab
     page.keyboard.press("Escape")
     expect(page.locator("#viewer")).to_be_hidden()
     page.reload()  # the deep link
-    expect(page.get_by_role("heading", name=BOX)).to_be_visible()
+    expect(page.get_by_role("heading", name=EXPLAINED)).to_be_visible()
     expect(answer(page).locator(".prose button.chip")).to_have_text("1")
-    expect(page.locator("#threads a[aria-current]")).to_contain_text("What is the demand index")
+    expect(page.locator("#threads a[aria-current]")).to_contain_text("Why is the demand index")
 
 
 @POINT

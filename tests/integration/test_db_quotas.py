@@ -393,7 +393,7 @@ async def test_the_cap_is_reached_to_the_cent_and_gone_tomorrow(account: NewAcco
     await check("10")
     await spend("0.001")
     for cap in "10", "9.5", "10.000":
-        with pytest.raises(CostCapReached, match="tomorrow"):
+        with pytest.raises(CostCapReached, match="00:00 UTC"):
             await check(cap)
     await check("10.0001")
     await check(None)

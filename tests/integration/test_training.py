@@ -20,7 +20,7 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain.quotas import Accounts
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Lesson, Training
-from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, Chat, citing
+from tests.integration.lexybrain import BOX, EXPLAINED, HISTORY, KEYWORD, RAG, THREADS, Chat, citing
 from tests.integration.service import bearer
 from tests.integration.stopping import until_blocked
 from tests.scripted_model import Reply
@@ -183,7 +183,7 @@ def test_a_source_keeps_the_number_it_had_in_the_prompt(chat: Chat) -> None:
 
     chat.model.script[:] = [last]
     user = consenting(chat)
-    body = chat.post(BOX, user, capability="market_brief")
+    body = chat.post(EXPLAINED, user, capability="market_brief")
     (lesson,) = collected(chat, user, 1)
     count = len(lesson["context"])
     assert body["answer"] == "One thing is so [Source 1]. Another is so [Source 2]."
@@ -258,7 +258,7 @@ def test_a_deleted_message_takes_along_what_it_is_in(chat: Chat) -> None:
     asked = chat.post(BOX, user)
     thread = asked["threadId"]
     chat.post(FOLLOW_UP, user, threadId=thread)
-    chat.post("Which of our listings sells it?", user, threadId=thread)
+    chat.post(EXPLAINED, user, threadId=thread)
     other = chat.post(BOX, user)
     before = collected(chat, user, 4)
     assert len(before) == 4

@@ -80,6 +80,15 @@ def test_two_lists() -> None:
     assert found.first.query.own and found.second.query.own
 
 
+@pytest.mark.parametrize(
+    "text", ["the emptiest and the fullest trip", "Which trip was the emptiest, and which the fullest?"]
+)
+def test_both_ends_of_an_order(text: str) -> None:
+    found = steps(text)
+    assert (found.way, found.first.query.order, found.second.query.order) == (Way.BOTH, "catch", "catch")
+    assert [each.query.descending for each in (found.first, found.second)] == [False, True], "in the order of the words"
+
+
 def test_so_many_a_day() -> None:
     found = steps("On average, how many trips a day were there from 5 to 10 January 2026?")
     assert (found.way, found.number, found.grain) == (Way.RATE, 6, "day")
