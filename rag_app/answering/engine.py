@@ -336,8 +336,8 @@ class CapabilityEngine(BaseQueryEngine):
             return found
         picked = self.synthesizer.model in (None, EXTRACTIVE)
         text = found.question.text
-        ordered = told.certain and reckoning_of(text) is not None
-        is_value = kind_of(text) is not None and reckoning_of(text) is None
+        reckons = reckoning_of(text) is not None
+        ordered, is_value = told.certain and reckons, kind_of(text) is not None and not reckons
         limits = told.limits and not (is_value and found.judgment.answers and found.judgment.signals.read >= _SURE)
         if picked and (limits or (ordered and self.capability.grounded)):
             found = replace(found, confidence=Confidence.LOW, context=Context())

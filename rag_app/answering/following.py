@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from rag_app.answering.conditions import BOUND_OPERATORS, SUPERLATIVES
 from rag_app.answering.titles import read_names
 from rag_app.answering.wording import Token, figure
 from rag_app.domain import frozen
@@ -15,8 +16,7 @@ from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period
 from rag_app.retrieval.records import NamedValue
 
-SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "newest", "oldest"})
-BOUNDS = frozenset({"over", "under", "least_of", "most_of", "between"})
+BOUNDS = frozenset({*BOUND_OPERATORS, "between"})
 _TAKEN_UP = SUPERLATIVES | BOUNDS | {"value", "ordinal"}
 _OPENING = re.compile(
     r"\W*(?:(?:ok(?:ay)?|and|but|now|then|so|well|right|what about|how about|what of|und|was ist mit|et)\b[\s,.!:;–-]*)+",
