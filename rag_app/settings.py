@@ -278,7 +278,7 @@ class LexyBrainSettings(_Settings):
     rewrite: bool = Field(
         False,
         alias="LEXYBRAIN_RAG_REWRITE",
-        description="true: a model rewrites a follow-up question before the search; false: it is searched with the message before it",
+        description="true: a model rewrites a follow-up before the search; false: it is searched together with the user's previous question",
     )
     history_tokens: int = Field(
         1500,

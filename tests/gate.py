@@ -89,10 +89,10 @@ class Case:
 
     @property
     def place(self) -> int:
-        return place_of(self.id)
+        return locate(self.id)
 
 
-def place_of(id_: str) -> int:
+def locate(id_: str) -> int:
     return sha256(id_.encode()).digest()[1]
 
 
@@ -194,7 +194,7 @@ def organizations() -> tuple[dict[str, list[dict[str, str]]], list[Case]]:
         for number, each in enumerate(rows):
             for place, question in enumerate(each["questions"]):
                 id_, answerable = f"{name}-{number}-{place}", bool(question["evidence"])
-                if place_of(id_) % 2 == 0:
+                if locate(id_) % 2 == 0:
                     cases.append(Case("organizations", KNOWLEDGE, name, question["q"], answerable, id_))
     return documents, cases
 
@@ -312,7 +312,7 @@ async def ask_all(root: Path, home: Path, urls: DatabaseUrls, every: int) -> tup
                 for name, corpus in documents.items():
                     await load(application, name, corpus, Path(scratch))
                 cases += asked
-            asked_of = [each for each in facts(root) if place_of(each[0]) % every == 0]
+            asked_of = [each for each in facts(root) if locate(each[0]) % every == 0]
             ids, texts, whole, cut = (list(each) for each in zip(*asked_of, strict=True))
             for name, corpus, holds in (("facts-in", whole, True), ("facts-out", cut, False)):
                 await load(application, name, corpus, Path(scratch))

@@ -172,12 +172,12 @@ def _block(number: int, chunks: Sequence[Hit]) -> ContextBlock:
     ordered = tuple(sorted(chunks, key=lambda hit: hit.position))
     body = ordered[0].text.strip()
     for before, after in pairwise(ordered):
-        body += _continuation(body, after.text.strip(), adjacent=after.position == before.position + 1)
+        body += _text_to_append(body, after.text.strip(), adjacent=after.position == before.position + 1)
     header = f" (Relevance: {max(hit.relevance for hit in ordered):.1%})\n{_header(ordered[0])}"
     return ContextBlock(number, header, neutralise(body), ordered)
 
 
-def _continuation(before: str, after: str, *, adjacent: bool) -> str:
+def _text_to_append(before: str, after: str, *, adjacent: bool) -> str:
     """`after` as it follows `before`: adjacent chunks share some text, which is shown once."""
     if not adjacent:
         return f"\n\n{after}"
@@ -191,7 +191,7 @@ def _header(hit: Hit) -> str:
     fields = {
         "type": hit.source_type.replace("_", " ").title(),
         "date": f"{hit.moment:%Y-%m-%d %H:%M}".removesuffix(" 00:00") if hit.moment else None,
-        **{key: _shorten_value(value) for key, value in hit.metadata.items()},
+        **{key: _truncate_value(value) for key, value in hit.metadata.items()},
         "title": hit.title,
         "section": hit.section or None,
         "page": hit.page,
@@ -199,7 +199,7 @@ def _header(hit: Hit) -> str:
     return header_line({key: value for key, value in fields.items() if value is not None})
 
 
-def _shorten_value(value: MetadataValue) -> object:
+def _truncate_value(value: MetadataValue) -> object:
     """Ids only tell sources apart, and 36 characters of one are more than 20 tokens."""
     if isinstance(value, list):
         return ", ".join(value)

@@ -31,7 +31,7 @@ from rag_app.answering.context import Context, build_context, widen
 from rag_app.answering.courtesies import courtesy
 from rag_app.answering.extractive import excerpt, summary
 from rag_app.answering.gate import NOTHING, Gate, Judgment
-from rag_app.answering.kinds import kind_of, reckoning_of
+from rag_app.answering.kinds import find_calculation, kind_of
 from rag_app.answering.models import Draft, Restart
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.records import FoundRecords, NotRecorded, RecordFinder
@@ -336,7 +336,7 @@ class CapabilityEngine(BaseQueryEngine):
             return found
         picked = self.synthesizer.model in (None, EXTRACTIVE)
         text = found.question.text
-        reckons = reckoning_of(text) is not None
+        reckons = find_calculation(text) is not None
         ordered, is_value = told.certain and reckons, kind_of(text) is not None and not reckons
         limits = told.limits and not (is_value and found.judgment.answers and found.judgment.signals.read >= _SURE)
         if picked and (limits or (ordered and self.capability.grounded)):

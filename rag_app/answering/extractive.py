@@ -22,7 +22,7 @@ from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.comparing import compare, name_thing, order_of
 from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.disagreement import disagree
-from rag_app.answering.kinds import FIGURES, Reckoning, has_kind, kind_of, reckoning_of, states
+from rag_app.answering.kinds import FIGURES, Calculation, find_calculation, has_kind, kind_of, states
 from rag_app.answering.models import Draft
 from rag_app.answering.passages import SENTENCE_END, TO_THE_ANSWERER, Passage, Ranking, passages, quotable
 from rag_app.answering.providers import EXTRACTIVE
@@ -97,7 +97,7 @@ class ExtractiveSynthesizer(Synthesizer):
             return Draft(compared, EXTRACTIVE)
         missing = _missing_parts(ranking.asked[1:], scored)
         chosen = _choose(scored, ranking.ranked, ranking.pool)
-        if not chosen or (ranking.asked[1] in missing and reckoning_of(ranking.asked[1])):
+        if not chosen or (ranking.asked[1] in missing and find_calculation(ranking.asked[1])):
             return Draft("", EXTRACTIVE)  # what is asked beside a result is about that result
         rivals = _rivals(chosen, ranking, question, context)
         others = [passage for passage in chosen if passage not in rivals]
@@ -178,7 +178,7 @@ def holds(question: str, found: Sequence[Passage]) -> list[bool]:
     >>> holds("How many dogs live here?", [Passage(0, 0, "Dogs are welcome."), Passage(0, 1, "Two dogs live here.")])
     [False, True]
     """
-    result, figure = reckoning_of(question), kind_of(question) in FIGURES
+    result, figure = find_calculation(question), kind_of(question) in FIGURES
     lacking = lacks_kind(question, found) if figure else [False] * len(found)
     return [
         not lacks and (result is None or states(result, f"{each.lead} {each.text}", question))
@@ -396,7 +396,7 @@ def _compare_figures(ranking: Ranking, scored: PassageScores, context: Context) 
     """The answer to what asks for the most or the least of something that no sentence states; empty where nothing can be
     compared. Who asks for both asks for a whole list, which is not what is found."""
     asked, missing = ranking.asked[1:], _missing_parts(ranking.asked[1:], scored)
-    rows = [row for row, part in enumerate(asked) if part in missing and reckoning_of(part) is Reckoning.EXTREME]
+    rows = [row for row, part in enumerate(asked) if part in missing and find_calculation(part) is Calculation.EXTREME]
     order = order_of(asked[rows[0]]) if len(rows) == 1 else None
     if order is None:
         return ""

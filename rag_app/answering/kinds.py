@@ -142,7 +142,7 @@ _MEASURED = _pattern(
 )
 
 
-class Reckoning(StrEnum):
+class Calculation(StrEnum):
     """What is worked out over several records: a sentence answers it only where it states the result itself."""
 
     COUNT = "count"
@@ -166,22 +166,22 @@ _EXTREME = (
     r"|dernière fois"
 )
 _ASKED_OVER = {
-    Reckoning.AVERAGE: _pattern(rf"\b(?:{_AVERAGE})\b"),
-    Reckoning.TOTAL: _pattern(rf"\b(?:{_TOTAL})\b"),
-    Reckoning.EXTREME: _pattern(rf"\b(?:{_EXTREME})\b|\bwhen (?:did|was|were|has|have)\b.{{1,60}}\blast\W*$|\bwann .{{1,60}}\bzuletzt\b"),
-    Reckoning.NEVER: _pattern(r"\b(?:who|which|what|wer|welche[rsn]?|qui|quels?|quelles?)\b.{0,60}\b(?:never|niemals|nie|jamais)\b"),
-    Reckoning.COUNT: _pattern(
+    Calculation.AVERAGE: _pattern(rf"\b(?:{_AVERAGE})\b"),
+    Calculation.TOTAL: _pattern(rf"\b(?:{_TOTAL})\b"),
+    Calculation.EXTREME: _pattern(rf"\b(?:{_EXTREME})\b|\bwhen (?:did|was|were|has|have)\b.{{1,60}}\blast\W*$|\bwann .{{1,60}}\bzuletzt\b"),
+    Calculation.NEVER: _pattern(r"\b(?:who|which|what|wer|welche[rsn]?|qui|quels?|quelles?)\b.{0,60}\b(?:never|niemals|nie|jamais)\b"),
+    Calculation.COUNT: _pattern(
         r"\b(?:how many(?: of)?(?: the| our| my| your| their)?|wie ?viele|combien d(?:e |es |['’])|anzahl (?:der|von)"
         r"|nombre de)\s*(?!(?:in|of|from|per|do|does|did|is|are|was|were|can|may|must|have|has|will|there|times)\b)(?P<counted>[^?.,;]+)"
     ),
 }  # fmt: skip
 _STATED = {
-    Reckoning.AVERAGE: _pattern(rf"\b(?:{_AVERAGE}|mean|typical(?:ly)?|usual(?:ly)?|normal(?:ly)?|meist(?:ens)?|habituellement)\b"),
-    Reckoning.TOTAL: _pattern(rf"\b(?:{_TOTAL}|total\w*|all)\b"),
-    Reckoning.EXTREME: _pattern(
+    Calculation.AVERAGE: _pattern(rf"\b(?:{_AVERAGE}|mean|typical(?:ly)?|usual(?:ly)?|normal(?:ly)?|meist(?:ens)?|habituellement)\b"),
+    Calculation.TOTAL: _pattern(rf"\b(?:{_TOTAL}|total\w*|all)\b"),
+    Calculation.EXTREME: _pattern(
         rf"\b(?:{_EXTREME}|mostly|mainly|majority|half|two[- ]thirds|more (?:\w+ )?than (?:any|all|every)|mehrheit|hälfte|moitié)\b"
     ),
-    Reckoning.NEVER: _pattern(r"\b(?:never|no|not|none|nobody|without|nie|niemals|kein\w*|nicht|jamais|aucun\w*|pas)\b|n['’]t\b"),
+    Calculation.NEVER: _pattern(r"\b(?:never|no|not|none|nobody|without|nie|niemals|kein\w*|nicht|jamais|aucun\w*|pas)\b|n['’]t\b"),
 }  # fmt: skip
 
 
@@ -194,31 +194,31 @@ def kind_of(question: str) -> Kind | None:
     return next((kind for kind, pattern in _ASKED.items() if pattern.search(question)), None)
 
 
-def reckoning_of(question: str) -> Reckoning | None:
+def find_calculation(question: str) -> Calculation | None:
     """What a question wants worked out over several things: None where one sentence can be expected to say it.
 
-    >>> reckoning_of("How many dogs live here?"), reckoning_of("Which cut is the cheapest?"), reckoning_of("Who cuts?")
-    (<Reckoning.COUNT: 'count'>, <Reckoning.EXTREME: 'extreme'>, None)
+    >>> find_calculation("How many dogs live here?"), find_calculation("Which cut is the cheapest?"), find_calculation("Who cuts?")
+    (<Calculation.COUNT: 'count'>, <Calculation.EXTREME: 'extreme'>, None)
     """
     found = next((each for each, pattern in _ASKED_OVER.items() if pattern.search(question)), None)
-    if found is Reckoning.TOTAL and kind_of(question) in _NO_FIGURES:
+    if found is Calculation.TOTAL and kind_of(question) in _NO_FIGURES:
         return None  # "when is it closed altogether"
-    if found is Reckoning.COUNT and (kind_of(question) is not Kind.NUMBER or _RULE.search(question)):
+    if found is Calculation.COUNT and (kind_of(question) is not Kind.NUMBER or _RULE.search(question)):
         return None  # "how many may I bring" asks for a rule, which one sentence gives in words of its own
     return found
 
 
-def states(reckoning: Reckoning, text: str, question: str) -> bool:
+def states(reckoning: Calculation, text: str, question: str) -> bool:
     """Whether a text itself states what a question wants worked out.
 
-    >>> states(Reckoning.COUNT, "Two dogs and a cat live in house B.", "How many dogs live here?")
+    >>> states(Calculation.COUNT, "Two dogs and a cat live in house B.", "How many dogs live here?")
     True
-    >>> states(Reckoning.COUNT, "Dogs are kept on a lead until 8 o'clock.", "How many dogs live here?")
+    >>> states(Calculation.COUNT, "Dogs are kept on a lead until 8 o'clock.", "How many dogs live here?")
     False
-    >>> states(Reckoning.EXTREME, "A cut costs 40 euros.", "Which cut is the cheapest?")
+    >>> states(Calculation.EXTREME, "A cut costs 40 euros.", "Which cut is the cheapest?")
     False
     """
-    if reckoning is not Reckoning.COUNT:
+    if reckoning is not Calculation.COUNT:
         return any(pattern.search(text) for pattern in (_STATED[reckoning], *_positive_of(question)))
     thing, asked = _counted_word(question), _words(question)
     beside = [
@@ -238,7 +238,7 @@ def _positive_of(question: str) -> Iterator[re.Pattern[str]]:
 
 def _counted_word(question: str) -> str:
     """How the word for what is counted begins: of "how many spare bicycles have a motor", "bicyc"."""
-    found = _ASKED_OVER[Reckoning.COUNT].search(question)
+    found = _ASKED_OVER[Calculation.COUNT].search(question)
     words: list[str] = re.findall(r"[^\W\d_]+", found["counted"] if found else "")
     nouns = [word for word in words if _PLURAL.fullmatch(word)]
     return (nouns or words or [""])[0].casefold()[:_LETTERS]

@@ -127,7 +127,7 @@ def prompt(name: str, version: str, text: str, variables: Iterable[str]) -> Prom
     return Prompt(name, version, template, declared)
 
 
-def read_files(folder: Path) -> dict[str, PromptFiles]:
+def read_prompt_files(folder: Path) -> dict[str, PromptFiles]:
     """The prompts of a folder, by name. Raises Misconfigured with the file and what is wrong in it."""
     manifest = folder / "manifest.toml"
     try:
@@ -150,7 +150,7 @@ def load_prompts(folder: Path) -> dict[str, Prompt]:
         name: {version: prompt(name, version, text, files.variables) for version, text in files.texts.items()}[
             files.active
         ]
-        for name, files in read_files(folder).items()
+        for name, files in read_prompt_files(folder).items()
     }
 
 
@@ -373,7 +373,7 @@ def released_prompts(folder: Path) -> list[PromptConfig]:
     """
     templates = [
         PromptConfig(f"{name}_{version}", name, text.strip(), active=version == files.active)
-        for name, files in read_files(folder).items()
+        for name, files in read_prompt_files(folder).items()
         if name in template_types()
         for version, text in files.texts.items()
     ]

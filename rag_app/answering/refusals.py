@@ -11,7 +11,7 @@ from functools import cache
 
 from rag_app.answering.capabilities import Capability
 from rag_app.answering.context import neutralise
-from rag_app.answering.kinds import Reckoning, reckoning_of
+from rag_app.answering.kinds import Calculation, find_calculation
 from rag_app.documents.metadata import detect_language
 from rag_app.domain import Period, Question
 
@@ -36,11 +36,11 @@ _RESULTS = {
 }
 """Added where a question wants something worked out over several things that no sentence states."""
 _WANTED = {
-    Reckoning.COUNT: {"en": "this count", "de": "diese Anzahl", "fr": "ce nombre"},
-    Reckoning.TOTAL: {"en": "this total", "de": "diese Summe", "fr": "ce total"},
-    Reckoning.AVERAGE: {"en": "this average", "de": "diesen Durchschnitt", "fr": "cette moyenne"},
-    Reckoning.EXTREME: {"en": "which of them it is", "de": "welches davon es ist", "fr": "lequel c'est"},
-    Reckoning.NEVER: {"en": "for which of them this never holds", "de": "für welche das nie gilt", "fr": "pour lesquels ce n'est jamais le cas"},
+    Calculation.COUNT: {"en": "this count", "de": "diese Anzahl", "fr": "ce nombre"},
+    Calculation.TOTAL: {"en": "this total", "de": "diese Summe", "fr": "ce total"},
+    Calculation.AVERAGE: {"en": "this average", "de": "diesen Durchschnitt", "fr": "cette moyenne"},
+    Calculation.EXTREME: {"en": "which of them it is", "de": "welches davon es ist", "fr": "lequel c'est"},
+    Calculation.NEVER: {"en": "for which of them this never holds", "de": "für welche das nie gilt", "fr": "pour lesquels ce n'est jamais le cas"},
 }  # fmt: skip
 _NAMES = {
     "de": "German", "fr": "French", "es": "Spanish", "it": "Italian", "nl": "Dutch", "pt": "Portuguese", "da": "Danish",
@@ -129,7 +129,7 @@ def near_text(capability: Capability, question: Question, declared: Collection[s
     if wanted == "en" and asked in declared:
         wanted = asked
     said = [_NEAR.get(wanted, capability.near)]
-    if reckoning := reckoning_of(question.text):
+    if reckoning := find_calculation(question.text):
         language = wanted if wanted in _RESULTS else "en"
         said.append(_RESULTS[language].format(_WANTED[reckoning][language]))
     if warning:

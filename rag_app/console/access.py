@@ -237,7 +237,7 @@ async def set_organization_limits(
     """
     organization = await directory.people.organization(org)
     limited = await directory.people.set_limits(organization, _limits(requests, at_once))
-    print(f"{limited.slug}\t{_limits_text(limited)}")
+    print(f"{limited.slug}\t{_format_limits(limited)}")
 
 
 @orgs.command("set-time-zone")
@@ -423,7 +423,7 @@ def _plan_text(plan: "Plan") -> str:
 
 @training.command("export")
 @on_application
-async def export_training(
+async def export_training_data(
     application: Application,
     output: Output = None,
     since: Annotated[
@@ -515,7 +515,7 @@ async def set_key_limits(
     They replace the limits of its organization and of all surfaces.
     """
     limited = await directory.keys.set_limits(key, _limits(requests, at_once))
-    print(f"{limited.beginning}...\t{_limits_text(limited)}")
+    print(f"{limited.beginning}...\t{_format_limits(limited)}")
 
 
 def _limits(requests: str | None, at_once: str | None) -> dict[str, int | None]:
@@ -528,7 +528,7 @@ def _limits(requests: str | None, at_once: str | None) -> dict[str, int | None]:
     }
 
 
-def _limits_text(limited: "Organization | ApiKey") -> str:
+def _format_limits(limited: "Organization | ApiKey") -> str:
     said = limited.requests_per_minute or "no number of its own", limited.concurrent_requests or "no number of its own"
     return "{} requests a minute\t{} at once".format(*said)
 

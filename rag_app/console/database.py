@@ -73,7 +73,9 @@ async def _open_urls(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIterat
 @command_on(_open_urls)
 async def url(
     urls: "DatabaseUrls",
-    owner: Annotated[bool, Option("--owner", help="print the URL of the role that owns the schema")] = False,
+    owner: Annotated[
+        bool, Option("--owner", help="print the connection URL, with password, of the role that owns the schema")
+    ] = False,
 ) -> None:
     """Print the database URL of the application's role, including its password, for use with psql.
 

@@ -22,7 +22,7 @@ import httpx
 from rag_app.application import Application, open_application
 from rag_app.console.access import issue
 from rag_app.console.printing import answer_text, progress_bar, summary_text
-from rag_app.console.sample_dates import move_dates, move_value, weeks_since
+from rag_app.console.sample_dates import move_dates, move_value, whole_weeks_between
 from rag_app.console.serving import claim_port, http_url, serve_at
 from rag_app.database.urls import database_urls
 from rag_app.documents.documents import Document
@@ -234,7 +234,7 @@ def _check_replies(url: str, token: str, today: date | None) -> list[str]:
         for each in _REQUESTS:
             path, shows = each["path"], each["shows"]
             headers = {} if each["anonymous"] else {"Authorization": f"Bearer {token}"}
-            body = each["body"] if today is None else move_value(each["body"], weeks_since(_WEEK, today), _WEEK)
+            body = each["body"] if today is None else move_value(each["body"], whole_weeks_between(_WEEK, today), _WEEK)
             reply = _send(client, "POST", path, json=body, headers=headers)
             shown = reply.json().get(shows) if reply.is_success else None
             _say(f"POST {path}: {reply.status_code}, {len(shown or ())} {shows}")

@@ -139,7 +139,13 @@ async def evaluate(
         raise InvalidInput("", None, "give --index and --org, or --answers")
     if corpus is not None or user is not None:
         raise InvalidInput("", corpus or user, "--corpus and --user can only be used with --answers")
-    from rag_app.evaluation.report import make_report, report_json, report_text, run_retrieval, source_names
+    from rag_app.evaluation.report import (
+        make_report,
+        names_of_judged_sources,
+        report_text,
+        report_to_json,
+        run_retrieval,
+    )
     from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.rag import question_of, scope_of
 
@@ -153,11 +159,11 @@ async def evaluate(
         scope = await scope_of(application, org, query.user, query.site)
         return await application.pipeline.search(spec.name, question_of(query.text, depth, mode, []), scope)
 
-    names = source_names(judgments.qrels, spec.name, [organization.id])
+    names = names_of_judged_sources(judgments.qrels, spec.name, [organization.id])
     with counting("questions", len(judgments.queries)) as count:
         done = await run_retrieval(judgments.queries, search, names, rule=spec.confidence, progress=count)
     report = make_report(spec.name, chosen.mode, done, judgments, spec.confidence)
-    print_result(as_json, report_json(report), report_text(report))
+    print_result(as_json, report_to_json(report), report_text(report))
 
 
 @app.command()

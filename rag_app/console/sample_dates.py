@@ -33,10 +33,10 @@ _OF_A_RULE = re.compile(r"\s+of (?:the next|each|every) year\b")
 _LEADING_WORD = re.compile(rf"\b(?:{_LEADS})\s+$", re.IGNORECASE)
 
 
-def weeks_since(week: date, today: date) -> timedelta:
+def whole_weeks_between(week: date, today: date) -> timedelta:
     """How far dates move that were written in the week of `week`, for a reader of `today`: whole weeks.
 
-    >>> weeks_since(date(2026, 1, 12), date(2026, 11, 22)).days
+    >>> whole_weeks_between(date(2026, 1, 12), date(2026, 11, 22)).days
     308
     """
     return timedelta(days=(today - timedelta(days=today.weekday()) - (week - timedelta(days=week.weekday()))).days)
@@ -44,7 +44,7 @@ def weeks_since(week: date, today: date) -> timedelta:
 
 def move_dates(week: date, today: date) -> Callable[[Document], Document]:
     """What makes of a document the one that would have been written this week."""
-    by = weeks_since(week, today)
+    by = whole_weeks_between(week, today)
 
     def move(document: Document) -> Document:
         return replace(
@@ -103,7 +103,7 @@ def _move_date(found: re.Match[str], by: timedelta, week: date) -> str:
             return found[0]
         if said["d1"] or said["d2"]:
             day = int(said["d1"] or said["d2"])
-            moved = (date(int(year), month, day) if year else _nearest(month, day, week)) + by
+            moved = (date(int(year), month, day) if year else _nearest_date(month, day, week)) + by
         elif said["m3"] or _LEADING_WORD.search(found.string[: found.start()]):
             moved = _middle(int(year or week.year), month) + by
         else:
@@ -130,7 +130,7 @@ def _ordinal(day: int, was: str | None) -> str:
     return "th" if 11 <= day <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
 
 
-def _nearest(month: int, day: int, week: date) -> date:
+def _nearest_date(month: int, day: int, week: date) -> date:
     years = (week.year - 1, week.year, week.year + 1)
     return min((date(year, month, day) for year in years), key=lambda each: abs((each - week).days))
 

@@ -101,11 +101,11 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
 
     from rag_app.database.urls import database_urls
     from rag_app.documents.metadata import language_identifier
-    from rag_app.telemetry.setup import check_installed, granian_logging, share_metrics
+    from rag_app.telemetry.setup import check_telemetry_installed, granian_logging, share_metrics
 
     host, port = claim.getsockname()[:2]
     chosen = settings.telemetry
-    check_installed(chosen)
+    check_telemetry_installed(chosen)
     with database_urls(settings) as urls, share_metrics(settings.database.home, chosen.metrics, workers):
         asyncio.run(_prepare(settings, urls, workers))
         # workers read the settings again: they are to use the database that this process keeps running

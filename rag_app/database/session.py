@@ -323,7 +323,7 @@ class Database:
         statement = _scope_statement(query, len(values))
         async with self.driver() as connection:
             rows: list[asyncpg.Record] = await connection.fetch(
-                statement, *values, *_tenant(scope)[:3], timeout=_SECONDS_TO_ANSWER
+                statement, *values, *_tenant_settings(scope)[:3], timeout=_SECONDS_TO_ANSWER
             )
             return rows
 
@@ -332,7 +332,7 @@ class Database:
         """`scoped(scope, operator=True)` on the driver's connection, to write many rows. Never used for a question."""
         async with self.driver() as connection, connection.transaction():
             places = (f"${place}" for place in range(1, len(_SETTINGS) + 1))
-            await connection.execute(f"SELECT {_TENANT.format(*places)}", *_tenant(scope, operator=True))
+            await connection.execute(f"SELECT {_TENANT.format(*places)}", *_tenant_settings(scope, operator=True))
             yield connection
 
     @asynccontextmanager
@@ -397,12 +397,12 @@ def _scope_query(scope: Scope, query: SelectBase, operator: bool = False) -> Sel
 
 def set_tenant(scope: Scope, operator: bool = False, administrator: bool = False) -> TextClause:
     """The statement that a transaction under row-level security begins with."""
-    values = zip(_SETTINGS, _tenant(scope, operator, administrator), strict=True)
+    values = zip(_SETTINGS, _tenant_settings(scope, operator, administrator), strict=True)
     # unique: a query that this is a part of may call its own parameters so
     return _SET_TENANT.bindparams(*(bindparam(name, value, unique=True) for name, value in values))
 
 
-def _tenant(scope: Scope, operator: bool = False, administrator: bool = False) -> tuple[str, ...]:
+def _tenant_settings(scope: Scope, operator: bool = False, administrator: bool = False) -> tuple[str, ...]:
     """The values of `_SETTINGS`. Raises ValueError for an id that is none."""
     user = str(UUID(str(scope.user))) if scope.user else ""
     switches = ("on" if each else "" for each in (operator, administrator))

@@ -32,7 +32,7 @@ from llama_index.core.schema import TextNode
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.ledger import NO_BUILD, Build, FileRead, SourceLedger, Writer, place_of, version_number
+from rag_app.documents.ledger import NO_BUILD, Build, FileRead, SourceLedger, Writer, locate, version_number
 from rag_app.documents.metadata import Target, to_source
 from rag_app.documents.reading import Documents, File, Readers, digest_of, documents_below
 from rag_app.domain import InvalidInput, RowsRule, Source, UnreadableDocument, row_mapping
@@ -318,7 +318,7 @@ class _Run:
         moved = [
             source
             for source, _ in batch.found
-            if source.id in builds and builds[source.id].holds(source) and builds[source.id].place != place_of(source)
+            if source.id in builds and builds[source.id].holds(source) and builds[source.id].place != locate(source)
         ]
         if moved:
             await self._ledger.move(self._target.org_id, moved)

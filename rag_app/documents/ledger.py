@@ -49,7 +49,7 @@ Place = tuple[str, str | None, int | None, str | None]
 """Where a source was read from: its file for us and for people, row and sheet."""
 
 
-def place_of(source: Source) -> Place:
+def locate(source: Source) -> Place:
     return source.origin, source.file_name, source.row, source.sheet
 
 
@@ -233,7 +233,7 @@ class SourceLedger:
 
     async def move(self, org_id: UUID, sources: Sequence[Source]) -> None:
         """Update where these sources are read from; nothing else of them changes."""
-        origins, names, rows, sheets = zip(*map(place_of, sources), strict=True)
+        origins, names, rows, sheets = zip(*map(locate, sources), strict=True)
         places = {"origins": [*origins], "names": [*names], "rows": [*rows], "sheets": [*sheets]}
         await self._execute({org_id}, _MOVE, org=org_id, ids=[source.id for source in sources], **places)
 

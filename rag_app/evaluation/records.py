@@ -56,7 +56,7 @@ class Validations:
 
         Skips existing judgments, and sources that the principal may not see or that were deleted meanwhile.
         """
-        org_id = _organization(principal)
+        org_id = _organization_id(principal)
         async with self._database.scoped(principal.scope()) as session:
             await session.execute(
                 insert(ValidationRow).values(
@@ -89,7 +89,7 @@ class Validations:
     ) -> None:
         """Store how well a passage of a source (None: all of it) answers a query, replacing an earlier judgment."""
         values = {
-            "org": _organization(principal),
+            "org": _organization_id(principal),
             "index": index,
             "queries": [_key(query)],
             "sources": [source],
@@ -162,7 +162,7 @@ class Validations:
 
     async def contents(self, principal: Principal, sources: Collection[UUID]) -> dict[UUID, Passages]:
         """The passages of those sources that the principal may see, and so may judge."""
-        _organization(principal)
+        _organization_id(principal)
         if not sources:
             return {}
         wanted = SourceRow.id == any_(literal([*sources], ARRAY(Uuid)))
@@ -251,14 +251,14 @@ _JUDGE = text(
 # That a source is seen is row-level security's doing: the foreign key would take anybody's.
 
 
-def _organization(principal: Principal) -> UUID:
+def _organization_id(principal: Principal) -> UUID:
     if len(principal.organizations) != 1:
         raise Forbidden("Validation runs belong to one organization; use an API key of that organization")
     return next(iter(principal.organizations))
 
 
 def _seen_by(principal: Principal, statement: Select[Any]) -> Select[Any]:
-    statement = statement.where(ValidationRow.org_id == _organization(principal))
+    statement = statement.where(ValidationRow.org_id == _organization_id(principal))
     if principal.indexes is None:
         return statement
     return statement.where(ValidationRow.index_name == any_(literal(sorted(principal.indexes), ARRAY(Text))))
@@ -269,7 +269,7 @@ def _select_judgments(principal: Principal, index: str, *columns: Any) -> Select
         select(*columns)
         .join(SourceRow, SourceRow.id == JudgmentRow.source_id)
         .where(
-            JudgmentRow.org_id == _organization(principal),
+            JudgmentRow.org_id == _organization_id(principal),
             JudgmentRow.index_name == index,
             JudgmentRow.grade > 0,
             SourceRow.deleted_at.is_(None),

@@ -40,7 +40,7 @@ class Run:
 async def run_retrieval(
     queries: Iterable[Query],
     search: Search,
-    source_names: Mapping[UUID, str],
+    names_of_judged_sources: Mapping[UUID, str],
     *,
     rule: ConfidenceRule,
     depth: int = 100,
@@ -49,7 +49,7 @@ async def run_retrieval(
 ) -> Run:
     """Ask each query for `depth` chunks and merge them to sources, each at the rank of its best chunk.
 
-    Sources are named by `source_names` (see the function of that name), all others by their id. `concurrency` queries
+    Sources are named by `names_of_judged_sources` (see the function of that name), all others by their id. `concurrency` queries
     (1 or more) are under way at a time; with more than one, latencies include their waiting for each other. `rule` says
     which signal is taken. `progress` is called with the number of queries done. What `search` raises ends the run.
     """
@@ -59,7 +59,9 @@ async def run_retrieval(
         started = time.perf_counter()
         hits = await search(query, depth)
         run.latencies[query.id] = (time.perf_counter() - started) * 1000
-        run.rankings[query.id] = tuple(dict.fromkeys(source_names.get(h.source_id, str(h.source_id)) for h in hits))
+        run.rankings[query.id] = tuple(
+            dict.fromkeys(names_of_judged_sources.get(h.source_id, str(h.source_id)) for h in hits)
+        )
         run.signals[query.id] = signal(hits[:_JUDGED_HITS], rule)
         progress(len(run.rankings))
 
@@ -67,13 +69,13 @@ async def run_retrieval(
     return run
 
 
-def source_names(qrels: Qrels, index: str, organizations: Iterable[UUID]) -> dict[UUID, str]:
+def names_of_judged_sources(qrels: Qrels, index: str, organizations: Iterable[UUID]) -> dict[UUID, str]:
     """The judged external ids by source id, for sources of these organizations and of the public one.
 
     `index` is the index's name, not an alias. Where two organizations have a source of the same name, a judgment
     means both of them: within a scope they count as one.
 
-    >>> names = source_names({"q": {"ch1.md": 1}}, "book", [UUID(int=7)])
+    >>> names = names_of_judged_sources({"q": {"ch1.md": 1}}, "book", [UUID(int=7)])
     >>> names[source_id(UUID(int=7), "book", "ch1.md")], names[source_id(PUBLIC_ORGANIZATION, "book", "ch1.md")]
     ('ch1.md', 'ch1.md')
     """
@@ -128,7 +130,7 @@ def _metrics(scores: Scores) -> dict[str, float]:
     }
 
 
-def report_json(report: Report) -> JsonObject:
+def report_to_json(report: Report) -> JsonObject:
     """Metrics and AUROC in 0..1, latencies in milliseconds, what is refused and accepted in per cent."""
     figures: JsonObject = {"index": report.index, "mode": str(report.mode), "queries": report.scores.queries}
     figures |= {name.replace(" ", "_"): round(value, 4) for name, value in _metrics(report.scores).items()}

@@ -39,7 +39,7 @@ class Relevance:
     wanted: int | None
 
 
-def relevance_by_chunks(hits: Sequence[Hit], chunks: Collection[str]) -> Relevance:
+def judge_by_chunks(hits: Sequence[Hit], chunks: Collection[str]) -> Relevance:
     """Relevance by expected chunk ids. A text that is not a chunk id is wanted and never found."""
     wanted = {canonical(each) for each in chunks}
     return Relevance([{str(hit.chunk_id)} & wanted for hit in hits], len(wanted))

@@ -326,7 +326,7 @@ def gate(surface: Surface, entrance: Entrance, access: Access) -> Guard:
             # a task: a request that is cancelled in the meantime must learn whether it has a place to give back
             key = f"{surface.name}:{user}"
             taking = asyncio.create_task(access.leases.take(key, concurrent))
-            current.closing.append(lambda: _give_back(access.leases, taking))
+            current.closing.append(lambda: _release_taken(access.leases, taking))
             lease = await asyncio.shield(taking)
             if lease is None:
                 raise TooManyAtOnce(concurrent)
@@ -349,7 +349,7 @@ async def _stop(task: asyncio.Task[None]) -> None:
     task.cancel()
 
 
-async def _give_back(leases: Leases, taking: asyncio.Task[UUID | None]) -> None:
+async def _release_taken(leases: Leases, taking: asyncio.Task[UUID | None]) -> None:
     try:
         lease = await taking
         if lease is not None:

@@ -71,7 +71,7 @@ def keep_best_sources(
     below the best node.
     """
     first = set(map(str, named))
-    preferred = first | {_source(node) for node in _nearest_nodes(nodes, within) if _belongs(node, user)}
+    preferred = first | {_source(node) for node in _nearest_nodes(nodes, within) if _is_owned_by(node, user)}
     ordered = sorted(map(_source, nodes), key=lambda source: (source not in first, source not in preferred))
     kept = set([*dict.fromkeys(ordered)][:top_k])
     return deduplicate([node for node in nodes if _source(node) in kept], keep=chunks)
@@ -117,7 +117,7 @@ def lift(nodes: Nodes, rank: Callable[[NodeWithScore], Rank], within: float = 0.
 
 def rank_by_owner(node: NodeWithScore, user: UUID | None, public: UUID = PUBLIC_ORGANIZATION) -> Rank:
     """A user's own sources first, then the team's, then what is public; the order inside each is kept."""
-    others = not _belongs(node, user)
+    others = not _is_owned_by(node, user)
     return others, others and node.node.metadata["org_id"] == str(public)
 
 
@@ -149,7 +149,7 @@ def rank_by_opportunity(node: NodeWithScore) -> Rank:
 def rank_by_sales(node: NodeWithScore, user: UUID | None) -> Rank:
     """A user's own sources first, then those with the most `sales`, then what has none."""
     sales = _number(node, "sales")
-    return not _belongs(node, user), sales is None, -(sales or 0.0)
+    return not _is_owned_by(node, user), sales is None, -(sales or 0.0)
 
 
 def rank_by_match(node: NodeWithScore, text: str, terms: Set[str]) -> Rank:
@@ -365,7 +365,7 @@ def _number(node: NodeWithScore, field: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _belongs(node: NodeWithScore, user: UUID | None) -> bool:
+def _is_owned_by(node: NodeWithScore, user: UUID | None) -> bool:
     return user is not None and node.node.metadata.get("owner_id") == str(user)
 
 

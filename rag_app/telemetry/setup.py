@@ -51,7 +51,7 @@ _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
 }
 
 
-def check_installed(wanted: "TelemetrySettings") -> None:
+def check_telemetry_installed(wanted: "TelemetrySettings") -> None:
     """Raises Misconfigured if a package is missing."""
     for setting, asked, package in (
         ("RAG_METRICS", wanted.metrics, "prometheus_client"),
@@ -77,7 +77,7 @@ class Telemetry:
     """
 
     def __init__(self, wanted: "TelemetrySettings") -> None:
-        check_installed(wanted)
+        check_telemetry_installed(wanted)
         self._wanted = wanted
         self._metrics: Metrics | None = None
         self._provider: Any = _traces(wanted.traces) if wanted.traces != "none" else None

@@ -11,7 +11,7 @@ from rag_app.database.urls import DatabaseUrls
 from rag_app.domain.answer import Hit
 from rag_app.domain.resources import resource_folder
 from rag_app.evaluation.judgments import Query, read_judgments
-from rag_app.evaluation.report import make_report, run_retrieval, source_names
+from rag_app.evaluation.report import make_report, names_of_judged_sources, run_retrieval
 from rag_app.settings import Settings
 from rag_app.surfaces.library.rag import question_of, scope_of
 from tests.integration.conftest import ON_DEFAULT
@@ -32,7 +32,7 @@ async def test_the_samples_answer_what_is_judged(loaded: Application, capsys: py
     for spec in loaded.indexes.values():
         judgments = read_judgments(resource_folder("indexes") / spec.name / "judgments.jsonl")
         organizations = [await loaded.people.organization(slug) for slug in ("aurora", "birch")]
-        names = source_names(judgments.qrels, spec.name, [each.id for each in organizations])
+        names = names_of_judged_sources(judgments.qrels, spec.name, [each.id for each in organizations])
 
         async def search(query: Query, depth: int, index: str = spec.name) -> Sequence[Hit]:
             assert query.organization

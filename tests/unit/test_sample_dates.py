@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_app.console.sample_dates import move_dates, move_text, weeks_since
+from rag_app.console.sample_dates import move_dates, move_text, whole_weeks_between
 from rag_app.documents.documents import Document, Passage
 
 WEEK = date(2026, 1, 12)
@@ -35,7 +35,7 @@ def test_each_notation_stays_what_it_is(written: str, moved: str) -> None:
 
 @given(st.dates(date(2026, 1, 12), date(2035, 12, 31)))
 def test_weekdays_stay_and_the_last_week_is_the_present_one(today: date) -> None:
-    by = weeks_since(WEEK, today)
+    by = whole_weeks_between(WEEK, today)
     assert by.days % 7 == 0 and (WEEK + by).weekday() == 0 and 0 <= (today - (WEEK + by)).days < 7
 
 

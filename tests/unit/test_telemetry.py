@@ -15,7 +15,7 @@ from rag_app.domain.errors import InvalidInput, Misconfigured, ModelFailed, Stor
 from rag_app.settings import TelemetrySettings
 from rag_app.telemetry import observing
 from rag_app.telemetry import setup as telemetry
-from rag_app.telemetry.setup import RequestIds, check_installed, formatter, without_messages
+from rag_app.telemetry.setup import RequestIds, check_telemetry_installed, formatter, without_messages
 
 SECRET = "who is the father of my child"
 FORMS = pytest.mark.parametrize("form", ["text", "json"])
@@ -135,12 +135,12 @@ def test_lines_of_others_have_the_same_form() -> None:
 def test_what_is_not_installed_is_refused_with_what_to_install(
     wanted: dict[str, Any], setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_installed(TelemetrySettings(**wanted))
+    check_telemetry_installed(TelemetrySettings(**wanted))
     monkeypatch.setattr(telemetry, "find_spec", lambda name: None)
     with pytest.raises(Misconfigured, match="pip install 'rag-app\\[telemetry\\]'") as refused:
-        check_installed(TelemetrySettings(**wanted))
+        check_telemetry_installed(TelemetrySettings(**wanted))
     assert setting in str(refused.value)
-    check_installed(TelemetrySettings())
+    check_telemetry_installed(TelemetrySettings())
 
 
 def test_a_dsn_that_is_none_is_refused_and_not_shown() -> None:

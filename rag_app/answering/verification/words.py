@@ -348,13 +348,13 @@ def contradicts(claim: str, passage: Passage) -> bool:
             continue
         hidden = hidden_words - clause.words
         if clause.negated:
-            denied = any(each.negated or each.words & hidden or _opposite(clause, each) for each in alike)
+            denied = any(each.negated or each.words & hidden or _contradict(clause, each) for each in alike)
             if not denied:
                 return True
         elif all(each.negated for each in alike):
             if not any(clause.words & hidden_words - each.words for each in alike):
                 return True
-        elif all(_opposite(clause, each) for each in alike):
+        elif all(_contradict(clause, each) for each in alike):
             return True
     return False
 
@@ -440,7 +440,7 @@ def _alike(clause: Clause, others: Sequence[Clause]) -> list[Clause]:
     return [other for other, share in zip(others, shares, strict=True) if share > _SAME_CLAUSE * best]
 
 
-def _opposite(one: Clause, other: Clause) -> bool:
+def _contradict(one: Clause, other: Clause) -> bool:
     """Whether one says "high" where the other says "low", and neither sentence has a word of the other's side."""
     return any(
         one.words & here and other.words & there and not one.around & there and not other.around & here

@@ -82,7 +82,9 @@ async def give(
     return await kept_answers.judge(request.user, request_id, Verdict(data.verdict), data.comment, data.expected_source)
 
 
-@SURFACE.delete(FEEDBACK, NO_ANSWER, summary="Delete feedback and the stored answer", status_code=204)
+@SURFACE.delete(
+    FEEDBACK, NO_ANSWER, summary="Delete your feedback and the copy of the answer stored with it", status_code=204
+)
 async def withdraw(request: Caller, kept_answers: Injected[KeptAnswers], request_id: FromPath[str]) -> None:
     """Deletes the question and its stored answer at once. Returns 404 if nothing is stored."""
     await kept_answers.withdraw(request.user, request_id)

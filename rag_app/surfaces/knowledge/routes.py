@@ -172,7 +172,13 @@ class AnswerText(Struct, frozen=True):
 class RetrievalCitation(RetrievalSource, frozen=True):
     snippet: Annotated[str, Meta(description="the excerpt that supports the answer", examples=[QUOTE])]
     relevance_score: Annotated[
-        float, Meta(ge=0, le=1, description="cosine similarity of the source's best chunk", examples=[0.87])
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="cosine similarity of the question and the source's most similar chunk",
+            examples=[0.87],
+        ),
     ]
 
 

@@ -136,7 +136,7 @@ class FeedbackLedger:
         if expected is not None and expected == storable(expected):
             found = await self._ledger.find_named(scope, self._index, [expected])
         async with self._database.scoped(scope) as session:
-            answer = await _answer(session, principal, message)
+            answer = await _load_answer(session, principal, message)
             source = None if expected is None else await expected_source(session, found, "expectedSourceId", expected)
             # made anew, not updated: so what it had judged goes, in whatever organization that was
             since = await session.scalar(_delete_feedback(principal, message).returning(FeedbackRow.created_at))
@@ -156,7 +156,7 @@ class FeedbackLedger:
     async def withdraw(self, principal: Principal, message: UUID) -> None:
         """Raises NotFound, also without feedback, and InvalidInput for a message that is not an answer."""
         async with self._database.scoped(principal.scope()) as session:
-            await _answer(session, principal, message)
+            await _load_answer(session, principal, message)
             if await session.scalar(_delete_feedback(principal, message).returning(FeedbackRow.id)) is None:
                 raise NotFound("feedback", str(message))
 
@@ -185,7 +185,7 @@ class FeedbackLedger:
         return FeedbackResponse(page, pages.cursor(page[-1].created_at, page[-1].id) if len(rows) > limit else None)
 
 
-async def _answer(session: AsyncSession, principal: Principal, message: UUID) -> MessageRow:
+async def _load_answer(session: AsyncSession, principal: Principal, message: UUID) -> MessageRow:
     """An answer in the principal's own thread, locked until the transaction ends."""
     statement = (
         select(MessageRow)

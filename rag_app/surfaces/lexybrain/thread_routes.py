@@ -144,7 +144,9 @@ async def newest(
     cursor: Cursor = None,
     archived: Annotated[
         Literal["true", "false"] | None,
-        QueryParameter(description="true: archived threads only; false: the others only; both by default"),
+        QueryParameter(
+            description="true: only archived threads; false: only threads that are not archived; all threads by default"
+        ),
     ] = None,
     user: Annotated[
         UUID | None, QueryParameter(description="return the threads of this user; administrators only")

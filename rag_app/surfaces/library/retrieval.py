@@ -149,7 +149,7 @@ async def retrieve_chunks(
         assert chunks[0].similarity >= 0.7
     """
     source_types = validate_retrieval_request(tenant_id, site_id, allowed_source_types, create_permissive_policy())
-    question = _question(query_text, top_k, similarity_threshold, mode)
+    question = _build_question(query_text, top_k, similarity_threshold, mode)
     async with open_rag() if rag is None else nullcontext(rag) as using:
         application = using.application
         spec = find_index(application.indexes, index)
@@ -169,7 +169,7 @@ async def retrieve_chunks(
     return [chunk_of(hit) for hit in hits]
 
 
-def _question(text: str, top_k: int, similarity_threshold: float, mode: str) -> Question:
+def _build_question(text: str, top_k: int, similarity_threshold: float, mode: str) -> Question:
     question = question_of(text, top_k, mode, (), ("query_text", "mode"))
     if not 1 <= top_k <= MAX_TOP_K:
         raise InvalidInput("top_k", top_k, f"must be a whole number from 1 to {MAX_TOP_K}")

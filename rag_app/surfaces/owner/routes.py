@@ -92,7 +92,7 @@ class RecordFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
                     Meta(description="one of call_transcript, call_summary, booking_note"),
                 ]
             ],
-            Meta(min_length=1, description="a list with some of call_transcript, call_summary, booking_note"),
+            Meta(min_length=1, description="a list with one or more of call_transcript, call_summary, booking_note"),
         ]
         | None
     ) = None

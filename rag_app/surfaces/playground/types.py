@@ -72,7 +72,9 @@ class PlaygroundHit(PlaygroundPassage, frozen=True):
     source_type: str
     text: str
     cosine: Cosine
-    cosine_rank: Annotated[Place, Meta(description="rank by cosine similarity among all candidates")]
+    cosine_rank: Annotated[
+        Place, Meta(description="position of this hit, from 1, if all that was found is sorted by cosine similarity")
+    ]
     bm25: Annotated[float, Meta(ge=0, description="lexical score; 0 if no word of the question matches")]
     words_rank: Annotated[Place | None, Meta(description="rank by lexical score; null if no word matches")]
     kept: Annotated[bool, Meta(description="whether the hit reaches the threshold")]

@@ -306,7 +306,7 @@ async def delete_sources(
         str | None,
         QueryParameter(
             max_length=100,
-            description="the name of the index, repeated: deletes all its sources; cannot be combined with `filter`",
+            description="the name of the index, typed again as a confirmation: deletes all sources in the index; cannot be combined with `filter`",
         ),
     ] = None,
     organization: Annotated[

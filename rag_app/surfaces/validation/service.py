@@ -22,9 +22,9 @@ from rag_app.evaluation.validation import (
     Span,
     ask_all,
     canonical,
+    judge_by_chunks,
     locate,
     measure,
-    relevance_by_chunks,
     relevance_by_passages,
     relevance_by_score,
 )
@@ -121,7 +121,7 @@ class RetrievalValidation:
             question = Question(each.query.strip(), top_k=max(asked.results_wanted, DEPTH))
             hits = await self._pipeline.search(spec.name, question, user.scope())
             await asyncio.sleep(0)  # other requests go on between a search and its figures
-            return hits, measure(relevance_by_chunks(hits, each.expected_chunks), asked.results_wanted)
+            return hits, measure(judge_by_chunks(hits, each.expected_chunks), asked.results_wanted)
 
         answered = await ask_all(asked.queries, search)
         found, measured = [hits for hits, _ in answered], [figures for _, figures in answered]

@@ -46,7 +46,11 @@ QueryText = Annotated[
 CollectionName = Annotated[str, Meta(description="the name of a collection", examples=[DEFAULT_COLLECTION])]
 Score = Annotated[float, Meta(ge=0, le=1, description="0 to 1")]
 Cuts = Annotated[
-    dict[str, float], Meta(description="values by k: 5, 10 and the requested `top_k`", examples=[{"5": 0.2, "10": 0.1}])
+    dict[str, float],
+    Meta(
+        description="the metric for each number of results k: 5, 10 and the requested `top_k`",
+        examples=[{"5": 0.2, "10": 0.1}],
+    ),
 ]
 Difference = Annotated[float, Meta(ge=-1, le=1, description="value of this run minus value of the other run")]
 ValidationId = Annotated[str, Meta(examples=[VALIDATION])]

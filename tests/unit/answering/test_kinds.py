@@ -1,6 +1,6 @@
 import pytest
 
-from rag_app.answering.kinds import Kind, Reckoning, has_kind, kind_of, reckoning_of, share_unnamed, states
+from rag_app.answering.kinds import Calculation, Kind, find_calculation, has_kind, kind_of, share_unnamed, states
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,15 @@ def test_names_and_figures_are_looked_for_in_the_sources() -> None:
 @pytest.mark.parametrize(
     ("question", "wanted"),
     [
-        ("How many loaves did we sell in May?", Reckoning.COUNT),
-        ("Wie viele Gäste waren da?", Reckoning.COUNT),
-        ("Combien de chiens vivent ici ?", Reckoning.COUNT),
-        ("what did we spend in total", Reckoning.TOTAL),
-        ("How long does a repair take on average?", Reckoning.AVERAGE),
-        ("Which pump is the cheapest?", Reckoning.EXTREME),
-        ("Welche Pumpe ist am teuersten?", Reckoning.EXTREME),
-        ("When did Ann come last?", Reckoning.EXTREME),
-        ("Which members never paid?", Reckoning.NEVER),
+        ("How many loaves did we sell in May?", Calculation.COUNT),
+        ("Wie viele Gäste waren da?", Calculation.COUNT),
+        ("Combien de chiens vivent ici ?", Calculation.COUNT),
+        ("what did we spend in total", Calculation.TOTAL),
+        ("How long does a repair take on average?", Calculation.AVERAGE),
+        ("Which pump is the cheapest?", Calculation.EXTREME),
+        ("Welche Pumpe ist am teuersten?", Calculation.EXTREME),
+        ("When did Ann come last?", Calculation.EXTREME),
+        ("Which members never paid?", Calculation.NEVER),
         ("How many books may I borrow?", None),
         ("How many pages do I have to read?", None),
         ("On which days is it closed altogether?", None),
@@ -85,8 +85,8 @@ def test_names_and_figures_are_looked_for_in_the_sources() -> None:
         ("What happened last week?", None),
     ],
 )
-def test_a_question_wants_something_worked_out(question: str, wanted: Reckoning | None) -> None:
-    assert reckoning_of(question) is wanted
+def test_a_question_wants_something_worked_out(question: str, wanted: Calculation | None) -> None:
+    assert find_calculation(question) is wanted
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_question_wants_something_worked_out(question: str, wanted: Reckoning 
     ],
 )
 def test_a_sentence_states_what_is_to_be_worked_out_or_not(question: str, states_it: str, is_near: str) -> None:
-    wanted = reckoning_of(question)
+    wanted = find_calculation(question)
 
     assert wanted is not None
     assert states(wanted, states_it, question)

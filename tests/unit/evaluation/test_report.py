@@ -4,7 +4,7 @@ import json
 
 from rag_app.domain.answer import Mode
 from rag_app.evaluation.judgments import Judgments, Query
-from rag_app.evaluation.report import Run, make_report, report_json, report_text
+from rag_app.evaluation.report import Run, make_report, report_text, report_to_json
 from rag_app.retrieval.index import ConfidenceRule
 
 ASKED = (Query(id="a", text="?"), Query(id="b", text="?"), Query(id="c", text="?", answerable=False))
@@ -15,7 +15,7 @@ RUN = Run({"a": ["x", "y"], "b": ["z", "y"], "c": ["x"]}, {"a": 0.8, "b": 0.4, "
 def test_json() -> None:
     report = make_report("book", Mode.HYBRID, RUN, Judgments(ASKED, QRELS), ConfidenceRule())
     # b: DCG 1/log2(3) of 1 + 1/log2(3)
-    assert json.loads(json.dumps(report_json(report))) == {
+    assert json.loads(json.dumps(report_to_json(report))) == {
         "index": "book", "mode": "hybrid", "queries": 2,
         "nDCG@10": 0.6934, "P@5": 0.2, "P@10": 0.1, "R@5": 0.75, "R@10": 0.75, "MRR@10": 0.75, "hit_rate@10": 1.0,
         "latency_ms": {"p50": 2.0, "p95": 2.9},
@@ -45,5 +45,5 @@ def test_text() -> None:
 
 def test_without_unanswerable_questions_nothing_is_said_about_them() -> None:
     report = make_report("book", Mode.DENSE, RUN, Judgments(ASKED[:2], QRELS), ConfidenceRule())
-    assert "answerability" not in report_json(report)
+    assert "answerability" not in report_to_json(report)
     assert "nswerab" not in report_text(report)

@@ -13,7 +13,7 @@ from rag_app.domain.errors import EmbeddingFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.domain.source import source_id
 from rag_app.evaluation.judgments import Query
-from rag_app.evaluation.report import Run, run_retrieval, source_names
+from rag_app.evaluation.report import Run, names_of_judged_sources, run_retrieval
 from rag_app.retrieval.hits import judge, signal
 from rag_app.retrieval.index import ConfidenceRule
 
@@ -35,7 +35,7 @@ def queries(count: int) -> list[Query]:
 async def test_chunks_become_sources_at_the_rank_of_their_best_chunk() -> None:
     own, public = source_id(ORG, "book", "own.md"), source_id(PUBLIC_ORGANIZATION, "book", "public.md")
     shadow, unjudged = source_id(PUBLIC_ORGANIZATION, "book", "own.md"), uuid4()
-    names = source_names({"0": {"own.md": 1, "public.md": 0}}, "book", [ORG])
+    names = names_of_judged_sources({"0": {"own.md": 1, "public.md": 0}}, "book", [ORG])
     asked = []
 
     async def search(query: Query, depth: int) -> Sequence[Hit]:
@@ -54,7 +54,7 @@ async def test_a_source_of_another_organization_is_not_the_judged_one() -> None:
     async def search(query: Query, depth: int) -> Sequence[Hit]:
         return [hit(foreign)]
 
-    names = source_names({"0": {"own.md": 1}}, "book", [ORG])
+    names = names_of_judged_sources({"0": {"own.md": 1}}, "book", [ORG])
     assert (await run_retrieval(queries(1), search, names, rule=RULE)).rankings == {"0": (str(foreign),)}
 
 

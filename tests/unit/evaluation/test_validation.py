@@ -14,8 +14,8 @@ from rag_app.domain.errors import EmbeddingFailed
 from rag_app.evaluation.validation import (
     Relevance,
     ask_all,
+    judge_by_chunks,
     measure,
-    relevance_by_chunks,
     relevance_by_passages,
     relevance_by_score,
 )
@@ -41,7 +41,7 @@ def test_agrees_with_trec_eval(seed: int) -> None:
             runs.setdefault(k, {})[f"q{n}"] = {
                 str(each): 1 / place for place, each in enumerate(ranking[: max(k, 10)], 1)
             }
-            ours[f"q{n}", k] = measure(relevance_by_chunks([hit(each) for each in ranking[: max(k, 10)]], wanted), k)
+            ours[f"q{n}", k] = measure(judge_by_chunks([hit(each) for each in ranking[: max(k, 10)]], wanted), k)
     for k, run in runs.items():
         cuts = ",".join(map(str, sorted({k, 5, 10})))
         theirs = pytrec_eval.RelevanceEvaluator(qrels, {f"P.{cuts}", f"recall.{cuts}", f"success.{k}"}).evaluate(run)
