@@ -21,7 +21,7 @@ import msgspec
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 
 from rag_app.database.session import Database
-from rag_app.domain import FieldType, Filters, Scope, Source, StoreFailed
+from rag_app.domain import FieldType, Filters, Mode, Scope, Source, StoreFailed
 from rag_app.retrieval.confidence import Words, WordUse
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
@@ -42,8 +42,10 @@ from rag_app.stores.postgres_tables import (
     drop_statements,
     insert_fields,
     insert_signs,
+    propose,
 )
 from rag_app.stores.record_statements import RecordStatement, to_records
+from rag_app.stores.signs import SignMemory, Signs
 
 # Chunks that a walk through the graph looks at before it asks whether it has found enough (docs/adr/0003 has the
 # recall), and after how many it gives up: some 60 ms.
@@ -78,7 +80,7 @@ class PostgresBackend(Backend):
         self.usual = database
         """For questions about records, whose plans depend on how many there are: the application's own pool."""
         self.database = database.with_preparation(self.prepare)
-        self.sizes = Sizes()
+        self.sizes, self.signs = Sizes(), SignMemory()
 
     @staticmethod
     async def prepare(connection: asyncpg.Connection) -> None:
@@ -331,16 +333,39 @@ class PostgresStore(ChunkStore):
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
         query, method = self.begin(), self._choose_method(asked)
-        sql = query.best(asked, method)
-        rows = await self.backend.database.fetch_scoped(self.scope, sql, *query.values)
-        if rows and "chunks" in rows[0]:
+        scans = method is Method.SIGNS and asked.mode is not Mode.TEXT and not self._is_filtered(asked)
+        if scans and (signs := await self._remember_signs()):
+            method, query.proposal = Method.REMEMBERED, propose(signs, asked)
+        rows = await self.ask(query.best(asked, method), query)
+        if rows and method is Method.ANY and asked.mode is not Mode.TEXT:
             self.backend.sizes.keep(self.prefix, self.scope, rows[0])
+        if rows and method is Method.REMEMBERED and rows[0]["outdated"]:
+            self.backend.signs.forget(self._remembered_by)
         return [(_candidate(row), to_node(row)) for row in rows]
 
     def _choose_method(self, asked: Search) -> Method:
         """By a size that may be a moment old: what has just become large is compared whole until then."""
-        filtered = bool(asked.filters) or self.scope.site is not None
-        return choose_method(self.backend.sizes.get(self.prefix, self.scope), len(asked.vector), filtered)
+        size = self.backend.sizes.get(self.prefix, self.scope)
+        return choose_method(size, len(asked.vector), self._is_filtered(asked))
+
+    def _is_filtered(self, asked: Search) -> bool:
+        return bool(asked.filters) or self.scope.site is not None
+
+    @property
+    def _remembered_by(self) -> tuple[str, frozenset[UUID]]:
+        return self.prefix, self.scope.organizations
+
+    async def _remember_signs(self) -> Signs | None:
+        """What this process remembers of the scope's organizations, read where it is asked for often."""
+        memory: SignMemory = self.backend.signs
+        key = self._remembered_by
+        if (signs := memory.get(key)) or not memory.is_wanted(key):
+            return signs
+        query = self.begin()
+        (row,) = await self.ask(query.signs(), query)
+        if row["numbers"] is not None:
+            memory.keep(key, Signs(row["version"], row["numbers"], row["signs"]))
+        return memory.get(key)
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         await super().write(nodes, replacing)

@@ -7,6 +7,7 @@ tables and for the three search methods, and their costs.
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
+from math import ceil
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from rag_app.retrieval.filters import translate
 from rag_app.retrieval.index import BASE_FIELDS, IndexSpec
 from rag_app.retrieval.store import Search
 from rag_app.stores import words
+from rag_app.stores.signs import READ, VERSION, Proposal, Signs
 
 _SQL_TYPES = {
     FieldType.KEYWORD: "text",
@@ -261,9 +263,17 @@ _WALK = """sizes AS MATERIALIZED (
                 WHERE NOT (SELECT small FROM size) AND NOT (graphed IS TRUE AND (SELECT enough FROM enough))),"""
 _WALKED = "SELECT no FROM walked WHERE (SELECT enough FROM enough) UNION ALL"
 
+# What is remembered is taken if it is not outdated; what only some members may see is looked up beside it.
+_REMEMBERED = """remembered AS MATERIALIZED (
+                SELECT {version} <> {known} AS outdated, {version} <> {known} OR sum(p.chunks) > sum(p.shared) AS scan
+                FROM {t}_sizes p WHERE p.org_id = ANY({organizations})),"""
+_PROPOSED = "SELECT unnest({far}) AS far WHERE NOT (SELECT outdated FROM remembered) UNION ALL"
+_LEFT = "AND (SELECT scan FROM remembered) AND (v.private_to IS NOT NULL OR (SELECT outdated FROM remembered))"
+
 _SCAN = """{walk}
             signs AS MATERIALIZED (
-                SELECT {far} * {place} + v.no AS far FROM {t}_signs v WHERE {scanned} AND {visible}
+                SELECT far FROM ({proposed}
+                    SELECT {far} * {place} + v.no AS far FROM {t}_signs v WHERE {scanned} AND {visible} {left}) each
                 ORDER BY far LIMIT {most} + 1),
             reach AS MATERIALIZED (
                 SELECT border, least(border, {place} + {place} * floor(
@@ -279,8 +289,6 @@ _SCAN = """{walk}
 
 _DENSE = """{near} dense AS MATERIALIZED (
                 SELECT no, id, distance FROM ({compared}) each ORDER BY distance, id LIMIT {limit})"""
-
-_SIZE = ", (SELECT chunks FROM size) AS chunks, (SELECT largest FROM size) AS largest"
 
 # The chunks of `near` that share a term, and behind them the best, in one pass.
 _MET = """,
@@ -314,6 +322,15 @@ class Method(Enum):
     """All vectors are compared."""
     SIGNS = auto()
     """The vectors with the nearest signs are compared."""
+    REMEMBERED = auto()
+    """The same, where this process remembers the signs."""
+
+
+# What the rows of a statement tell beside chunks, by its method.
+_TOLD = {
+    Method.ANY: {"chunks": "size", "largest": "size"},
+    Method.REMEMBERED: {"outdated": "remembered"},
+}
 
 
 def choose_method(size: tuple[int, int] | None, dimension: int, filtered: bool) -> Method:
@@ -335,6 +352,8 @@ class Query:
     def __init__(self, spec: IndexSpec, scope: Scope, t: str, fields: str, languages: Sequence[str]) -> None:
         self.spec, self.scope, self.t, self.fields, self.languages = spec, scope, t, fields, languages
         self.values: list[Any] = []
+        self.proposal = Proposal("", [])
+        """What the process remembers, for REMEMBERED."""
         self._names: list[str | None] = []
 
     def bind(self, value: Any, sql_type: str, name: str | None = None) -> str:
@@ -381,7 +400,7 @@ class Query:
         Searches without filters differ in their values only, and writing the statement takes longer than all else that is
         done for one here: it is kept.
         """
-        if self._is_filtered(asked) or _counts(asked, method):
+        if self._is_filtered(asked) or (method is Method.ANY and asked.mode is not Mode.TEXT):
             return self._write_best(asked, method)
         weights, bm25 = self.spec.fusion, self.spec.bm25
         shape = (self.t, asked.mode, method, len(asked.vector), weights.dense, weights.lexical, bm25.k1, bm25.b)
@@ -410,6 +429,8 @@ class Query:
             sides, halves = _planes(asked.vector)
             most, sure = _scan_bounds(asked, asked.top_k)
             values |= {"sides": sides, "halves": halves, "most": most, "sure": sure}
+        if method is Method.REMEMBERED:
+            values |= {"far": self.proposal.far, "version": self.proposal.version}
         return values
 
     def _write_best(self, asked: Search, method: Method) -> str:
@@ -419,8 +440,8 @@ class Query:
             Mode.TEXT: "bm25",
             Mode.HYBRID: f"{weights.dense}::float8 * {_scale('cosine')} + {weights.lexical}::float8 * {_scale('bm25')}",
         }[asked.mode]
-        size = ", best.chunks, best.largest" if _counts(asked, method) else ""
-        return f"""SELECT best.id, best.cosine, best.bm25, c.text, c.metadata{size}
+        told = "".join(f", best.{name}" for name in _told(asked, method))
+        return f"""SELECT best.id, best.cosine, best.bm25, c.text, c.metadata{told}
             FROM (SELECT *, {rank} AS rank FROM ({found}) found
                   ORDER BY rank DESC, id LIMIT {self.bind(asked.top_k, "bigint", "top_k")}) best
             CROSS JOIN LATERAL (SELECT * FROM {self.t}_chunks c WHERE c.no = best.no OFFSET 0) c
@@ -437,9 +458,9 @@ class Query:
         visible, dense = self.where(asked.filters), ""
         if asked.mode != Mode.TEXT:
             dense = self._dense(embedding, asked, method, sure or asked.depth, limit, visible)
-        size = _SIZE if _counts(asked, method) else ""
+        told = "".join(f", (SELECT {name} FROM {of}) AS {name}" for name, of in _told(asked, method).items())
         if asked.mode == Mode.DENSE:
-            return f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25{size} FROM dense"
+            return f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25{told} FROM dense"
         cosine, near = f"1 - (v.embedding <=> {embedding})", "" if asked.mode == Mode.TEXT else "dense"
         lexical = self._lexical(asked, limit, visible, cosine, near)
         if asked.mode == Mode.TEXT:
@@ -447,9 +468,9 @@ class Query:
         # IS TRUE: a look into a hash table for each row, however few the planner takes them for
         return f"""WITH {dense}, {lexical},
             known AS MATERIALIZED (SELECT no, bm25 FROM met WHERE (no IN (SELECT no FROM dense)) IS TRUE)
-            SELECT no, id, 1 - distance AS cosine, coalesce(bm25, 0) AS bm25{size}
+            SELECT no, id, 1 - distance AS cosine, coalesce(bm25, 0) AS bm25{told}
             FROM dense LEFT JOIN known USING (no)
-            UNION ALL SELECT no, id, cosine, bm25{size} FROM best WHERE (no IN (SELECT no FROM dense)) IS NOT TRUE"""
+            UNION ALL SELECT no, id, cosine, bm25{told} FROM best WHERE (no IN (SELECT no FROM dense)) IS NOT TRUE"""
 
     def words(self, asked: Search, near: Sequence[UUID]) -> str:
         """Id and BM25 of the best chunks by words and of the chunks `near`, if visible."""
@@ -548,6 +569,11 @@ class Query:
         visible = self.where(filters)
         return f"SELECT count(*) FROM (SELECT FROM {self.fields} v WHERE {visible} LIMIT {self.bind(most, 'bigint')}) v"
 
+    def signs(self) -> str:
+        """The signs that a process remembers."""
+        organizations = self.bind(list(self.scope.organizations), "uuid[]")
+        return READ.format(version=VERSION, t=self.t, organizations=organizations)
+
     def count(self) -> str:
         """How many chunks are visible."""
         return f"SELECT count(*) FROM {self.fields} v WHERE {self.where(())}"
@@ -563,6 +589,7 @@ class Query:
         compared = {
             Method.EXACT: f"{distance} {self.fields} v WHERE {visible}",
             Method.SIGNS: f"{distance} near {self._looked_up('near', visible)}",
+            Method.REMEMBERED: f"{distance} near {self._looked_up('near', visible)}",
             Method.ANY: f"""{distance} {self.fields} v WHERE (SELECT small FROM size) AND {visible}
                 UNION ALL {distance} near {self._looked_up("near", visible)}""",
         }
@@ -589,11 +616,23 @@ class Query:
                 small=_EXACT_NUMBERS // dimension,
                 larger=_LARGE,
             )
+        proposed = left = ""
+        if method is Method.REMEMBERED:
+            sizes = _REMEMBERED.format(
+                version=VERSION,
+                known=self.bind(self.proposal.version, "text", "version"),
+                t=self.t,
+                organizations=self.organizations,
+            )
+            proposed = _PROPOSED.format(far=self.bind(self.proposal.far, "float8[]", "far"))
+            left = _LEFT
         return _SCAN.format(
             t=self.t,
             walk=sizes,
-            walked=_WALKED if sizes else "",
-            scanned="v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[])" if sizes else "TRUE",
+            proposed=proposed,
+            left=left,
+            walked=_WALKED if method is Method.ANY else "",
+            scanned="v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[])" if method is Method.ANY else "TRUE",
             limit=limit,
             visible=visible,
             far=f"(2 * (v.signs <~> {sides}) + (v.signs <~> {halves}))",
@@ -646,8 +685,16 @@ def _scan_bounds(asked: Search, sure: int) -> tuple[int, int]:
     return max(_MOST, 4 * asked.depth), max(min(sure, asked.depth) - 1, 0)
 
 
-def _counts(asked: Search, method: Method) -> bool:
-    return method is Method.ANY and asked.mode is not Mode.TEXT
+def propose(signs: Signs, asked: Search) -> Proposal:
+    """What `Query.best` takes for the nearest by sign, of signs that are remembered."""
+    most, sure = _scan_bounds(asked, asked.top_k)
+    margin = ceil(_MARGIN * len(asked.vector) ** 0.5) + 1
+    planes = [plane.bytes for plane in _planes(asked.vector)]
+    return signs.propose(planes, max(asked.depth, 1), sure + 1, most + 1, margin, 2**words.NUMBER)
+
+
+def _told(asked: Search, method: Method) -> Mapping[str, str]:
+    return {} if asked.mode is Mode.TEXT else _TOLD.get(method, {})
 
 
 def _index_hint(name: str, kind: FieldType, values: Any) -> str:

@@ -19,9 +19,10 @@ from rag_app.domain.scope import Scope
 from rag_app.retrieval.filters import condition
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.store import ScopedStore, Search
-from rag_app.stores import postgres, postgres_tables
+from rag_app.stores import postgres, postgres_tables, signs
 from rag_app.stores.postgres import PostgresBackend
 from rag_app.stores.postgres_tables import Method, Query
+from rag_app.stores.signs import SignMemory, Signs
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.stores.conftest import SPEC, chunk
 
@@ -220,6 +221,112 @@ async def test_what_another_process_wrote_is_found_at_once(
         assert await found() == 15
     finally:
         await other.close()
+
+
+@pytest.mark.parametrize("mode", [Mode.DENSE, Mode.HYBRID])
+async def test_remembered_signs_find_what_a_scan_finds(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    """To the last bit: with signs that are shared by several chunks where the selection ends, and with private chunks."""
+    monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
+    monkeypatch.setattr(postgres_tables, "_MOST", 40)
+    org, user = uuid4(), uuid4()
+    nodes, alike = random_chunks(org, 300), np.eye(WIDE)[0] - 0.1
+    nodes += [chunk(org, f"alike {n}", (alike * (1 + n)).tolist(), position=n) for n in range(60)]
+    mine = [chunk(org, f"mine {n}", [1.0] * n + [-1.0] * (WIDE - n), private_to=str(user)) for n in range(90, 99)]
+    await opened.of(Scope(frozenset({org}))).write([*nodes, *mine])
+    questions = [[1.0] * 95 + [-1.0] * (WIDE - 95), alike.tolist(), *(nodes[n].embedding or [] for n in range(5))]
+
+    async def find_all() -> list[list[tuple[str, float | None]]]:
+        found = []
+        for scope in (Scope(frozenset({org})), Scope(frozenset({org}), user)):
+            for question in questions:
+                for top_k in (1, 10, 30):
+                    nodes = await opened.of(scope).search(Search(question, "chunk alike 7", (), mode, top_k))
+                    found.append([(each.node.node_id, each.score) for each in nodes])
+        return found
+
+    with monkeypatch.context() as without:
+        without.setattr(signs, "_ASKED", 10**9)
+        scanned = await find_all()
+    key = (opened.generation, frozenset({org}))
+    assert opened.backend.signs.get(key) is None
+    monkeypatch.setattr(signs, "_ASKED", 1)
+    opened.backend.signs.forget(key)
+    assert await find_all() == scanned
+    assert opened.backend.signs.get(key) is not None
+
+
+async def test_remembered_signs_are_forgotten_when_another_process_writes(
+    opened: Opened, database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same search finds what was written; what was taken out is not found."""
+    monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
+    monkeypatch.setattr(signs, "_ASKED", 1)
+    org, source = uuid4(), uuid4()
+    scope, key = Scope(frozenset({org})), (opened.generation, frozenset({org}))
+    other = PostgresBackend(Database(database_urls[1], pool_size=1))
+
+    async def search() -> list[str]:
+        found = await opened.of(scope).search(Search([1.0] * WIDE, "", (), Mode.DENSE, 3))
+        return [each.node.get_content() for each in found]
+
+    try:
+        there = other.scoped(SPEC, opened.generation, scope)
+        await opened.of(scope).write(random_chunks(org, 30))
+        assert await search() == await search()
+        first = opened.backend.signs.get(key)
+        await there.write([chunk(org, "the nearest", [1.0] * WIDE, source=source)])
+        assert opened.backend.signs.get(key) is first is not None
+        assert (await search())[0] == "the nearest"
+        assert opened.backend.signs.get(key) is None
+        assert (await search())[0] == "the nearest"
+        assert opened.backend.signs.get(key) is not first
+        await there.adelete(str(source))
+        assert len(await search()) == 3 and "the nearest" not in await search()
+    finally:
+        await other.close()
+
+
+async def test_remembered_signs_only_propose(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of chunks of another organization, or of another user, are looked up under the scope and not found."""
+    monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
+    monkeypatch.setattr(signs, "_ASKED", 1)
+    org, neighbour, user = uuid4(), uuid4(), uuid4()
+    mine, theirs = Scope(frozenset({org})), Scope(frozenset({neighbour}))
+    await opened.of(mine).write([chunk(org, "mine", [1.0] * WIDE)])
+    await opened.of(mine).write([chunk(org, "private", [1.0] * WIDE, private_to=str(user))])
+    await opened.of(theirs).write([chunk(neighbour, "theirs", [1.0] * WIDE)])
+
+    async def search(scope: Scope) -> list[str]:
+        found = await opened.of(scope).search(Search([1.0] * WIDE, "", (), Mode.DENSE, 9))
+        return sorted(each.node.get_content() for each in found)
+
+    for scope in (mine, theirs, mine, theirs):
+        await search(scope)
+    memory, key = opened.backend.signs, (opened.generation, mine.organizations)
+    known = memory.get(key)
+    assert known is not None
+    async with opened.backend.transaction(Scope(mine.organizations | theirs.organizations)) as connection:
+        rows = await connection.fetch(
+            f"SELECT int8send(no) AS no, bit_send(signs) AS signs FROM {opened.generation}_signs"
+        )
+    assert len(rows) == 3
+    memory.keep(key, Signs(known.version, *(b"".join(row[name] for row in rows) for name in ("no", "signs"))))
+    assert await search(mine) == ["mine"]
+    assert memory.get(key) is not None
+    assert {*await search(Scope(mine.organizations, user))} == {"mine", "private"}
+
+
+def test_signs_that_were_asked_for_least_recently_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = Signs("1", bytes(8), bytes(4 + WIDE // 8))
+    monkeypatch.setattr(signs, "MOST_BYTES", 2 * each.size)
+    memory = SignMemory()
+    for key in ("a", "b"):
+        memory.keep(key, each)
+    memory.get("a")
+    memory.keep("c", each)
+    assert [key for key in "abc" if memory.get(key)] == ["a", "c"]
 
 
 async def test_the_graph_is_for_whoever_has_much_of_the_index_and_scans_help_where_it_leads_elsewhere(
