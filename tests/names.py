@@ -141,7 +141,7 @@ ALLOWED = {
     "rag_app/stores/llamaindex.py:scoped": "Backend.scoped",
     "rag_app/stores/postgres.py:scoped": "Backend.scoped",
     "rag_app/stores/qdrant.py:scoped": "Backend.scoped",
-    "rag_app/surfaces/lexybrain/thread_routes.py:used": "in an operationId of the OpenAPI document",
+    "rag_app/surfaces/lexybrain/routes.py:used": "in an operationId of the OpenAPI document",
     "rag_app/surfaces/validation/routes.py:stored": "in an operationId of the OpenAPI document",
     "rag_app/surfaces/management/routes.py:Settled": "in a schema of the OpenAPI document",
     "rag_app/surfaces/library/verifying.py:Verified": "exported from rag_app",

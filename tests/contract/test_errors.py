@@ -28,7 +28,7 @@ from rag_app.domain.errors import (
 from rag_app.domain.scope import Principal
 from rag_app.http.entrance import Entrance
 from rag_app.http.problems import KINDS, kind_of, problem_of
-from rag_app.surfaces.lexybrain.rules import KINDS as RULES
+from rag_app.surfaces.lexybrain.routes import KINDS as RULES
 from tests.contract.conftest import Backstage
 from tests.waiting import PATIENCE
 

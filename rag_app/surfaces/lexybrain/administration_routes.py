@@ -18,8 +18,8 @@ from rag_app.http.bodies import WORD
 from rag_app.http.fields import as_wire
 from rag_app.http.surface import Caller, Credential, Injected, example, security
 from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackLedger, FeedbackResponse
-from rag_app.surfaces.lexybrain.rules import SURFACE as LEXYBRAIN
-from rag_app.surfaces.lexybrain.rules import Cursor, Limit
+from rag_app.surfaces.lexybrain.routes import SURFACE as LEXYBRAIN
+from rag_app.surfaces.lexybrain.routes import Cursor, Limit
 from rag_app.surfaces.lexybrain.statistics import VERSION, LexyBrainStats, Statistics
 from rag_app.surfaces.lexybrain.types import (
     Capability,

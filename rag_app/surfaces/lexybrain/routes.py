@@ -1,13 +1,18 @@
-"""Ask LexyBrain: a message of a conversation about a marketplace, and the answer to it (`/api/lexybrain`).
+"""Ask LexyBrain: messages of a conversation about a marketplace and their answers (`/api/lexybrain`), threads that are kept
+(`.../threads`), feedback on their answers (`.../messages`), and consent to training (`.../consent`).
 
 The contract's own words are kept: field names, ranges, defaults, texts.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from litestar import Response
-from litestar.params import BodyKwarg
+from litestar.openapi.spec import Example, Operation, Tag
+from litestar.params import BodyKwarg, FromPath, QueryParameter
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from rag_app.domain import (
     BudgetSpent,
@@ -19,18 +24,127 @@ from rag_app.domain import (
     ModelFailed,
     NotFound,
     QuotaExceeded,
+    RateLimited,
+    StoreFailed,
+    TooManyAtOnce,
+    Unauthenticated,
     UnknownField,
 )
+from rag_app.http.bodies import NOT_BLANK, WORD
+from rag_app.http.problems import KINDS as KINDS_OF_ALL
+from rag_app.http.problems import Kind, Kinds, Problem
 from rag_app.http.streaming import RESUMABLE, Resumable, StreamedOperation, event_stream, prefers, wants_stream
-from rag_app.http.surface import Caller, Injected, example
-from rag_app.surfaces.lexybrain import thread_routes
+from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.lexybrain.conversations import Conversations
-from rag_app.surfaces.lexybrain.rules import SURFACE, LexyBrainOperation
-from rag_app.surfaces.lexybrain.types import EXAMPLE, THREAD, RagRequest, RagResponse
+from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
+from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.lexybrain.training import Training
+from rag_app.surfaces.lexybrain.types import (
+    EXAMPLE,
+    MESSAGE,
+    THREAD,
+    ConsentInfo,
+    KeptMessageFeedback,
+    RagRequest,
+    RagResponse,
+    Rating,
+    RatingValue,
+    ThreadInfo,
+    ThreadsResponse,
+    ThreadWithMessages,
+    UsageInfo,
+)
 
-__all__ = ["SURFACE", "thread_routes"]
+# -- what all routes share: credentials, limits, and the envelope of errors
 
-ANSWER = example(__package__, "answer")
+Limit = Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")]
+Cursor = Annotated[
+    str | None,
+    QueryParameter(min_length=1, max_length=500, pattern=WORD, description="`nextCursor` of the previous page"),
+]
+
+READ_WINDOW = "lexybrain_threads"
+"""The window of requests that read threads: who scrolls through them may still ask."""
+
+
+class LexyBrainErrorInfo(Struct, frozen=True):
+    code: Annotated[str, Meta(description="a stable code for programs")]
+    message: Annotated[str, Meta(description="the explanation for people")]
+    retryable: Annotated[bool, Meta(description="whether the same request may succeed if it is sent again later")]
+
+
+class LexyBrainError(Struct, frozen=True):
+    """The envelope of all errors."""
+
+    error: LexyBrainErrorInfo
+
+
+RETRYABLE = frozenset({"rate_limit_exceeded", "generation_failed", "service_unavailable"})
+"""Codes of what passes within minutes: not a quota (until next month), nor the cost cap (until tomorrow)."""
+
+KINDS: Kinds = {
+    InvalidInput: Kind(422, "validation_error"),
+    Unauthenticated: Kind(401, "authentication_required"),
+    Forbidden: Kind(403, "forbidden"),
+    QuotaExceeded: Kind(403, "quota_exceeded"),
+    NotFound: Kind(404, "not_found"),
+    RateLimited: Kind(429, "rate_limit_exceeded", "Too many requests. Wait for the number of seconds in Retry-After."),
+    TooManyAtOnce: Kind(
+        429, "rate_limit_exceeded", "Earlier messages of this thread are still being answered. Send yours again later."
+    ),
+    ModelFailed: Kind(500, "generation_failed", "The model did not generate an answer. Try again later."),
+    Exception: Kind(500, "internal_error", "Something went wrong on the server."),
+    FeatureDisabled: Kind(503, "feature_disabled"),
+    CostCapReached: Kind(
+        503, "cost_cap_reached", "Today's cost limit for answers is reached. Try again tomorrow (UTC)."
+    ),
+    EmbeddingFailed: Kind(503, "service_unavailable", "The question could not be embedded. Try again later."),
+    StoreFailed: Kind(503, "service_unavailable", "The database did not answer. Try again later."),
+    400: Kind(422, "validation_error", "The request could not be read; see /docs."),
+    404: Kind(404, "not_found", "This path does not exist; see /docs."),
+    405: Kind(
+        405, "method_not_allowed", "This method is not allowed here. The Allow header lists the methods that are."
+    ),
+    408: KINDS_OF_ALL[408],
+    413: Kind(413, "payload_too_large", "The body is too large; at most 1 MB is accepted."),
+    415: Kind(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`."),
+}
+
+
+SIGN_IN = "Please sign in"
+"""The contract's own text; what was wrong with the credential follows it."""
+
+
+def envelope(problem: Problem) -> LexyBrainError:
+    message = f"{SIGN_IN}. {problem.message}" if problem.code == "authentication_required" else problem.message
+    return LexyBrainError(LexyBrainErrorInfo(problem.code, message, problem.code in RETRYABLE))
+
+
+@dataclass
+class LexyBrainOperation(Operation):
+    """An OpenAPI operation without the response that Litestar adds: an invalid request is a 422 here."""
+
+    def __post_init__(self) -> None:
+        (self.responses or {}).pop("400", None)
+
+
+SURFACE = Surface(
+    name="lexybrain",
+    tag=Tag("Ask LexyBrain", "conversations about a marketplace, answered from the sources that the caller may see"),
+    paths=("/api/lexybrain/",),
+    limit=60,
+    windows={READ_WINDOW: 60},
+    credentials=frozenset(
+        {Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.EXTENSION, Credential.API_KEY}
+    ),
+    envelope=envelope,
+    kinds=KINDS,
+    errors=(Unauthenticated("The token has expired"), StoreFailed(), RuntimeError()),
+    options={**STRICT, "operation_class": LexyBrainOperation},
+)
+
+
+# -- a message and its answer
 
 
 @dataclass
@@ -41,7 +155,7 @@ class RagOperation(LexyBrainOperation, StreamedOperation):
         super().__post_init__()
         StreamedOperation.__post_init__(self)
         succeeded: Any = (self.responses or {})["200"]
-        succeeded.content["application/json"].examples = {"answer": ANSWER}
+        succeeded.content["application/json"].examples = {"answer": example(__package__, "answer")}
 
 
 @SURFACE.post(
@@ -82,3 +196,331 @@ async def rag(
             keep=keep if prefers(request, RESUMABLE) else None,
         )
     return Response(await turn.answer())
+
+
+# -- what a user has there
+
+PATH = "/api/lexybrain/threads"
+ONE = f"{PATH}/{{thread_id:str}}"
+FEEDBACK = "/api/lexybrain/messages/{message_id:str}/feedback"
+CONSENT = "/api/lexybrain/consent"
+NOT_A_PERSON = Forbidden("An API key cannot consent: sign in as a person")
+NOTHING_TO_CHANGE = "The body must have `title`, `archived` or both"
+
+# control characters that are no white space; what else leaves nothing to see: white space, fillers, marks of format
+_CONTROL = r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
+_BLANK = (
+    r"\x09-\x0d\x1c-\x20\x85\xa0\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u115f-\u1160\u1680"
+    r"\u17b4-\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0"
+    r"\ufff9-\ufffb"
+)
+# what may come before the first visible character is none itself: so nothing is tried twice
+VISIBLE = f"^[{_BLANK}]*[^{_CONTROL}{_BLANK}][^{_CONTROL}]*$"
+"""A pattern: something to see, and no control characters."""
+Title = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=200,
+        pattern=VISIBLE,
+        description="a text of 1 to 200 characters, not all of them blank, and no control characters",
+        examples=["Wedding keywords"],
+    ),
+]
+
+
+class ThreadChange(Struct, frozen=True, forbid_unknown_fields=True):
+    """At least one of them."""
+
+    title: Title | UnsetType = UNSET
+    archived: Annotated[bool, Meta(description="true or false")] | UnsetType = UNSET
+
+
+class FeedbackRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A null is the same as an omitted field."""
+
+    rating: RatingValue
+    comment: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=2000,
+                pattern=VISIBLE,
+                description="a text of 1 to 2000 characters, not all of them blank, and no control characters",
+                examples=["The keyword itself is missing"],
+            ),
+        ]
+        | None
+    ) = None
+    expected_source_id: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=200,
+                pattern=NOT_BLANK,
+                description="a text of 1 to 200 characters, not all of them blank: the id or external id of the source that "
+                "the answer should have cited; only with the rating negative",
+                examples=["kw-velvet-ring-box"],
+            ),
+        ]
+        | None
+    ) = None
+
+
+class BranchRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    before: Annotated[UUID, Meta(description="the UUID of a message of this thread", examples=[MESSAGE])]
+
+
+FeedbackBody = Annotated[
+    FeedbackRequest,
+    BodyKwarg(
+        examples=[
+            Example(value={"rating": "positive"}),
+            Example(value={"rating": "neutral", "comment": "Right, but long"}),
+        ]
+    ),
+]
+
+
+class ConsentChange(Struct, frozen=True, forbid_unknown_fields=True):
+    training: Annotated[bool, Meta(description="true or false")]
+
+
+ChangeBody = Annotated[
+    ThreadChange,
+    BodyKwarg(
+        examples=[Example(value={"title": "Wedding keywords"}), Example(value={"archived": True})],
+        schema_extra={"min_properties": 1},
+    ),
+]
+
+
+@SURFACE.get(
+    PATH,
+    InvalidInput("limit", "101", "must be a whole number from 1 to 100"),
+    Forbidden("Only an administrator may read other users' threads"),
+    summary="List threads, newest first",
+    opt={"window": READ_WINDOW},
+)
+async def newest(
+    request: Caller,
+    threads: Injected[Threads],
+    limit: Limit = 20,
+    cursor: Cursor = None,
+    archived: Annotated[
+        Literal["true", "false"] | None,
+        QueryParameter(
+            description="true: only archived threads; false: only threads that are not archived; all threads by default"
+        ),
+    ] = None,
+    user: Annotated[
+        UUID | None, QueryParameter(description="return the threads of this user; administrators only")
+    ] = None,
+    everybody: Annotated[
+        Literal["true", "false"] | None,
+        QueryParameter(
+            description="true: return the threads of all users; administrators only, not together with `user`"
+        ),
+    ] = None,
+    search: Annotated[
+        str | None,
+        QueryParameter(
+            min_length=1,
+            max_length=200,
+            pattern=NOT_BLANK,
+            description="return only threads with this text in the title or a message",
+        ),
+    ] = None,
+) -> ThreadsResponse:
+    """Returns a page of threads. Reads of other users' threads are recorded in the audit log."""
+    return await threads.list(
+        request.user,
+        limit=limit,
+        after=cursor,
+        archived=None if archived is None else archived == "true",
+        user=user,
+        everybody=everybody == "true",
+        search=search,
+    )
+
+
+@SURFACE.get(
+    ONE,
+    InvalidInput("limit", "101", "must be a whole number from 1 to 100"),
+    NotFound("thread", THREAD),
+    summary="Read a thread and its newest messages",
+    opt={"window": READ_WINDOW},
+)
+async def read(
+    request: Caller,
+    threads: Injected[Threads],
+    thread_id: FromPath[UUID],
+    limit: Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of messages to return")] = 100,
+    before: Annotated[
+        UUID | None,
+        QueryParameter(
+            description="return the messages before this one: the id of the first message of the page you have"
+        ),
+    ] = None,
+) -> ThreadWithMessages:
+    """Sources are returned as they were cited. A source that you may no longer see keeps its label, but its quote is
+    withheld. Reads of other users' threads are recorded in the audit log."""
+    return await threads.read(request.user, thread_id, limit=limit, before=before)
+
+
+@SURFACE.patch(
+    ONE,
+    InvalidInput(
+        "title", "", "must be a text of 1 to 200 characters, not all of them blank, and no control characters"
+    ),
+    InvalidInput("", None, NOTHING_TO_CHANGE),
+    NotFound("thread", THREAD),
+    summary="Rename, archive or restore a thread",
+)
+async def change(
+    request: Caller, data: ChangeBody, threads: Injected[Threads], thread_id: FromPath[UUID]
+) -> ThreadInfo:
+    """Omitted fields keep their value. A new message in an archived thread restores the thread."""
+    changes = to_builtins(data)
+    if not changes:
+        raise InvalidInput("", None, NOTHING_TO_CHANGE)
+    return await threads.change(request.user, thread_id, **changes)
+
+
+@SURFACE.post(
+    f"{ONE}/branch",
+    InvalidInput("before", "1", "must be the UUID of a message of this thread"),
+    NotFound("message", MESSAGE),
+    summary="Copy a thread up to a message",
+)
+async def branch(
+    request: Caller,
+    data: Annotated[BranchRequest, BodyKwarg(examples=[Example(value={"before": MESSAGE})])],
+    threads: Injected[Threads],
+    thread_id: FromPath[UUID],
+) -> ThreadInfo:
+    """Creates a thread with the messages before the given one, so that the user can ask it again in other words. The
+    original thread does not change. Feedback is not copied."""
+    return await threads.branch(request.user, thread_id, data.before)
+
+
+@SURFACE.get(
+    f"{ONE}/answer",
+    InvalidInput("thread_id", "1", "Invalid UUID"),
+    NotFound("answer", THREAD),
+    TooManyAtOnce(1),
+    summary="Resume the stream of an answer",
+    opt={"window": READ_WINDOW},
+    media_type="text/event-stream",
+)
+async def resume(request: Caller, conversations: Injected[Conversations], thread_id: FromPath[UUID]) -> Response[Any]:
+    """For a client that sent `Prefer: resumable` and lost its connection. Returns the events after `Last-Event-ID`, or
+    all events without that header.
+
+    A stream can be resumed until one minute after its end. Returns 404 if no answer is being written; read the thread
+    instead. Returns 429 if another server process writes the answer; it will appear in the thread.
+    """
+    stream = await conversations.running.find(request.user.user, thread_id)
+    seen = request.headers.get("last-event-id", "")
+    return stream.response(int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 9 else 0)
+
+
+@SURFACE.post(
+    f"{ONE}/stop",
+    InvalidInput("thread_id", "1", "Invalid UUID"),
+    NotFound("answer", THREAD),
+    summary="Stop the answer that is being written",
+    status_code=204,
+)
+async def stop(request: Caller, conversations: Injected[Conversations], thread_id: FromPath[UUID]) -> None:
+    """Keeps the text written so far and marks it `interrupted`. Only streams with `Prefer: resumable` need this: other
+    streams stop when their client disconnects."""
+    await conversations.running.stop(request.user.user, thread_id)
+
+
+@SURFACE.get(
+    "/api/lexybrain/usage",
+    UnknownField("user", []),
+    summary="Show how much of your plan is used",
+    opt={"window": READ_WINDOW},
+)
+async def used(request: Caller, conversations: Injected[Conversations]) -> UsageInfo:
+    """Returns the messages used this month and the limit of the plan."""
+    account, month = await conversations.accounts.month(request.user)
+    return UsageInfo(account.plan, month.used, month.limit, datetime.fromtimestamp(month.resets_at, UTC))
+
+
+@SURFACE.delete(
+    ONE,
+    InvalidInput("thread_id", "1", "Invalid UUID"),
+    NotFound("thread", THREAD),
+    summary="Delete a thread with its messages",
+)
+async def remove(request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID]) -> None:
+    """The thread cannot be restored. Returns 404 if it has already been deleted."""
+    await threads.delete(request.user, thread_id)
+
+
+@SURFACE.delete(
+    f"{ONE}/messages/{{message_id:str}}",
+    InvalidInput("message_id", "1", "Invalid UUID"),
+    NotFound("message", MESSAGE),
+    summary="Delete a message",
+)
+async def remove_message(
+    request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID], message_id: FromPath[UUID]
+) -> None:
+    """The message is no longer shown, and is no longer sent to a model."""
+    await threads.delete_message(request.user, thread_id, message_id)
+
+
+@SURFACE.post(
+    FEEDBACK,
+    InvalidInput("rating", "good", "must be one of positive, negative, neutral"),
+    InvalidInput("expectedSourceId", "kw-1", "must be a source that you may see"),
+    NotFound("message", MESSAGE),
+    summary="Rate an answer",
+)
+async def give(
+    request: Caller, data: FeedbackBody, feedback: Injected[FeedbackLedger], message_id: FromPath[UUID]
+) -> KeptMessageFeedback:
+    """Only the user of the thread can rate its answers. Each answer has at most one feedback: sending another replaces
+    all of it."""
+    comment = data.comment and data.comment.strip()
+    return await feedback.give(request.user, message_id, Rating(data.rating), comment, data.expected_source_id)
+
+
+@SURFACE.delete(
+    FEEDBACK,
+    InvalidInput("message_id", "1", "Invalid UUID"),
+    NotFound("feedback", MESSAGE),
+    summary="Delete the feedback on an answer",
+)
+async def withdraw(request: Caller, feedback: Injected[FeedbackLedger], message_id: FromPath[UUID]) -> None:
+    """Returns 404 if it has already been deleted."""
+    await feedback.withdraw(request.user, message_id)
+
+
+@SURFACE.get(CONSENT, NOT_A_PERSON, UnknownField("user", []), summary="Show whether you consent to training")
+async def consent(request: Caller, consents: Injected[Training]) -> ConsentInfo:
+    """The default is no consent."""
+    return await consents.consent(request.user)
+
+
+@SURFACE.put(
+    CONSENT,
+    NOT_A_PERSON,
+    InvalidInput("training", 1, "must be true or false"),
+    summary="Give or withdraw consent to training",
+)
+async def decide(
+    request: Caller,
+    data: Annotated[
+        ConsentChange, BodyKwarg(examples=[Example(value={"training": True}), Example(value={"training": False})])
+    ],
+    consents: Injected[Training],
+) -> ConsentInfo:
+    """Consent covers future answers only. Withdrawing it deletes everything that was collected from you at once."""
+    return await consents.decide(request.user, data.training)
