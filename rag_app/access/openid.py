@@ -22,7 +22,7 @@ import httpx
 import jwt
 
 from rag_app.access.tokens import COOLDOWN, LIFESPAN, Claims, PublicKeys, Tokens, accepted_keys, is_trustworthy
-from rag_app.domain import JsonObject, Misconfigured, RagError, Unauthenticated, frozen
+from rag_app.domain import JsonObject, Misconfigured, RagError, Unauthenticated, frozen, require
 
 SECONDS = 10.0  # that a reply of a provider may take, from the first byte to the last
 LARGEST = 1_000_000  # bytes of a reply
@@ -166,9 +166,7 @@ class Provider:
                 except RagError as error:
                     self._failed_at, self._problem = monotonic(), str(error)
                     logger.warning("the identity provider %s cannot be read: %s", self.issuer, error)
-        if self._known is None:
-            raise RagError(f"the identity provider {self.issuer} cannot be read: {self._problem}")
-        return self._known
+        return require(self._known, RagError(f"the identity provider {self.issuer} cannot be read: {self._problem}"))
 
     async def _discover(self) -> Metadata:
         status, found = await fetch("GET", f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")

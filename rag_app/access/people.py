@@ -27,6 +27,7 @@ from rag_app.domain import (
     Principal,
     Unauthenticated,
     frozen,
+    require,
     storable,
     uuid_in,
 )
@@ -279,8 +280,7 @@ class People:
         )
         act = Act("members.remove", str(user.id), {"organization": organization.slug})
         async with acting(self._database, by, act) as session:
-            if await session.scalar(gone.returning(MembershipRow.user_id)) is None:
-                raise NotFound("member", user.name)
+            require(await session.scalar(gone.returning(MembershipRow.user_id)), NotFound("member", user.name))
 
     async def add_member(self, organization: Organization, user: User, by: Principal | None = None) -> None:
         """Idempotent. `by`: as in `set_plan`."""
@@ -437,9 +437,7 @@ async def _check_plan(session: AsyncSession, plan: str) -> None:
 
 async def _update_user(session: AsyncSession, user: User, **values: str) -> User:
     row = await session.scalar(update(UserRow).where(UserRow.id == user.id).values(**values).returning(UserRow))
-    if row is None:
-        raise NotFound("user", user.name)
-    return _convert_row(User, row)
+    return _convert_row(User, require(row, NotFound("user", user.name)))
 
 
 async def _update_limits(
@@ -480,10 +478,8 @@ async def insert_named(session: AsyncSession, table: type[Base], kind: type[Kind
     made: Base | None = await session.scalar(
         insert(table).values(id=uuid4(), **values).on_conflict_do_nothing().returning(table)
     )
-    if made is None:
-        key, taken = next(iter(values.items()))
-        raise InvalidInput(key, taken, f"{taken!r} is taken")
-    return _convert_row(kind, made)
+    key, name = next(iter(values.items()))
+    return _convert_row(kind, require(made, InvalidInput(key, name, f"{name!r} is taken")))
 
 
 async def find_named(

@@ -41,6 +41,7 @@ from rag_app.domain.errors import (
     Unauthenticated,
     UnknownField,
     UnreadableDocument,
+    require,
 )
 from rag_app.domain.filters import FieldType, Filters, Value
 from rag_app.domain.frozen import frozen
@@ -135,6 +136,7 @@ __all__ = [
     "days_text",
     "frozen",
     "passage_link",
+    "require",
     "resource_folder",
     "row_mapping",
     "source_id",

@@ -26,6 +26,9 @@ A surface turns each into its own status and envelope; nobody parses messages.
 """
 
 from collections.abc import Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class RagError(Exception):
@@ -163,3 +166,15 @@ class ModelMalformed(ModelFailed):
 
 class ModelSilent(ModelMalformed):
     """It answered without a text."""
+
+
+def require(found: T | None, error: Exception) -> T:
+    """What was looked for. Raises the error if there is none.
+
+    >>> require(None, NotFound("thread", "t-1"))
+    Traceback (most recent call last):
+    rag_app.domain.errors.NotFound: no thread named 't-1'
+    """
+    if found is None:
+        raise error
+    return found

@@ -27,6 +27,7 @@ from rag_app.domain import (
     TooManyAtOnce,
     Unauthenticated,
     frozen,
+    require,
 )
 from rag_app.http.exchange import exchange
 from rag_app.http.surface import Credential, Surface
@@ -327,9 +328,7 @@ def gate(surface: Surface, entrance: Entrance, access: Access) -> Guard:
             key = f"{surface.name}:{user}"
             taking = asyncio.create_task(access.leases.take(key, concurrent))
             current.closing.append(lambda: _release_taken(access.leases, taking))
-            lease = await asyncio.shield(taking)
-            if lease is None:
-                raise TooManyAtOnce(concurrent)
+            lease = require(await asyncio.shield(taking), TooManyAtOnce(concurrent))
             keeping = asyncio.create_task(_keep(access.leases, lease, key, concurrent))
             current.closing.append(lambda: _stop(keeping))
 

@@ -21,6 +21,7 @@ from rag_app.domain import (
     StoreFailed,
     Unauthenticated,
     UnknownField,
+    require,
     uuid_in,
 )
 from rag_app.http.streaming import progress_stream
@@ -90,10 +91,7 @@ class JobService:
 
 
 def _job_id(name: str) -> UUID:
-    found = uuid_in(name)
-    if found is None:
-        raise NotFound("job", name)
-    return found
+    return require(uuid_in(name), NotFound("job", name))
 
 
 ONE = f"{PATH}/{{job_id:str}}"

@@ -17,7 +17,7 @@ from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
-from rag_app.domain import InvalidInput, NotFound, Principal, storable
+from rag_app.domain import InvalidInput, NotFound, Principal, require, storable
 from rag_app.evaluation.records import check_comment, expected_source, judge
 from rag_app.http.fields import as_wire
 from rag_app.surfaces.lexybrain.statistics import VERSION, midnight
@@ -193,9 +193,7 @@ async def _load_answer(session: AsyncSession, principal: Principal, message: UUI
         .where(MessageRow.id == message, ThreadRow.user_id == principal.user, MessageRow.deleted_at.is_(None))
         .with_for_update(of=MessageRow, key_share=True)
     )
-    row = await session.scalar(statement)
-    if row is None:
-        raise NotFound("message", str(message))
+    row = require(await session.scalar(statement), NotFound("message", str(message)))
     if row.role != Role.ASSISTANT.value:
         raise InvalidInput(
             "message_id", str(message), "is one of your own messages; feedback can only be given on answers"

@@ -46,6 +46,7 @@ from rag_app.domain import (
     QuotaExceeded,
     Scope,
     frozen,
+    require,
     uuid_in,
 )
 
@@ -418,9 +419,7 @@ def _failures(failures: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _account(found: Sequence[Any] | None) -> Account:
-    if found is None:
-        raise Forbidden("The user of this credential was deleted")
-    return Account(*found)
+    return Account(*require(found, Forbidden("The user of this credential was deleted")))
 
 
 async def _welcome(session: AsyncSession, principal: Principal) -> Account:

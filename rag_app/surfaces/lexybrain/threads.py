@@ -40,7 +40,7 @@ from rag_app.access.audit import EVERYBODY, Act, may_administer, write_down
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
-from rag_app.domain import Forbidden, InvalidInput, NotFound, Principal, Scope, StoreFailed, frozen, storable
+from rag_app.domain import Forbidden, InvalidInput, NotFound, Principal, Scope, StoreFailed, frozen, require, storable
 from rag_app.http.fields import T, as_wire
 from rag_app.surfaces.lexybrain import quotas
 from rag_app.surfaces.lexybrain.messages import is_visible, title_of
@@ -89,10 +89,7 @@ async def add_user_message(
     if text != storable(text):
         raise InvalidInput("message", None, "must not contain NUL characters or unpaired surrogates")
     said = {"role": Role.USER.value, "content": text, "capability": capability, "context": context}
-    row = await _append(session, user, thread, message, said)
-    if row is None:
-        raise NotFound("thread", str(thread))
-    return row
+    return require(await _append(session, user, thread, message, said), NotFound("thread", str(thread)))
 
 
 async def add_answer(
@@ -369,9 +366,8 @@ class Threads:
             if before is not None:
                 # deleted or not: it may have been deleted since it was shown
                 mark = select(MessageRow.created_at).where(MessageRow.id == before, MessageRow.thread_id == thread)
-                then = await session.scalar(mark)
-                if then is None:
-                    raise InvalidInput("before", before, "must be a message of this thread")
+                problem = InvalidInput("before", before, "must be a message of this thread")
+                then = require(await session.scalar(mark), problem)
                 statement = statement.where(_older_than(literal(then, MessageRow.created_at.type), before))
             rows = (await session.execute(statement)).tuples().all()
         shown = rows[:limit][::-1]
@@ -406,10 +402,9 @@ class Threads:
             row: ThreadRow | None = await session.scalar(
                 select(ThreadRow).from_statement(_BRANCH), values, execution_options=_FRESH
             )
-            if row is None:
-                raise NotFound("message", str(before))
+            branch = require(row, NotFound("message", str(before)))
             await session.execute(_COPY, values)
-            return render_thread(ThreadInfo, row)
+            return render_thread(ThreadInfo, branch)
 
     async def delete(self, principal: Principal, thread: UUID) -> None:
         """Delete the thread with its messages. Raises NotFound if it has already been deleted."""
@@ -417,8 +412,7 @@ class Threads:
             delete(ThreadRow).where(ThreadRow.id == thread, ThreadRow.user_id == principal.user).returning(ThreadRow.id)
         )
         async with holding(self._database, principal.scope()) as (session, _):  # a withdrawal comes before, or after
-            if await session.scalar(gone) is None:
-                raise NotFound("thread", str(thread))
+            require(await session.scalar(gone), NotFound("thread", str(thread)))
 
     async def delete_message(self, principal: Principal, thread: UUID, message: UUID) -> None:
         """Delete a message: it is not shown, counted or used as history any more. Its feedback is deleted, and so is training
@@ -431,8 +425,7 @@ class Threads:
         )
         async with holding(self._database, principal.scope()) as (session, _):  # a withdrawal comes before, or after
             await _change(session, principal.user, thread, message_count=ThreadRow.message_count - 1)
-            if await session.scalar(gone) is None:
-                raise NotFound("message", str(message))
+            require(await session.scalar(gone), NotFound("message", str(message)))
             await session.execute(delete(FeedbackRow).where(FeedbackRow.message_id == message))
             for statement in _FORGET_LESSONS:
                 await session.execute(statement, {"thread": thread, "message": message})
@@ -493,9 +486,7 @@ async def _change(session: AsyncSession, user: UUID | None, thread: UUID, **valu
         update(ThreadRow).where(ThreadRow.id == thread, ThreadRow.user_id == user).values(**values).returning(ThreadRow)
     )
     row = await session.scalar(changed, execution_options=_FRESH)
-    if row is None:
-        raise NotFound("thread", str(thread))
-    return render_thread(ThreadInfo, row)
+    return render_thread(ThreadInfo, require(row, NotFound("thread", str(thread))))
 
 
 _FRESH = {"synchronize_session": False, "populate_existing": True}  # whatever the session has read before

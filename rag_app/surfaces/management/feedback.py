@@ -12,7 +12,7 @@ from sqlalchemy.types import Uuid
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database import pages
 from rag_app.database.session import Database
-from rag_app.domain import InvalidInput, NotFound, Principal, frozen, storable
+from rag_app.domain import InvalidInput, NotFound, Principal, frozen, require, storable
 from rag_app.surfaces.management.tables import SettlementRow
 from rag_app.surfaces.management.types import FeedbackQueuePage, QueuedFeedback
 
@@ -121,9 +121,8 @@ class FeedbackQueue:
             raise InvalidInput("note", None, "must not contain NUL characters or unpaired surrogates")
         act = Act("feedback.settle", str(feedback), {"resolution": resolution})
         async with administering(self._database, principal, act) as session:
-            which = await session.scalar(_FIND_COLUMN, {"id": feedback})
-            if which is None:
-                raise NotFound("feedback", str(feedback))
+            found = await session.scalar(_FIND_COLUMN, {"id": feedback})
+            which = require(found, NotFound("feedback", str(feedback)))
             said = {
                 "resolution": resolution,
                 "note": note,

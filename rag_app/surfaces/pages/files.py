@@ -9,6 +9,8 @@ from litestar import Response, get
 from litestar.exceptions import NotFoundException
 from litestar.params import FromPath
 
+from rag_app.domain import require
+
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
 _CACHE_FOR_GOOD = "public, max-age=31536000, immutable"
 
@@ -27,9 +29,7 @@ def static(name: str) -> str:
 @get("/static/{version:str}/{name:str}", include_in_schema=False, opt={"open": True})
 async def static_file(version: FromPath[str], name: FromPath[str]) -> Response[bytes]:
     """Return a file, whatever version the path names: a page that an earlier version of the server sent may ask for it."""
-    content = FILES.get(name)
-    if content is None:
-        raise NotFoundException
+    content = require(FILES.get(name), NotFoundException())
     kept = _CACHE_FOR_GOOD if version == VERSION else "no-cache"
     suffix = PurePosixPath(name).suffix
     media_type = _TYPES.get(suffix) or guess_type(name)[0] or "application/octet-stream"

@@ -16,7 +16,7 @@ from rag_app.access.limits import RateLimiter
 from rag_app.access.openid import Attempt, Provider
 from rag_app.access.people import People
 from rag_app.access.sessions import ATTEMPT_LIFETIME, Sessions
-from rag_app.domain import NotFound, RagError, RateLimited, Unauthenticated, frozen
+from rag_app.domain import NotFound, RagError, RateLimited, Unauthenticated, frozen, require
 from rag_app.http.entrance import LOOPBACK_HOST, PAGES_COOKIES, AnyConnection, is_near, is_same_origin, pages_cookie
 from rag_app.http.problems import AnyRequest
 from rag_app.http.surface import Injected
@@ -129,7 +129,7 @@ def show_ways(
 @page("/sign-in/provider", open_to_all=True)
 async def leave_for_provider(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
     """Redirect to the identity provider. After signing in, the browser returns to `next`."""
-    provider, url = _provider(signing_in), signing_in.url(request)
+    provider, url = require(signing_in.provider, NotFoundException()), signing_in.url(request)
     if url is None:
         problem = f"To sign in at {provider.host}, this server's RAG_PUBLIC_URL must be set"
         return show_ways(request, signing_in, status=MISDIRECTED_STATUS, problem=problem)
@@ -167,7 +167,7 @@ async def _believe(
     request: AnyRequest, signing_in: SigningIn, said: dict[str, str], attempt: Attempt, url: str, after: str
 ) -> Html:
     """Open a session for the user whom the provider has signed in, if that user is known here."""
-    provider = _provider(signing_in)
+    provider = require(signing_in.provider, NotFoundException())
     try:
         claims = await provider.claims(said, attempt, url + CALLBACK)
     except Unauthenticated as error:
@@ -185,12 +185,6 @@ async def _believe(
         )
         return show_ways(request, signing_in, status=403, problem=problem, after=after)
     return await welcome(request, signing_in.sessions, principal.user, after, url=url, groups=claims.groups)
-
-
-def _provider(signing_in: SigningIn) -> Provider:
-    if signing_in.provider is None:
-        raise NotFoundException
-    return signing_in.provider
 
 
 def _away(provider: Provider) -> str:

@@ -25,6 +25,7 @@ from rag_app.domain import (
     NotFound,
     Principal,
     Question,
+    require,
     resource_folder,
 )
 from rag_app.evaluation.records import Validations
@@ -135,10 +136,8 @@ class Playground:
                 "organization", said.organization, "is required unless you are a member of exactly one organization"
             )
         store = await self._open_store(spec, judging.scope())
-        node = (await store.fetch([said.chunk_id])).get(said.chunk_id)
-        if node is None:
-            raise NotFound("chunk", str(said.chunk_id))
-        hit = to_hit(NodeWithScore(node=node))
+        found = (await store.fetch([said.chunk_id])).get(said.chunk_id)
+        hit = to_hit(NodeWithScore(node=require(found, NotFound("chunk", str(said.chunk_id)))))
         content = (await self._validations.contents(judging, [hit.source_id])).get(hit.source_id, ())
         span = locate(hit, content)
         await self._validations.judge(judging, spec.name, said.question, hit.source_id, span, int(said.relevant))

@@ -14,7 +14,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import asdict, replace
 
 from rag_app.documents.generations import Generation
-from rag_app.domain import Hit, InvalidInput, JsonObject, NotFound, Principal, Question
+from rag_app.domain import Hit, InvalidInput, JsonObject, NotFound, Principal, Question, require
 from rag_app.evaluation.records import Validations
 from rag_app.evaluation.validation import (
     DEPTH,
@@ -195,9 +195,7 @@ class RetrievalValidation:
 
     async def _find_report(self, validation_id: str, user: Principal) -> StoredValidation:
         report = await self._validations.report(user, _run_id(validation_id))
-        if report is None:
-            raise NotFound("validation", validation_id)
-        return convert(report, StoredValidation)
+        return convert(require(report, NotFound("validation", validation_id)), StoredValidation)
 
     async def _measure(
         self, asked: RetrievalQuery, hits: Sequence[Hit], spec: IndexSpec, user: Principal
