@@ -145,17 +145,17 @@ originals_table = Table(
 )
 
 
-class SentBeforeRow(Base):
-    """The response to a request with an `Idempotency-Key`; without one, the request is in progress or its process died."""
-
-    __tablename__ = "idempotency_keys"
-
-    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True)
-    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"), primary_key=True)
-    key: Mapped[str] = mapped_column(primary_key=True)
-    fingerprint: Mapped[str]
-    response: Mapped[JsonObject | None]
-    created_at: Mapped[InsertTime]
+# The response to a request with an `Idempotency-Key`; without one, the request is in progress or its process died.
+repeats_table = Table(
+    "idempotency_keys",
+    Base.metadata,
+    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True),
+    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("fingerprint", Text, nullable=False),
+    Column("response", JSONB),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
 
 
 class SourceBuildRow(Base):

@@ -8,7 +8,7 @@ from sqlalchemy import func, select, update
 
 from rag_app.access.people import People
 from rag_app.database.session import Database
-from rag_app.documents.tables import SentBeforeRow
+from rag_app.documents.tables import repeats_table
 from rag_app.domain.scope import Scope
 from rag_app.surfaces.sources.repeats import LEASE, KeyInUse, Repeats
 from tests.conftest import NewOrganization
@@ -24,13 +24,13 @@ async def caller(database: Database, organization: NewOrganization) -> tuple[UUI
 async def set_begun(database: Database, caller: tuple[UUID, UUID], ago: float) -> None:
     """As if the request had begun, or renewed its lease, so many leases ago."""
     async with database.scoped(Scope(frozenset({caller[0]}), caller[1])) as session:
-        await session.execute(update(SentBeforeRow).values(created_at=func.now() - LEASE * ago))
+        await session.execute(update(repeats_table).values(created_at=func.now() - LEASE * ago))
 
 
 async def is_fresh(database: Database, caller: tuple[UUID, UUID]) -> bool:
     """Whether half of the lease or more is left."""
     async with database.scoped(Scope(frozenset({caller[0]}), caller[1])) as session:
-        return (await session.scalars(select(SentBeforeRow.created_at > func.now() - LEASE / 2))).one()
+        return (await session.scalars(select(repeats_table.c.created_at > func.now() - LEASE / 2))).one()
 
 
 async def test_a_request_whose_process_died_may_be_sent_again_after_its_lease(

@@ -13,7 +13,7 @@ from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.domain import InvalidInput, NotFound, Principal, frozen, require, storable
-from rag_app.surfaces.management.tables import SettlementRow
+from rag_app.surfaces.management.tables import settlements_table
 from rag_app.surfaces.management.types import FeedbackQueuePage, QueuedFeedback
 
 # one statement: a page, and how many are open, of the same moment
@@ -129,14 +129,15 @@ class FeedbackQueue:
                 "settled_by": principal.user,
                 "settled_at": datetime.now(UTC),
             }
-            made = insert(SettlementRow).values({which: feedback, **said})
+            made = insert(settlements_table).values({which: feedback, **said})
             await session.execute(made.on_conflict_do_update(index_elements=[which], set_=said))
 
     async def reopen(self, principal: Principal, feedback: UUID) -> None:
         """Raises NotFound if the feedback is not settled."""
-        this = (SettlementRow.feedback_id == feedback) | (SettlementRow.answer_id == feedback)
+        settled = settlements_table.c
+        this = (settled.feedback_id == feedback) | (settled.answer_id == feedback)
         async with administering(self._database, principal, Act("feedback.reopen", str(feedback))) as session:
-            if await session.scalar(delete(SettlementRow).where(this).returning(SettlementRow.id)) is None:
+            if await session.scalar(delete(settlements_table).where(this).returning(settled.id)) is None:
                 raise NotFound("settled feedback", str(feedback))
 
 

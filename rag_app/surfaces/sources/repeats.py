@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from rag_app.database.session import Database
-from rag_app.documents.tables import SentBeforeRow
+from rag_app.documents.tables import repeats_table
 from rag_app.domain import InvalidInput, JsonObject, Scope
 from rag_app.domain.errors import StoreFailed
 
@@ -40,24 +40,24 @@ class Repeats:
     async def begin(self, org_id: UUID, user: UUID, key: str, fingerprint: str) -> JsonObject | None:
         """The earlier response to the same request; None: execute it now. Raises KeyInUse."""
         over = or_(
-            SentBeforeRow.created_at < func.now() - _LIFETIME,
-            SentBeforeRow.response.is_(None) & (SentBeforeRow.created_at < func.now() - LEASE),
+            repeats_table.c.created_at < func.now() - _LIFETIME,
+            repeats_table.c.response.is_(None) & (repeats_table.c.created_at < func.now() - LEASE),
         )
         async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
             await session.execute(
-                delete(SentBeforeRow).where(SentBeforeRow.org_id == org_id, SentBeforeRow.user_id == user, over)
+                delete(repeats_table).where(repeats_table.c.org_id == org_id, repeats_table.c.user_id == user, over)
             )
             made = await session.scalar(
-                insert(SentBeforeRow)
+                insert(repeats_table)
                 .values(org_id=org_id, user_id=user, key=key, fingerprint=fingerprint)
                 .on_conflict_do_nothing()
-                .returning(SentBeforeRow.key)
+                .returning(repeats_table.c.key)
             )
             if made is not None:
                 return None
             known = (
                 await session.execute(
-                    select(SentBeforeRow.fingerprint, SentBeforeRow.response).where(*_row_named(org_id, user, key))
+                    select(repeats_table.c.fingerprint, repeats_table.c.response).where(*_row_named(org_id, user, key))
                 )
             ).one()
         if known.fingerprint != fingerprint:
@@ -76,7 +76,7 @@ class Repeats:
                 with suppress(StoreFailed):  # tried again at the next renewal
                     async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
                         await session.execute(
-                            update(SentBeforeRow).where(*_row_named(org_id, user, key)).values(created_at=func.now())
+                            update(repeats_table).where(*_row_named(org_id, user, key)).values(created_at=func.now())
                         )
 
         renewing = asyncio.create_task(renew())
@@ -90,13 +90,13 @@ class Repeats:
         """Store the response; None: the request failed and may be sent again."""
         async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
             if response is None:
-                await session.execute(delete(SentBeforeRow).where(*_row_named(org_id, user, key)))
+                await session.execute(delete(repeats_table).where(*_row_named(org_id, user, key)))
             else:
                 await session.execute(
-                    update(SentBeforeRow).where(*_row_named(org_id, user, key)).values(response=response)
+                    update(repeats_table).where(*_row_named(org_id, user, key)).values(response=response)
                 )
 
 
 def _row_named(org_id: UUID, user: UUID, key: str) -> tuple[ColumnElement[bool], ...]:
     """The conditions for the row of one key."""
-    return SentBeforeRow.org_id == org_id, SentBeforeRow.user_id == user, SentBeforeRow.key == key
+    return repeats_table.c.org_id == org_id, repeats_table.c.user_id == user, repeats_table.c.key == key
