@@ -15,23 +15,30 @@ SearchMode = Annotated[Literal["dense", "hybrid"], Meta(description="one of dens
 """Dense orders results by the similarity that they show; hybrid counts words as well. A request without one is searched by
 the index's `search_mode`."""
 
-# What an answer says beside its contract's fields; each is absent where there is nothing to say.
 Warnings = Annotated[
     list[str], Meta(description="parts of the question that were not searched; absent if all of it was")
 ]
-Interpretation = Annotated[
-    str,
-    Meta(
-        description="how a question about records was understood; absent if the answer was not computed from record fields",
-        examples=["your 4 listings, bestseller first"],
-    ),
-]
+
+
 RemovedCount = Annotated[
     int, Meta(description="number of sentences removed because no source supports them; absent if none was removed")
 ]
-Courtesy = Annotated[
-    bool, Meta(description="true if the text returns a greeting or thanks: nothing was asked; absent otherwise")
-]
+
+
+class AnswerRemarks(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an answer says beside its contract's fields; each is absent where there is nothing to say."""
+
+    removed_sentences: RemovedCount = 0
+    understood: Annotated[
+        str,
+        Meta(
+            description="how a question about records was understood; absent if the answer was not computed from record fields",
+            examples=["your 4 listings, bestseller first"],
+        ),
+    ] = ""
+    courtesy: Annotated[
+        bool, Meta(description="true if the text returns a greeting or thanks: nothing was asked; absent otherwise")
+    ] = False
 
 
 class SourceReference(Struct, frozen=True, kw_only=True):

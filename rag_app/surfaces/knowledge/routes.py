@@ -13,7 +13,7 @@ from uuid import UUID
 from litestar import Response
 from litestar.openapi.spec import Schema, Tag
 from litestar.params import BodyKwarg
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from rag_app.domain import (
     Answer,
@@ -36,7 +36,7 @@ from rag_app.domain import (
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import exchange
-from rag_app.http.fields import Courtesy, Interpretation, RemovedCount, SearchMode, Warnings, Where
+from rag_app.http.fields import AnswerRemarks, SearchMode, Warnings, Where
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline
@@ -190,7 +190,7 @@ class ContextUsed(Struct, frozen=True):
     ]
 
 
-class AnswerResponse(Struct, frozen=True, omit_defaults=True):
+class AnswerResponse(AnswerRemarks, frozen=True):
     status: Annotated[
         Literal["success", "insufficient_context"],
         Meta(description="`insufficient_context`: the question was not answered; the citations are the best snippets"),
@@ -200,10 +200,7 @@ class AnswerResponse(Struct, frozen=True, omit_defaults=True):
     citations: Annotated[list[RetrievalCitation], Meta(max_length=5, description="at most five, one per source")]
     context_used: ContextUsed
     processing_time_ms: Annotated[int, Meta(examples=[1847])]
-    warnings: Warnings = []
-    removed_sentences: RemovedCount = 0
-    understood: Interpretation = ""
-    courtesy: Courtesy = False
+    warnings: Warnings = field(default_factory=list)
 
 
 ERRORS = (

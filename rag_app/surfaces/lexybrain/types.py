@@ -15,7 +15,7 @@ from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain import BudgetSpent, InvalidInput, JsonObject, Scope, Usage, frozen
 from rag_app.http.bodies import NOT_BLANK
-from rag_app.http.fields import Courtesy, Interpretation, RemovedCount
+from rag_app.http.fields import AnswerRemarks, RemovedCount
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
 from rag_app.surfaces.lexybrain.quotas import Account
@@ -262,16 +262,14 @@ REFERENCE_TYPES = tuple(each.removesuffix("s") for each in RagReferences.__struc
 """The types of sources that clients know: an index says how it shows the others (`shown_types`)."""
 
 
-class AnswerRemarks(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is told of an answer where there is something to tell."""
+class CheckedRemarks(AnswerRemarks, frozen=True, kw_only=True, rename="camel"):
+    """`AnswerRemarks` of an answer whose claims were compared with its sources."""
 
     grounded: Annotated[
         bool | None,
         Meta(description="whether a cited source supports every claim of the answer; absent if no claim was checked"),
     ] = None
     removed_sentences: RemovedCount = 0
-    understood: Interpretation = ""
-    courtesy: Courtesy = False
 
 
 class SourcePlace(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -349,7 +347,7 @@ class ThreadSource(RagSource, frozen=True):
     passage: CitedPassage | None = None
 
 
-class ThreadFlags(AnswerRemarks, frozen=True, rename="camel"):
+class ThreadFlags(CheckedRemarks, frozen=True, rename="camel"):
     used_rag: bool
     fallback_to_generic: bool
     insufficient_context: bool
@@ -422,7 +420,7 @@ class ThreadsResponse(Struct, frozen=True, rename="camel"):
     next_cursor: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
 
 
-class RagFlags(AnswerRemarks, frozen=True, rename="camel"):
+class RagFlags(CheckedRemarks, frozen=True, rename="camel"):
     used_rag: Annotated[bool, Meta(description="at least one source was retrieved for the answer")]
     fallback_to_generic: Annotated[
         bool, Meta(description="the model failed; the answer lists the sources that were found")
@@ -466,7 +464,7 @@ class ConsentInfo(Struct, frozen=True):
 # -- what a turn is made of
 
 
-class Flags(AnswerRemarks, frozen=True, rename="camel", omit_defaults=False):
+class Flags(CheckedRemarks, frozen=True, rename="camel", omit_defaults=False):
     """What a client should know of an answer; kept as JSON.
 
     `used_rag`: something was retrieved. `fallback_to_generic`: the model failed, the text says what was found.

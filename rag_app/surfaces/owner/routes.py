@@ -12,7 +12,7 @@ from uuid import UUID
 from litestar import Response
 from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from rag_app.domain import (
     Answer,
@@ -35,9 +35,7 @@ from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.exchange import exchange
 from rag_app.http.fields import (
-    Courtesy,
-    Interpretation,
-    RemovedCount,
+    AnswerRemarks,
     SearchMode,
     SourceReference,
     T,
@@ -194,7 +192,7 @@ class OwnerSource(OwnerRecord, frozen=True):
     ]
 
 
-class OwnerAskResponse(Struct, frozen=True, omit_defaults=True):
+class OwnerAskResponse(AnswerRemarks, frozen=True):
     answer: Annotated[
         str,
         Meta(
@@ -217,10 +215,7 @@ class OwnerAskResponse(Struct, frozen=True, omit_defaults=True):
     chunks_above_threshold: Annotated[
         int, Meta(description="number of chunks that reach `min_similarity`", examples=[5])
     ]
-    warnings: Warnings = []
-    removed_sentences: RemovedCount = 0
-    understood: Interpretation = ""
-    courtesy: Courtesy = False
+    warnings: Warnings = field(default_factory=list)
 
 
 ERRORS = (
