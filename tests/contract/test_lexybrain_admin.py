@@ -99,7 +99,7 @@ def prepared(kept: None) -> Iterator[None]:
     TABLES.administers(ADA)
     answers = [
         answered(created_at=BEGAN + timedelta(minutes=number), generation_metadata={"prompts": {"global": NAME}})
-        for number in range(3)
+        for number in range(1, 4)
     ]
     rated = [
         FeedbackRow(
