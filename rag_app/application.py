@@ -574,7 +574,7 @@ def _services(application: Application) -> dict[str, object]:
     from rag_app.surfaces.management.belonging import Belonging
     from rag_app.surfaces.management.feedback import FeedbackQueue
     from rag_app.surfaces.management.usage import Usage
-    from rag_app.surfaces.playground.service import Playground
+    from rag_app.surfaces.playground.routes import Playground
     from rag_app.surfaces.validation.service import RetrievalValidation
 
     database, conversations, backends = application.database, application.conversations, application.backends

@@ -55,8 +55,7 @@ async def overview(request: Caller, statistics: Injected[Statistics], usage: Inj
     shown: dict[str, Any] = {"product": product, "products": PRODUCTS, "days": days, "charts": _charts(days)}
     if product is not None:
         return render(request, "admin-product.html", **shown)
-    stats = await statistics.read(request.user, since, until)
-    return render(request, "admin-overview.html", stats=stats, **shown)
+    return render(request, "admin-overview.html", stats=await statistics.read(request.user, since, until), **shown)
 
 
 def _charts(days: Sequence[TrendDay]) -> list[tuple[str, tuple[str, ...], Markup]]:
@@ -232,8 +231,9 @@ async def evaluation(
 @page("/admin/usage", administrators=True)
 async def usage_of_month(request: Caller, usage: Injected[Usage], statistics: Injected[Statistics]) -> Html:
     found = await usage.month(request.user, query_value(request, "month"))
-    stats = await statistics.read(request.user, None, None)
-    return render(request, "admin-usage.html", found=found, quota=stats.quota)
+    return render(
+        request, "admin-usage.html", found=found, quota=(await statistics.read(request.user, None, None)).quota
+    )
 
 
 @action("/admin/usage", administrators=True)

@@ -1,4 +1,4 @@
-"""The chat: what `/` opens."""
+"""Pages that ask: the chat, which `/` opens, and *Knowledge* and *Calls*."""
 
 import re
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.types import ThreadMessage, ThreadWithMessages
 from rag_app.surfaces.pages.forms import query_value, uuid
 from rag_app.surfaces.pages.signing_in import SigningIn
-from rag_app.surfaces.pages.site import SECURITY, Html, page, redirect, render
+from rag_app.surfaces.pages.site import SECURITY, Html, page, redirect, render, visitor_of
 from rag_app.surfaces.sources.service import Sources
 
 EXAMPLES: tuple[tuple[str, str], ...] = (
@@ -50,8 +50,14 @@ async def _has_documents(sources: Sources, request: Caller, index: str) -> bool:
 
 def _render_chat(request: Caller, thread: str, demo: bool) -> Html:
     capabilities = [(name, name.replace("_", " ").capitalize(), text) for name, text in DESCRIPTIONS.items()]
-    examples = EXAMPLES if demo else ()
-    return render(request, "chat.html", thread=thread, capabilities=capabilities, examples=examples, demo=demo)
+    return render(
+        request,
+        "chat.html",
+        thread=thread,
+        capabilities=capabilities,
+        examples=EXAMPLES if demo else (),
+        demo=demo,
+    )
 
 
 @page("/threads")
@@ -121,3 +127,54 @@ def _answer(message: ThreadMessage) -> str:
     ]
     sources = "\n".join(["", "Sources:", "", *lines, ""]) if lines else ""
     return f"{message.content}\n{sources}"
+
+
+# -- Knowledge and Calls, which answer without threads, with the public routes
+
+ANSWERED_EXAMPLES = {
+    "knowledge": (
+        "How many days of annual leave do employees get?",
+        "When does Aurora send appointment reminders to patients?",
+        "How do I feed a sourdough starter?",
+    ),
+    "calls": (
+        "How long did Peter Hallam have to wait?",
+        "Why did Dana Whitfield complain about pricing?",
+        "What time zone is Kathmandu in?",
+    ),
+}
+"""Questions that the demo's samples answer; the last one they do not."""
+
+
+@page("/knowledge", menu="Knowledge", order=10)
+async def knowledge(request: Caller, signing_in: Injected[SigningIn]) -> Html:
+    return _render_answers(
+        request,
+        "knowledge",
+        "Knowledge",
+        "Answers from the documents, e-mails and calls of your organization.",
+        signing_in.demo,
+    )
+
+
+@page("/calls", menu="Calls", order=20)
+async def calls(request: Caller, signing_in: Injected[SigningIn]) -> Html:
+    return _render_answers(
+        request,
+        "calls",
+        "Calls and bookings",
+        "Answers from what customers said on the phone and booked.",
+        signing_in.demo,
+    )
+
+
+def _render_answers(request: Caller, kind: str, title: str, about: str, demo: bool) -> Html:
+    return render(
+        request,
+        "answers.html",
+        kind=kind,
+        title=title,
+        about=about,
+        user=visitor_of(request).user,
+        examples=ANSWERED_EXAMPLES[kind] if demo else (),
+    )

@@ -9,7 +9,7 @@ from rag_app.domain import InvalidInput
 from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.pages.forms import form_value, uuid
 from rag_app.surfaces.pages.site import Html, action, page, render
-from rag_app.surfaces.playground.service import Playground
+from rag_app.surfaces.playground.routes import Playground
 from rag_app.surfaces.playground.types import Configuration, NewJudgment, PlaygroundRequest
 
 Form = TypeVar("Form", bound=Struct)

@@ -10,12 +10,12 @@ from rag_app.access.sessions import Sessions
 from rag_app.domain import RateLimited
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.server import Site
-from rag_app.surfaces.pages import administration, answers, chat, documents, playground, signing_in
+from rag_app.surfaces.pages import administration, chat, documents, playground, signing_in
 from rag_app.surfaces.pages.files import static_file
 from rag_app.surfaces.pages.signing_in import MISDIRECTED_STATUS, SigningIn, stay_near
 from rag_app.surfaces.pages.site import HANDLERS, Errors, admit
 
-MODULES = (chat, signing_in, answers, documents, playground, administration)
+MODULES = (chat, signing_in, documents, playground, administration)
 """Modules with pages. Importing one registers its pages."""
 
 _KINDS = {

@@ -1,31 +1,301 @@
-"""The playground (`/api/v1/playground`): for users with the role admin, since it shows prompts."""
+"""The playground (`/api/v1/playground`): a question asked as the pipeline does, and every step of it. It is for users with the
+role admin, since it shows prompts."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from time import perf_counter
 from typing import Annotated
 
 from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.schema import NodeWithScore
 
+from rag_app.access.audit import Act, record
+from rag_app.access.people import People
+from rag_app.answering.capabilities import CAPABILITIES, Capability
+from rag_app.answering.context import Context
+from rag_app.answering.engine import CapabilityEngine, Evidence
+from rag_app.answering.extractive import rank_passages, score_passages
+from rag_app.answering.prompt_configs import PromptConfigs
+from rag_app.answering.prompts import Prompt, load_prompts, template_of
+from rag_app.answering.synthesizers import messages_of
+from rag_app.database.session import Database
 from rag_app.domain import (
+    Answer,
     BudgetSpent,
     EmbeddingFailed,
     Forbidden,
     InvalidInput,
+    Mode,
     ModelFailed,
     NotFound,
+    Principal,
+    Question,
     StoreFailed,
     Unauthenticated,
     UnknownField,
+    require,
+    resource_folder,
 )
+from rag_app.evaluation.records import Validations
+from rag_app.evaluation.validation import locate
+from rag_app.http.fields import as_wire
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
-from rag_app.surfaces.playground.service import Playground
+from rag_app.pipeline import OpenStore, Pipeline
+from rag_app.retrieval.embedding import asking, embed_query
+from rag_app.retrieval.filters import check_filters, parse_condition
+from rag_app.retrieval.fusion import Candidate, rank
+from rag_app.retrieval.hits import average_relevance, to_hit
+from rag_app.retrieval.index import IndexSpec, find_index
+from rag_app.retrieval.store import Search
 from rag_app.surfaces.playground.types import (
     Configuration,
+    GateSignals,
     KeptJudgment,
     NewJudgment,
+    PlaygroundAnswer,
+    PlaygroundCitation,
+    PlaygroundHit,
+    PlaygroundIndex,
     PlaygroundOptions,
+    PlaygroundPrompt,
     PlaygroundRequest,
     PlaygroundResponse,
+    PlaygroundResult,
+    PromptMessage,
+    ScoredSentence,
+    StageTime,
 )
+
+SENTENCES = 10
+
+
+@contextmanager
+def timed(took: dict[str, float], stage: str) -> Iterator[None]:
+    """Writes down the seconds of a stage."""
+    started = perf_counter()
+    yield
+    took[stage] = perf_counter() - started
+
+
+class Playground:
+    """For administrators, in organizations of their own; each question is written down, without its text.
+
+    Everything raises Forbidden for others, and NotFound for an index or organization that is not theirs.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        pipeline: Pipeline,
+        indexes: Mapping[str, IndexSpec],
+        open_store: OpenStore,
+        embedder: BaseEmbedding,
+        people: People,
+        prompts: PromptConfigs,
+        validations: Validations,
+        dimension: int | None = None,
+    ) -> None:
+        self._database, self._pipeline, self._indexes = database, pipeline, indexes
+        self._open_store, self._embedder, self._dimension = open_store, embedder, dimension
+        self._people, self._prompts, self._validations = people, prompts, validations
+
+    async def options(self, principal: Principal) -> PlaygroundOptions:
+        """What can be chosen."""
+        await record(self._database, principal)
+        return PlaygroundOptions(
+            [
+                PlaygroundIndex(
+                    spec.name,
+                    spec.description,
+                    capability.name if (capability := capability_of(spec)) else None,
+                    list(spec.source_types),
+                    {name: kind.value for name, kind in spec.all_fields.items()},
+                )
+                for spec in self._indexes.values()
+            ],
+            [each.slug for each in await self._people.organizations(principal.organizations)],
+        )
+
+    async def ask(self, principal: Principal, asked: PlaygroundRequest) -> PlaygroundResponse:
+        """The question in each of its configurations, one after the other: their times are comparable.
+
+        Raises InvalidInput and UnknownField for filters, and what the pipeline raises.
+        """
+        for each in asked.configurations:
+            details = {"mode": each.mode, "top_k": each.top_k, "answer": each.answer}
+            await record(self._database, principal, Act("playground.ask", each.index[:100], details))
+        question = asked.question.strip()
+        return PlaygroundResponse(
+            question, [await self._result(principal, question, each) for each in asked.configurations]
+        )
+
+    async def judge(self, principal: Principal, said: NewJudgment) -> KeptJudgment:
+        """Write down whether a chunk answers a question, as its organization's judgment: of its passage, which outlives it.
+
+        Raises NotFound for a chunk that the principal does not see, InvalidInput where it is not plain whose judgment
+        it is.
+        """
+        spec = find_index(self._indexes, said.index)
+        await record(
+            self._database, principal, Act("playground.judge", str(said.chunk_id), {"relevant": said.relevant})
+        )
+        judging = await self._narrow_principal(principal, said.organization)
+        if len(judging.organizations) != 1:
+            raise InvalidInput(
+                "organization", said.organization, "is required unless you are a member of exactly one organization"
+            )
+        store = await self._open_store(spec, judging.scope())
+        found = (await store.fetch([said.chunk_id])).get(said.chunk_id)
+        hit = to_hit(NodeWithScore(node=require(found, NotFound("chunk", str(said.chunk_id)))))
+        content = (await self._validations.contents(judging, [hit.source_id])).get(hit.source_id, ())
+        span = locate(hit, content)
+        await self._validations.judge(judging, spec.name, said.question, hit.source_id, span, int(said.relevant))
+        start, end = span or (None, None)
+        return KeptJudgment(hit.source_id, start, end, said.relevant)
+
+    async def _narrow_principal(self, principal: Principal, slug: str | None) -> Principal:
+        """The principal, as a member of one organization alone where one is named."""
+        if slug is None:
+            return principal
+        found = await self._people.own_organization(principal, slug)
+        return replace(principal, organizations=frozenset({found.id}))
+
+    async def _result(self, principal: Principal, text: str, asked: Configuration) -> PlaygroundResult:
+        spec, took = find_index(self._indexes, asked.index), dict[str, float]()
+        scope = (await self._narrow_principal(principal, asked.organization)).scope()
+        filters = tuple(parse_condition(each) for each in asked.filters)
+        question = Question(text, filters, asked.top_k, Mode(asked.mode), asked.threshold)
+        asking.set(scope.organizations)
+        with timed(took, "embedding"):
+            vector = await embed_query(self._embedder, text, self._dimension)
+        store = await self._open_store(spec, scope)
+        checked = check_filters(filters, spec)
+        with timed(took, "search"):
+            search = Search(vector, text, checked, Mode.HYBRID, asked.top_k, spec.fusion.depth)
+            candidates = await store.candidates(search)
+            ranking = rank(candidates, question.mode, spec.fusion)[: asked.top_k]
+        with timed(took, "chunks"):
+            nodes = await store.fetch([each.id for each in ranking])
+        found = [NodeWithScore(node=nodes[each.id], score=each.cosine) for each in ranking if each.id in nodes]
+        hits = _hits(found, candidates, asked.threshold)
+        capability = capability_of(spec)
+        if capability is None:
+            return PlaygroundResult(asked, hits, len(candidates), [], None, None, None, _stages(took))
+        engine = self._pipeline.engine(capability.name, question, scope)
+        with timed(took, "retrieval and judging"):
+            evidence = await engine.gather(question)
+        answer: Answer | None = None
+        if asked.answer:
+            with timed(took, "the whole answer"):
+                answer = await self._pipeline.answer(capability.name, question, scope)
+            took |= {f"of it {stage}": seconds for stage, seconds in answer.seconds.items()}
+        return PlaygroundResult(
+            asked,
+            hits,
+            len(candidates),
+            await self._sentences(question, evidence.context, answer),
+            _gate(engine, evidence),
+            await self._prompt(capability, question, evidence.context),
+            None if answer is None else _answer(answer),
+            _stages(took),
+        )
+
+    async def _sentences(self, question: Question, context: Context, answer: Answer | None) -> list[ScoredSentence]:
+        ranking = context.ranking or await rank_passages(self._embedder, question, context)
+        parts = score_passages(ranking, question)
+        found = [
+            ScoredSentence(
+                source=passage.block + 1,
+                text=f"{passage.lead} {passage.text}".strip(),
+                cosine=round(float(ranking.cosines[0][place]), 4),
+                words=round(float(parts.words[place]), 4),
+                source_cosine=round(context.blocks[passage.block].score, 4),
+                score=round(float(parts.scores[:, place].max()), 4),
+                chosen=answer is not None and not answer.refused and _is_in(passage.text, answer.text),
+            )
+            for place, passage in enumerate(ranking.ranked)
+        ]
+        return sorted(found, key=lambda each: -each.score)[:SENTENCES]
+
+    async def _prompt(self, capability: Capability, question: Question, context: Context) -> PlaygroundPrompt | None:
+        if not context.blocks:
+            return None
+        drawn = await self._prompts.draw(capability.prompt)
+        prompt: Prompt = (
+            load_prompts(resource_folder("prompts"))[capability.prompt] if drawn is None else template_of(drawn)
+        )
+        told = messages_of(prompt, question, context.text)
+        messages = [PromptMessage(each.role.value, each.content or "") for each in told]
+        return PlaygroundPrompt(f"{prompt.name}_{prompt.version}", messages)
+
+
+def _stages(took: Mapping[str, float]) -> list[StageTime]:
+    return [StageTime(stage, round(1000 * seconds, 1)) for stage, seconds in took.items()]
+
+
+def capability_of(spec: IndexSpec) -> Capability | None:
+    """What answers from an index by itself: no conversation's capability, which needs more than a question."""
+    return next((each for each in CAPABILITIES if each.index == spec.name and each.group is None), None)
+
+
+def _hits(
+    found: Sequence[NodeWithScore], candidates: Sequence[Candidate], threshold: float | None
+) -> list[PlaygroundHit]:
+    by_id = {each.id: each for each in candidates}
+    by_cosine = {each.id: place for place, each in enumerate(sorted(candidates, key=lambda c: (-c.cosine, c.id)), 1)}
+    matching = sorted((each for each in candidates if each.bm25 > 0), key=lambda c: (-c.bm25, c.id))
+    by_words = {each.id: place for place, each in enumerate(matching, 1)}
+    shown = []
+    for place, hit in enumerate(map(to_hit, found), 1):
+        candidate: Candidate = by_id[hit.chunk_id]
+        shown.append(
+            as_wire(
+                PlaygroundHit,
+                hit,
+                rank=place,
+                cosine=round(min(1.0, max(-1.0, candidate.cosine)), 4),
+                cosine_rank=by_cosine[hit.chunk_id],
+                bm25=round(candidate.bm25, 4),
+                words_rank=by_words.get(hit.chunk_id),
+                kept=threshold is None or candidate.cosine >= threshold,
+            )
+        )
+    return shown
+
+
+def _gate(engine: CapabilityEngine, evidence: Evidence) -> GateSignals:
+    judgment = evidence.judgment
+    signals = {**asdict(judgment.signals), "mean of the five best": average_relevance(evidence.hits)}
+    return GateSignals(
+        confidence=evidence.confidence,
+        answers=not engine.refuses(evidence),
+        basis=judgment.basis,
+        probability=judgment.probability,
+        signals={name: round(value, 4) for name, value in signals.items()},
+    )
+
+
+def _answer(answer: Answer) -> PlaygroundAnswer:
+    return PlaygroundAnswer(
+        answer.text,
+        answer.refusal and answer.refusal.value,
+        answer.confidence,
+        answer.model,
+        [as_wire(PlaygroundCitation, each.hit, number=each.number, quote=each.quote) for each in answer.citations],
+    )
+
+
+def _is_in(sentence: str, answer: str) -> bool:
+    """Whether an answer has a sentence, whose end a citation may have moved.
+
+    >>> _is_in("A cut is $40.", "A cut is $40 [Source 1].")
+    True
+    """
+    return sentence.rstrip(" .!?…") in answer
+
 
 PLAYGROUND = "/api/v1/playground"
 SURFACE = Surface(

@@ -31,7 +31,6 @@ from rag_app.http.receiving import BodyTooLarge, Form, file_name, receive_body, 
 from rag_app.http.streaming import prefers
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
 from rag_app.retrieval.filters import parse_condition
-from rag_app.surfaces.sources.operations import PutOperation, UploadOperation
 from rag_app.surfaces.sources.repeats import KeyInUse
 from rag_app.surfaces.sources.service import Sending, Sources
 from rag_app.surfaces.sources.types import (
@@ -42,12 +41,14 @@ from rag_app.surfaces.sources.types import (
     DocumentBody,
     FieldsResponse,
     PutBody,
+    PutOperation,
     RowsBody,
     SourceDetail,
     SourceInfo,
     SourcesResponse,
     TextResponse,
     UploadBody,
+    UploadOperation,
     UploadResponse,
 )
 

@@ -1,10 +1,11 @@
-"""The requests and responses of `/api/v1/sources`."""
+"""The requests and responses of `/api/v1/sources`, and the OpenAPI description of bodies that handlers read piece by piece."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 from uuid import UUID
 
-from msgspec import Meta, Struct, convert, to_builtins
+from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, OpenAPIType, Operation, RequestBody, Schema
+from msgspec import Meta, Struct, convert, json, to_builtins
 
 from rag_app.domain import JsonObject, RowsRule
 
@@ -294,3 +295,81 @@ class QueuedResponse(Struct, frozen=True):
 
 class DeletedResponse(Struct, frozen=True):
     deleted: Annotated[int, Meta(description="sources that never answer again")]
+
+
+class _FixedSchema(Schema):
+    """A schema that is given as a dictionary."""
+
+    def __init__(self, written: JsonObject) -> None:
+        super().__init__()
+        self._written = written
+
+    def to_schema(self) -> JsonObject:
+        return self._written
+
+
+def _schema(of: type[Struct]) -> JsonObject:
+    """The schema with its references inlined, because no other operation uses them."""
+    (written,), parts = json.schema_components([of], ref_template="{name}")
+
+    def inline(value: Any) -> Any:
+        if isinstance(value, list):
+            return [inline(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        if "$ref" in value:
+            return inline(parts[value["$ref"]])
+        return {key: inline(each) for key, each in value.items()}
+
+    return cast(JsonObject, inline(written))
+
+
+_TEXTS = {
+    "index": "the name of an index",
+    "organization": "the slug or id of an organization of the caller's: needed with several",
+    "site": "the name or id of a site",
+    "visibility": "user, group, team or global",
+    "groups": "slugs of groups, comma-separated: the visibility is then group",
+    "external_id": "the name to replace it by; the file's by default",
+    "title": "a text of 1 to 300 characters",
+    "metadata": "a JSON object, as `metadata` of a document",
+}
+
+
+def _form(several: bool) -> Schema:
+    file = Schema(type=OpenAPIType.STRING, content_media_type="application/octet-stream", format="binary")  # type: ignore[arg-type]
+    files = Schema(type=OpenAPIType.ARRAY, items=file, min_items=1) if several else file
+    texts = {name: Schema(type=OpenAPIType.STRING, description=said, min_length=1) for name, said in _TEXTS.items()}
+    return Schema(
+        type=OpenAPIType.OBJECT,
+        properties={"file": files, **texts},
+        required=["index", "file"] if several else ["index", "file", "external_id"],
+    )
+
+
+def _body(of: type[Struct], several: bool) -> RequestBody:
+    return RequestBody(
+        content={
+            "application/json": OpenAPIMediaType(schema=_FixedSchema(_schema(of))),
+            "multipart/form-data": OpenAPIMediaType(schema=_form(several)),
+        },
+        required=True,
+    )
+
+
+class UploadOperation(Operation):
+    def __post_init__(self) -> None:
+        self.request_body = _body(UploadBody, several=True)
+        self.responses = {
+            **(self.responses or {}),
+            "202": OpenAPIResponse(
+                description="A job has been made of it: it was more than is done at once (RAG_UPLOAD_AT_ONCE_MEGABYTES), "
+                "or asked for by `Prefer: respond-async`",
+                content={"application/json": OpenAPIMediaType(schema=_FixedSchema(_schema(QueuedResponse)))},
+            ),
+        }
+
+
+class PutOperation(Operation):
+    def __post_init__(self) -> None:
+        self.request_body = _body(PutBody, several=False)
