@@ -30,9 +30,10 @@ class Calendar:
         A change of the time zone is seen within a minute. Raises StoreFailed.
         """
         if time.monotonic() - self._read_at >= _SECONDS_REMEMBERED:
-            zoned = select(OrganizationRow.id, OrganizationRow.time_zone).where(OrganizationRow.time_zone.is_not(None))
-            async with self._database.session() as session:
-                self._zones = {org_id: zone for org_id, zone in await session.execute(zoned) if zone is not None}
+            with_zone = select(OrganizationRow.id, OrganizationRow.time_zone).where(
+                OrganizationRow.time_zone.is_not(None)
+            )
+            self._zones = {zoned.id: zoned.time_zone for zoned in await self._database.execute(with_zone)}
             self._read_at = time.monotonic()
         zone = next((self._zones[each] for each in sorted(scope.organizations) if each in self._zones), "UTC")
         return self.now().astimezone(ZoneInfo(zone)).date()

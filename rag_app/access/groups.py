@@ -75,8 +75,7 @@ class Groups:
 
     async def delete(self, group: Group) -> None:
         """Delete the group. Sources that name only this group are visible to nobody until they name another one."""
-        async with self._database.session() as session:
-            await session.execute(delete(GroupRow).where(GroupRow.id == group.id))
+        await self._database.execute(delete(GroupRow).where(GroupRow.id == group.id))
 
     async def add_member(self, group: Group, user: User) -> None:
         """Idempotent. Raises InvalidInput for a user who is not a member of the organization."""
@@ -92,8 +91,7 @@ class Groups:
     async def remove_member(self, group: Group, user: User) -> None:
         """Takes effect with the next request. Only the identity provider can remove a group named in the user's token."""
         member = group_members_table.c.group_id == group.id, group_members_table.c.user_id == user.id
-        async with self._database.session() as session:
-            await session.execute(delete(group_members_table).where(*member))
+        await self._database.execute(delete(group_members_table).where(*member))
 
     async def audience(self, organization: Organization, slugs: Sequence[str]) -> UUID:
         """The audience of these groups. Raises NotFound for an unknown group, InvalidInput for an empty list."""
@@ -116,5 +114,4 @@ class Groups:
             .join(group_members_table, group_members_table.c.group_id == audience_groups_table.c.group_id)
             .where(group_members_table.c.user_id == user.id, audience_groups_table.c.org_id == organization.id)
         )
-        async with self._database.session() as session:
-            return frozenset(await session.scalars(theirs))
+        return frozenset(found for (found,) in await self._database.execute(theirs))

@@ -137,11 +137,10 @@ class People:
 
     async def organizations(self, among: Collection[UUID] | None = None) -> list[Organization]:
         """All of them, the public one included, or those `among` these ids; by slug."""
-        async with self._database.session() as session:
-            ordered = select(OrganizationRow).order_by(OrganizationRow.slug)
-            if among is not None:
-                ordered = ordered.where(OrganizationRow.id.in_(among))
-            return [_convert_row(Organization, row) for row in await session.scalars(ordered)]
+        ordered = select(OrganizationRow).order_by(OrganizationRow.slug)
+        if among is not None:
+            ordered = ordered.where(OrganizationRow.id.in_(among))
+        return convert(await self._database.execute(ordered), list[Organization], from_attributes=True)
 
     async def organization(self, slug: str | UUID) -> Organization:
         """For the operator: NotFound lists the existing slugs."""
@@ -158,8 +157,7 @@ class People:
     async def with_slug(self, among: Collection[UUID], slug: str) -> UUID | None:
         """The one of these organizations that has this slug."""
         this = select(OrganizationRow.id).where(OrganizationRow.id.in_(among), OrganizationRow.slug == slug)
-        async with self._database.session() as session:
-            return (await session.scalars(this)).first()
+        return next((found for (found,) in await self._database.execute(this)), None)
 
     async def set_budget(self, organization: Organization, tokens: int | None) -> None:
         """Set the organization's monthly budget of model tokens; None: the default of the settings.
@@ -174,10 +172,9 @@ class People:
             )
         if tokens is not None and not 0 <= tokens <= _MOST_TOKENS:
             raise InvalidInput("tokens", tokens, f"must be a number between 0 and {_MOST_TOKENS}, or none")
-        async with self._database.session() as session:
-            await session.execute(
-                update(OrganizationRow).where(OrganizationRow.id == organization.id).values(monthly_token_budget=tokens)
-            )
+        await self._database.execute(
+            update(OrganizationRow).where(OrganizationRow.id == organization.id).values(monthly_token_budget=tokens)
+        )
 
     async def set_limits(self, organization: Organization, limits: Mapping[str, int | None]) -> Organization:
         """Set a member's limits: `requests_per_minute`, `concurrent_requests`; None: each surface's default.
@@ -193,10 +190,9 @@ class People:
         Raises InvalidInput for an unknown name.
         """
         zone = None if name is None else checked_zone(name)
-        async with self._database.session() as session:
-            await session.execute(
-                update(OrganizationRow).where(OrganizationRow.id == organization.id).values(time_zone=zone)
-            )
+        await self._database.execute(
+            update(OrganizationRow).where(OrganizationRow.id == organization.id).values(time_zone=zone)
+        )
 
     async def create_user(self, name: str, plan: str = "free", role: str = "user", subject: str | None = None) -> User:
         """Create a user, optionally with an identity provider's name for them (see `know_as`); all of it, or nothing.
@@ -248,12 +244,8 @@ class People:
         if "@" in name:
             return []
         same = func.lower(func.split_part(UserRow.name, "@", 1)) == name.lower()
-        async with self._database.session() as session:
-            return [
-                *await session.scalars(
-                    select(UserRow.name).where(same, UserRow.name.contains("@")).order_by(UserRow.name).limit(3)
-                )
-            ]
+        this = select(UserRow.name).where(same, UserRow.name.contains("@")).order_by(UserRow.name).limit(3)
+        return [found for (found,) in await self._database.execute(this)]
 
     async def know_as(self, user: User, subject: str) -> None:
         """Accept tokens with this `sub`, an identity provider's name for the user, as the user's.
@@ -391,8 +383,7 @@ class Keys:
     async def user_of(self, organization: Organization, key: str) -> UUID | None:
         """The service user of an organization's key, given as in `revoke`; None if there is none."""
         this = select(ApiKeyRow.user_id).where(_key_condition(key), ApiKeyRow.org_id == organization.id).limit(1)
-        async with self._database.session() as session:
-            return (await session.scalars(this)).first()
+        return next((found for (found,) in await self._database.execute(this)), None)
 
     async def set_limits(self, key: str, limits: Mapping[str, int | None]) -> ApiKey:
         """Like `People.set_limits` for one key; None: its organization's limits. Raises NotFound, too."""

@@ -79,8 +79,7 @@ class PromptConfigs:
 
     async def all(self) -> list[PromptConfig]:
         """By type and name."""
-        async with self._database.autocommit() as connection:
-            return [PromptConfig(*row) for row in await connection.execute(_ALL)]
+        return [PromptConfig(*row) for row in await self._database.execute(_ALL)]
 
     @asynccontextmanager
     async def active(self, scope: Scope) -> AsyncIterator[tuple[AsyncSession, list[PromptConfig]]]:
@@ -94,8 +93,7 @@ class PromptConfigs:
 
     async def draw(self, type: str) -> PromptConfig | None:  # noqa: A002
         """One of those of a type that are in use, by weight; None where none is."""
-        async with self._database.autocommit() as connection:
-            found = await connection.execute(_ACTIVE.where(PromptConfigRow.type == type))
+        found = await self._database.execute(_ACTIVE.where(PromptConfigRow.type == type))
         return choose([PromptConfig(*row) for row in found], type, uuid4(), None)
 
     async def get(self, name: str) -> PromptConfig:

@@ -23,6 +23,7 @@ from uuid import UUID
 import asyncpg
 from sqlalchemy import (
     AsyncAdaptedQueuePool,
+    Executable,
     NullPool,
     Row,
     Select,
@@ -236,6 +237,12 @@ class Database:
         """The rows of one query, scoped like `scoped`, as its own transaction: one round trip."""
         async with self.autocommit() as connection:
             return (await connection.execute(_scope_query(scope, query, operator))).all()
+
+    async def execute(self, statement: Executable) -> Sequence[Row[Any]]:
+        """The rows, if any, of one statement as its own transaction, for tables without row-level security: one round trip."""
+        async with self.autocommit() as connection:
+            result = await connection.execute(statement)
+            return result.all() if result.returns_rows else []
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[AsyncConnection]:

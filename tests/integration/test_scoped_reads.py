@@ -14,7 +14,7 @@ import rag_app
 from rag_app.database.tables import Base, all_tables
 
 PACKAGE = Path(rag_app.__file__).parent
-UNSCOPED = {"session", "autocommit", "fetch", "dedicated", "driver"}
+UNSCOPED = {"session", "autocommit", "execute", "fetch", "dedicated", "driver"}
 """What a Database gives without setting the tenant; `scoped`, `fetch_scoped` and `driver_scoped` set it."""
 ALLOWED = {
     "rag_app.surfaces.lexybrain.quotas:Accounts.messages_used": "one transaction for many users; sets each of them before it reads",

@@ -231,8 +231,7 @@ class Personal:
         other = select(MembershipRow.user_id).where(MembershipRow.org_id != org_id)
         mine = select(UserRow).join(MembershipRow, MembershipRow.user_id == UserRow.id)
         statement = mine.where(MembershipRow.org_id == org_id, UserRow.id.not_in(other)).order_by(UserRow.name)
-        async with self._database.session() as session:
-            return [User(row.id, row.name, row.plan_code, row.role) for row in await session.scalars(statement)]
+        return [User(row.id, row.name, row.plan_code, row.role) for row in await self._database.execute(statement)]
 
     async def erase_organization(self, org_id: UUID) -> bool:
         """Delete its row, its sites and all that refers to it. Returns False, and changes nothing, if it still has sources."""

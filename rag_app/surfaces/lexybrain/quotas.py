@@ -224,8 +224,7 @@ class Plans:
 
     async def list(self) -> Sequence[Plan]:
         """By code."""
-        async with self._database.session() as session:
-            return [*starmap(Plan, await session.execute(_PLANS))]
+        return [*starmap(Plan, await self._database.execute(_PLANS))]
 
     async def set(self, code: str, messages: int | None = None, enabled: bool | None = None) -> Plan:
         """Change what is not None, from the next message on; a new code makes a new plan (50 messages, enabled).
@@ -236,9 +235,8 @@ class Plans:
             raise InvalidInput("plan", code, f"must be a name of at most {_LONGEST_CODE} characters")
         if messages is not None and not -1 <= messages <= _MOST_MESSAGES:
             raise InvalidInput("messages", messages, f"must be between 0 and {_MOST_MESSAGES}, or unlimited")
-        async with self._database.session() as session:
-            row = await session.execute(_SET_PLAN, {"code": code, "messages": messages, "enabled": enabled})
-            return Plan(*row.one())
+        [row] = await self._database.execute(_SET_PLAN.bindparams(code=code, messages=messages, enabled=enabled))
+        return Plan(*row)
 
 
 @frozen

@@ -175,13 +175,11 @@ class Training:
             select(func.array_agg(MembershipRow.org_id)).where(MembershipRow.user_id == UserRow.id).scalar_subquery()
         )
         who = select(UserRow.id, UserRow.training_opt_in_at, organizations)
-        async with self._database.session() as session:
-            rows = await session.execute(who.where(UserRow.training_opt_in_at.is_not(None)).order_by(UserRow.id))
-            return [
-                Consenting(user, since, Scope(frozenset({PUBLIC_ORGANIZATION, *(found or ())}), user))
-                for user, since, found in rows.tuples()
-                if since is not None
-            ]
+        consenting = who.where(UserRow.training_opt_in_at.is_not(None)).order_by(UserRow.id)
+        return [
+            Consenting(user, since, Scope(frozenset({PUBLIC_ORGANIZATION, *(found or ())}), user))
+            for user, since, found in await self._database.execute(consenting)
+        ]
 
     async def read_lessons(
         self, of: Consenting, *, since: datetime | None = None, capability: str | None = None
