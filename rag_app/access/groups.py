@@ -48,8 +48,9 @@ class Groups:
         if "/" in slug or not slug.isprintable():
             raise InvalidInput("slug", slug, "must be printable text without a /")
         async with self._database.session() as session:
-            row = {"slug": checked_name("slug", slug), "name": name or slug, "org_id": organization.id}
-            return await insert_named(session, GroupRow, Group, **row)
+            return await insert_named(
+                session, GroupRow, Group, slug=checked_name("slug", slug), name=name or slug, org_id=organization.id
+            )
 
     async def find(self, organization: Organization, slug: str) -> Group:
         """Raises NotFound, which names the groups of the organization."""

@@ -144,8 +144,7 @@ class People:
 
     async def organization(self, slug: str | UUID) -> Organization:
         """For the operator: NotFound lists the existing slugs."""
-        known = select(OrganizationRow.slug)
-        return await find_named(self._database, OrganizationRow, Organization, slug, known=known)
+        return await find_named(self._database, OrganizationRow, Organization, slug, known=select(OrganizationRow.slug))
 
     async def own_organization(self, principal: Principal, slug: str) -> Organization:
         """The principal's organization with this slug. Raises NotFound, which lists the principal's own."""
@@ -257,11 +256,14 @@ class People:
 
     async def members(self, organization: Organization) -> list[User]:
         """The organization's members by name, without service users of API keys."""
-        service = select(ApiKeyRow.user_id)
-        statement = select(UserRow).join(MembershipRow, MembershipRow.user_id == UserRow.id)
-        mine = statement.where(MembershipRow.org_id == organization.id, UserRow.id.not_in(service))
+        members = (
+            select(UserRow)
+            .join(MembershipRow, MembershipRow.user_id == UserRow.id)
+            .where(MembershipRow.org_id == organization.id, UserRow.id.not_in(select(ApiKeyRow.user_id)))
+            .order_by(UserRow.name)
+        )
         async with self._database.session() as session:
-            return [_convert_row(User, row) for row in await session.scalars(mine.order_by(UserRow.name))]
+            return [_convert_row(User, row) for row in await session.scalars(members)]
 
     async def remove_member(self, organization: Organization, user: User, by: Principal | None = None) -> None:
         """Their sources there stay. Raises NotFound for non-members and for keys' users."""

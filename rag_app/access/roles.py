@@ -70,8 +70,11 @@ class Roles:
         Raises InvalidInput for a non-member of the organization.
         """
         key = {"org_id": org_id, "user_id": user, "index_name": index}
-        change = insert(index_roles_table).values(**key, role=role)
-        statement = change.on_conflict_do_update(index_elements=[*key], set_={"role": role})
+        statement = (
+            insert(index_roles_table)
+            .values(**key, role=role)
+            .on_conflict_do_update(index_elements=[*key], set_={"role": role})
+        )
         try:
             async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
                 await session.execute(statement if role else delete(index_roles_table).filter_by(**key))

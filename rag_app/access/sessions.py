@@ -110,8 +110,9 @@ class Sessions:
 
     async def finish(self, secret: str) -> str:
         """Use up an attempt and return where it leads. Raises Unauthenticated without a reason."""
-        refusal = "This sign-in was started in another browser, or it has expired"
-        return cast(str, await self._use_up(_FINISH, secret, refusal))
+        return cast(
+            str, await self._use_up(_FINISH, secret, "This sign-in was started in another browser, or it has expired")
+        )
 
     async def make_code(self, user: UUID) -> str:
         """A code of 128 random bits that signs the user in once, within `CODE_LIFETIME`."""
@@ -121,8 +122,9 @@ class Sessions:
 
     async def take_code(self, code: str) -> UUID:
         """Use up the code and return its user. Raises Unauthenticated without a reason."""
-        refusal = "The code is not valid. A code works once and for five minutes"
-        return cast(UUID, await self._use_up(_TAKE_CODE, code, refusal))
+        return cast(
+            UUID, await self._use_up(_TAKE_CODE, code, "The code is not valid. A code works once and for five minutes")
+        )
 
     async def _use_up(self, statement: str, secret: str, refusal: str) -> object:
         rows = await self._database.fetch(statement, digest(secret)) if _may_be_ours(secret) else []

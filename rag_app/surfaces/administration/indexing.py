@@ -69,7 +69,7 @@ class Indexing:
 
     async def holdings(self) -> list[GenerationContents]:
         """Every generation of every index and store."""
-        totals = await self._ledger.totals(await self._organizations())
+        totals = await self._ledger.totals(await self.organizations())
         return [
             GenerationContents(each, *totals.get(each.id, (0, 0, 0))[:2]) for each in await self._generations.list()
         ]
@@ -144,7 +144,7 @@ class Indexing:
         async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
             generation = await self._generations.drop((await self._find_generation(spec, number)).id)
             await self._app.backends.drop(generation)
-            await self._ledger.forget_builds(await self._organizations(), generation.id)
+            await self._ledger.forget_builds(await self.organizations(), generation.id)
         return generation
 
     async def move(self, index: str, to: str, *, begin: Begin) -> MoveOutcome:
@@ -161,11 +161,11 @@ class Indexing:
             if misfit := self._app.misfit(spec, origin):
                 raise Misconfigured(f"index {spec.name} in {origin.store} {misfit}")
             target = await self._copy_of(spec, origin, to)
-            held = (await self._ledger.totals(await self._organizations())).get(origin.id, (0, 0, 0))[0]
+            held = (await self._ledger.totals(await self.organizations())).get(origin.id, (0, 0, 0))[0]
             move = Move(
                 spec,
                 target.id,
-                self._organizations,
+                self.organizations,
                 self._open(spec, target),
                 self._ledger,
                 begin(target, await self._count_lacking(spec, target) + held),
@@ -208,8 +208,9 @@ class Indexing:
             return there
         if begun := await self._taken_up(spec, to):
             return begun
-        copied_to = (to, origin.settings)
-        return await self._app.backends.begin(spec, origin.embedding_model, origin.dimension, copied_to)
+        return await self._app.backends.begin(
+            spec, origin.embedding_model, origin.dimension, copied_to=(to, origin.settings)
+        )
 
     def _open(self, spec: IndexSpec, generation: Generation) -> Callable[[UUID], ScopedStore]:
         return lambda org_id: self._app.backends.scoped(spec, generation, Scope(frozenset({org_id})))
@@ -227,12 +228,12 @@ class Indexing:
         """Whether the store lacks the present version of some source of an index."""
         there = await self._generations.active(spec.name, store)
         generation_id = there.id if there else 0  # of no generation
-        return bool(await self._ledger.count_unindexed(await self._organizations(), spec.name, generation_id))
+        return bool(await self._ledger.count_unindexed(await self.organizations(), spec.name, generation_id))
 
     async def _taken_up(self, spec: IndexSpec, store: str | None = None) -> Generation | None:
         for each in reversed(await self._ours(spec, store)):
             if each.state is GenerationState.BUILDING and self._app.misfit(spec, each) is None:
-                if each.id not in await self._ledger.totals(await self._organizations()):
+                if each.id not in await self._ledger.totals(await self.organizations()):
                     await self._app.backends.create(spec, each)  # nothing is in it: perhaps not even tables
                 return each
         return None
@@ -241,7 +242,7 @@ class Indexing:
         rebuild = Rebuild(
             spec,
             generation.id,
-            self._organizations,
+            self.organizations,
             self._open(spec, generation),
             self._ledger,
             begin(generation, await self._count_lacking(spec, generation)),
@@ -261,19 +262,19 @@ class Indexing:
 
     async def _begin_load(self, generation: Generation) -> None:
         """For an empty generation. One that a killed command has begun to fill is as that command has left it."""
-        begun = await self._ledger.totals(await self._organizations())
+        begun = await self._ledger.totals(await self.organizations())
         if generation.state is GenerationState.BUILDING and generation.id not in begun:
             await self._app.backends.begin_load(generation)
 
     async def _take_out_outdated(self, spec: IndexSpec, generation: Generation) -> None:
         """Remove outdated versions of sources, so that former content and permissions do not reappear."""
-        for org_id in await self._organizations():
+        for org_id in await self.organizations():
             if outdated := await self._ledger.list_outdated(org_id, generation.id):
                 await self._open(spec, generation)(org_id).write([], replacing=outdated)
                 await self._ledger.forget_builds([org_id], generation.id, outdated)
 
     async def _count_lacking(self, spec: IndexSpec, generation: Generation) -> int:
-        return sum((await self._ledger.count_unindexed(await self._organizations(), spec.name, generation.id)).values())
+        return sum((await self._ledger.count_unindexed(await self.organizations(), spec.name, generation.id)).values())
 
     async def _ours(self, spec: IndexSpec, store: str | None = None) -> list[Generation]:
         """The generations of the index in its store, or in another one, oldest first."""
@@ -299,9 +300,6 @@ class Indexing:
     async def organizations(self) -> dict[UUID, str]:
         """Their slugs, by id."""
         return {organization.id: organization.slug for organization in await self._app.people.organizations()}
-
-    async def _organizations(self) -> list[UUID]:
-        return [*await self.organizations()]
 
 
 def _rebuild(spec: IndexSpec) -> str:

@@ -214,9 +214,12 @@ class Personal:
 
     async def owned_sources(self, organizations: Collection[UUID], user: UUID) -> list[tuple[Source, bool]]:
         """The user's sources, and whether each is deleted with the user: private ones, and those already being deleted."""
-        mine = select(*SOURCE, SourceRow.deleted_at).where(SourceRow.owner_id == user)
-        ordered = mine.order_by(SourceRow.org_id, SourceRow.id)
-        rows = await self._database.read(Scope(frozenset(organizations), user), ordered, operator=True)
+        mine = (
+            select(*SOURCE, SourceRow.deleted_at)
+            .where(SourceRow.owner_id == user)
+            .order_by(SourceRow.org_id, SourceRow.id)
+        )
+        rows = await self._database.read(Scope(frozenset(organizations), user), mine, operator=True)
         return [(source_of(row), row.visibility == "user" or row.deleted_at is not None) for row in rows]
 
     async def sources(self, org_id: UUID, most: int) -> list[Source]:
@@ -229,9 +232,13 @@ class Personal:
     async def belonging_nowhere_else(self, org_id: UUID) -> list[User]:
         """The members who belong to this organization only, including the service users of its keys."""
         other = select(MembershipRow.user_id).where(MembershipRow.org_id != org_id)
-        mine = select(UserRow).join(MembershipRow, MembershipRow.user_id == UserRow.id)
-        statement = mine.where(MembershipRow.org_id == org_id, UserRow.id.not_in(other)).order_by(UserRow.name)
-        return [User(row.id, row.name, row.plan_code, row.role) for row in await self._database.execute(statement)]
+        mine = (
+            select(UserRow)
+            .join(MembershipRow, MembershipRow.user_id == UserRow.id)
+            .where(MembershipRow.org_id == org_id, UserRow.id.not_in(other))
+            .order_by(UserRow.name)
+        )
+        return [User(row.id, row.name, row.plan_code, row.role) for row in await self._database.execute(mine)]
 
     async def erase_organization(self, org_id: UUID) -> bool:
         """Delete its row, its sites and all that refers to it. Returns False, and changes nothing, if it still has sources."""

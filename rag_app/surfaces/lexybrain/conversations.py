@@ -182,17 +182,22 @@ class Turn:
 
     async def begin(self, principal: Principal) -> None:
         """Raises as `Conversations.begin`. A client that leaves meanwhile is not charged."""
-        cap, budget = self._with.cost_cap_cents, self._with.token_budget
         beginning = None
         try:
             if self._said.thread is not None and principal.user is not None:
                 await self._take(principal.user, self._said.thread)
             self._started = time.perf_counter()
-            keeping = keep_message(
-                self._with.database, principal, self._said, self._asked,
-                cost_cap_cents=cap, token_budget=budget, may_extract=self._may_extract(),
-            )  # fmt: skip
-            beginning = asyncio.create_task(keeping)
+            beginning = asyncio.create_task(
+                keep_message(
+                    self._with.database,
+                    principal,
+                    self._said,
+                    self._asked,
+                    cost_cap_cents=self._with.cost_cap_cents,
+                    token_budget=self._with.token_budget,
+                    may_extract=self._may_extract(),
+                )
+            )
             with Stage("keeping"):
                 self._begun = await asyncio.shield(beginning)
             self.thread, self._scope = self._begun.thread.id, self._begun.scope
@@ -220,8 +225,9 @@ class Turn:
 
     async def _take(self, user: UUID, thread: UUID) -> None:
         taken = asyncio.get_running_loop().create_future()
-        holding = hold_thread(self._with.database, user, thread, self._asked, taken, self._over)
-        self._holding = asyncio.create_task(holding)
+        self._holding = asyncio.create_task(
+            hold_thread(self._with.database, user, thread, self._asked, taken, self._over)
+        )
         if not await asyncio.shield(taken):
             raise TooManyAtOnce(1)
 

@@ -122,8 +122,10 @@ async def settle_on(
 
     Types that are not among `prompts` keep theirs. Does nothing if the thread was deleted.
     """
-    kept = {"thread": thread, "user": user, "message": message, "capability": capability, "prompts": dict(prompts)}
-    await session.execute(_SETTLE_ON, kept)
+    await session.execute(
+        _SETTLE_ON,
+        {"thread": thread, "user": user, "message": message, "capability": capability, "prompts": dict(prompts)},
+    )
 
 
 WAIT_S = 60.0

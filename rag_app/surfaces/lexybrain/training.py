@@ -174,8 +174,11 @@ class Training:
         organizations = (
             select(func.array_agg(MembershipRow.org_id)).where(MembershipRow.user_id == UserRow.id).scalar_subquery()
         )
-        who = select(UserRow.id, UserRow.training_opt_in_at, organizations)
-        consenting = who.where(UserRow.training_opt_in_at.is_not(None)).order_by(UserRow.id)
+        consenting = (
+            select(UserRow.id, UserRow.training_opt_in_at, organizations)
+            .where(UserRow.training_opt_in_at.is_not(None))
+            .order_by(UserRow.id)
+        )
         return [
             Consenting(user, since, Scope(frozenset({PUBLIC_ORGANIZATION, *(found or ())}), user))
             for user, since, found in await self._database.execute(consenting)

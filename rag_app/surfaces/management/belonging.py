@@ -35,7 +35,7 @@ class Belonging:
         """Those of the principal."""
         await record(self._database, principal, Act("organizations.read", "own"))
         found = await self._people.organizations(principal.organizations)
-        return OrganizationsResponse([convert(each, OrganizationInfo, from_attributes=True) for each in found])
+        return OrganizationsResponse(convert(found, list[OrganizationInfo], from_attributes=True))
 
     async def as_member(self, principal: Principal, organization: str) -> Principal:
         """The principal, as a member of one organization alone, who reads its validation runs."""
@@ -45,7 +45,7 @@ class Belonging:
     async def members(self, principal: Principal, organization: str) -> MembersResponse:
         found = await self._own(principal, organization, Act("members.read", organization))
         members = await self._people.members(found)
-        return MembersResponse(found.slug, [convert(each, MemberInfo, from_attributes=True) for each in members])
+        return MembersResponse(found.slug, convert(members, list[MemberInfo], from_attributes=True))
 
     async def add_member(self, principal: Principal, organization: str, user: str) -> MembersResponse:
         """Raises NotFound for a user there is not; once is enough: a second time changes nothing."""
@@ -69,7 +69,7 @@ class Belonging:
     async def keys(self, principal: Principal, organization: str) -> KeysResponse:
         found = await self._own(principal, organization, Act("keys.read", organization))
         keys = await self._keys.list(found)
-        return KeysResponse(found.slug, [convert(each, KeyInfo, from_attributes=True) for each in keys])
+        return KeysResponse(found.slug, convert(keys, list[KeyInfo], from_attributes=True))
 
     async def create_key(
         self, principal: Principal, organization: str, name: str, indexes: Sequence[str] | None

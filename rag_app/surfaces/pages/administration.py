@@ -138,9 +138,13 @@ async def prompts(request: Caller, prompts: Injected[PromptConfigs], statistics:
     versions = await prompts.versions(request.user)
     stats = await statistics.read(request.user, day(request, "from"), day(request, "to"))
     results = {(each.type, each.prompt): each for each in stats.prompts}
-    by_type = [(kind, [each for each in versions if each.config.type == kind]) for kind in conversation_types()]
     return render(
-        request, "admin-prompts.html", by_type=by_type, results=results, stats=stats, kinds=conversation_types()
+        request,
+        "admin-prompts.html",
+        by_type=[(kind, [each for each in versions if each.config.type == kind]) for kind in conversation_types()],
+        results=results,
+        stats=stats,
+        kinds=conversation_types(),
     )
 
 

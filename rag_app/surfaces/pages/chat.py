@@ -63,9 +63,13 @@ def _render_chat(request: Caller, thread: str, demo: bool) -> Html:
 @page("/threads")
 async def threads_without_scripts(request: Caller, threads: Injected[Threads]) -> Html:
     """The caller's threads, for browsers without JavaScript."""
-    cursor = query_value(request, "cursor")
     found = await threads.list(
-        request.user, limit=_ROWS_OF_A_PAGE, after=cursor, archived=None, user=None, everybody=False
+        request.user,
+        limit=_ROWS_OF_A_PAGE,
+        after=query_value(request, "cursor"),
+        archived=None,
+        user=None,
+        everybody=False,
     )
     return render(request, "threads.html", found=found)
 

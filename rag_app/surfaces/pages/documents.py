@@ -28,11 +28,10 @@ async def documents(request: Caller, sources: Injected[Sources]) -> Html:
     search, sort = query_value(request, "search"), query_value(request, "sort", SORTS) or "-updated_at"
     asked = {"index": index, "search": search, "state": state, "sort": sort}
     search, cursor = search and search[:200], query_value(request, "cursor")
-    found = await sources.page(request.user, index=index, search=search, sort=sort, cursor=cursor, state=state)
     return render(
         request,
         "documents.html",
-        found=found,
+        found=await sources.page(request.user, index=index, search=search, sort=sort, cursor=cursor, state=state),
         asked=asked,
         indexes=indexes,
         sorts=SORTS,
@@ -51,8 +50,13 @@ async def document(request: Caller, sources: Injected[Sources], source_id: FromP
     parts = (text[:_LONGEST_TEXT], "", "")
     if start is not None and end is not None:
         parts = (text[:start], text[start:end], text[end : end + _LONGEST_TEXT])
-    chunks = await sources.chunks(request.user, str(source_id), -1, _MOST_CHUNKS)
-    return render(request, "document.html", shown=shown, passages=parts, chunks=chunks)
+    return render(
+        request,
+        "document.html",
+        shown=shown,
+        passages=parts,
+        chunks=await sources.chunks(request.user, str(source_id), -1, _MOST_CHUNKS),
+    )
 
 
 @action("/documents/{source_id:uuid}/delete")

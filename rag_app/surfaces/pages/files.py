@@ -31,8 +31,7 @@ async def static_file(version: FromPath[str], name: FromPath[str]) -> Response[b
     """Return a file, whatever version the path names: a page that an earlier version of the server sent may ask for it."""
     content = require(FILES.get(name), NotFoundException())
     kept = _CACHE_FOR_GOOD if version == VERSION else "no-cache"
-    suffix = PurePosixPath(name).suffix
-    media_type = _TYPES.get(suffix) or guess_type(name)[0] or "application/octet-stream"
+    media_type = _TYPES.get(PurePosixPath(name).suffix) or guess_type(name)[0] or "application/octet-stream"
     if media_type.startswith("text/"):
         media_type += "; charset=utf-8"
     return Response(content, media_type=media_type, headers={"Cache-Control": kept})

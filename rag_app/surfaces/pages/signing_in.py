@@ -113,14 +113,13 @@ def show_ways(
 ) -> Html:
     """The sign-in page. Its address may contain a code, so it is sent as `Referer` to no other page."""
     after = local_path(after or str(request.query_params.get("next", "/")))
-    users = DEMO_USERS if signing_in.demo else {}
     return render(
         request,
         "sign-in.html",
         status=status,
         headers=_NO_REFERRER,
         after=after,
-        users=users,
+        users=DEMO_USERS if signing_in.demo else {},
         problem=problem,
         provider=signing_in.provider,
     )
@@ -295,5 +294,12 @@ def _name(names: tuple[str, str], url: str) -> str:
 
 
 def _cookie(name: str, value: str, max_age: int | None = None) -> Cookie:
-    secure = name.startswith("__Host-")
-    return Cookie(name, value=value, path="/", httponly=True, samesite="lax", secure=secure, max_age=max_age)
+    return Cookie(
+        name,
+        value=value,
+        path="/",
+        httponly=True,
+        samesite="lax",
+        secure=name.startswith("__Host-"),
+        max_age=max_age,
+    )

@@ -308,8 +308,7 @@ class Sources:
     async def change(self, principal: Principal, name: str, body: ChangeBody) -> SourceInfo:
         """Change title and metadata. Raises NotFound, Forbidden, InvalidInput."""
         entry = await self._writable(principal, name)
-        spec = self._indexes[entry.source.index]
-        await self._uploads.change(spec, entry.source, body.title, body.metadata or {})
+        await self._uploads.change(self._indexes[entry.source.index], entry.source, body.title, body.metadata or {})
         return self._info(await self._entry(principal, name))
 
     async def delete(self, principal: Principal, name: str) -> DeletedResponse:
