@@ -40,7 +40,7 @@ from rag_app.answering.prompts import Prompt, load_prompts
 from rag_app.answering.providers import EXTRACTIVE, HUGGINGFACE, OWN, PROVIDERS, ModelSettings, build_llm
 from rag_app.answering.synthesizers import Draw, ForeignSynthesizer, ModelSynthesizer, Synthesizer
 from rag_app.answering.written_queries import QueryWriter
-from rag_app.domain import Misconfigured, Usage, resource_folder
+from rag_app.domain import Misconfigured, Usage, require, resource_folder
 from rag_app.settings import Settings, variable
 
 _MILLION = 1_000_000
@@ -164,11 +164,9 @@ class ChosenModels:
         assert entry.kind is not None and entry.model is not None  # noqa: S101 - the file was checked
         api_key = self._provider_key(entry.kind) if entry.api_base is None else None  # not for everybody's eyes
         if entry.api_key_env is not None:
-            api_key = variable(entry.api_key_env)
-            if api_key is None:  # it may be the key itself that stands there: not shown
-                raise Misconfigured(
-                    f"{self._settings.model.models_file}: {where}: the variable that api_key_env names is not set"
-                )
+            # it may be the key itself that stands there: not shown
+            problem = f"{self._settings.model.models_file}: {where}: the variable that api_key_env names is not set"
+            api_key = require(variable(entry.api_key_env), Misconfigured(problem))
         return self._build(entry.kind, entry.model, entry.api_base, api_key, entry.model_dump(exclude_none=True))
 
     def _of_class(self, where: str, entry: Fallback) -> ChatModel:

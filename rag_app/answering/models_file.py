@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, m
 
 from rag_app.answering.capabilities import CAPABILITIES
 from rag_app.answering.providers import EXTRACTIVE, PROVIDERS
-from rag_app.domain import JsonObject, Misconfigured, frozen
+from rag_app.domain import JsonObject, Misconfigured, frozen, require
 from rag_app.domain.class_paths import Arguments, bare_secrets, load_class
 from rag_app.settings import one_of, secret, variable
 
@@ -140,10 +140,10 @@ class Reranker(Own):
     def key(self, where: str) -> SecretStr | None:
         if self.api_key_env is None:
             return None
-        found = variable(self.api_key_env)
-        if found is None:  # it may be the key itself that stands there: not shown
-            raise Misconfigured(f"{where}: the variable that api_key_env names is not set")
-        return found
+        # it may be the key itself that stands there: not shown
+        return require(
+            variable(self.api_key_env), Misconfigured(f"{where}: the variable that api_key_env names is not set")
+        )
 
 
 class Nothing(_Table):

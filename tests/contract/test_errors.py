@@ -28,7 +28,7 @@ from rag_app.domain.errors import (
 from rag_app.domain.scope import Principal
 from rag_app.http.entrance import Entrance
 from rag_app.http.problems import KINDS, kind_of, problem_of
-from rag_app.surfaces.lexybrain.routes import KINDS as RULES
+from rag_app.surfaces.lexybrain.routes import LEXYBRAIN_KINDS
 from tests.contract.conftest import Backstage
 from tests.waiting import PATIENCE
 
@@ -282,7 +282,7 @@ def test_what_may_come_back_says_when(error: Exception, client: httpx.Client, ba
 def test_every_503_says_when_to_come_back() -> None:
     day = 86_400
     for error in (ModelLimited(), CostCapReached(), FeatureDisabled("off"), EmbeddingFailed()):
-        for kinds in (KINDS, RULES):
+        for kinds in (KINDS, LEXYBRAIN_KINDS):
             kind = kind_of(error, kinds)
             if kind.status == 503:
                 assert 0 < int(problem_of(error, kind, "1").headers["Retry-After"]) <= day

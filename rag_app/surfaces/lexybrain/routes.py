@@ -31,8 +31,7 @@ from rag_app.domain import (
     UnknownField,
 )
 from rag_app.http.bodies import NOT_BLANK, WORD
-from rag_app.http.problems import KINDS as KINDS_OF_ALL
-from rag_app.http.problems import Kind, Kinds, Problem
+from rag_app.http.problems import KINDS, Kind, Kinds, Problem
 from rag_app.http.streaming import RESUMABLE, Resumable, StreamedOperation, event_stream, prefers, wants_stream
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.lexybrain.conversations import Conversations
@@ -82,7 +81,7 @@ class LexyBrainError(Struct, frozen=True):
 RETRYABLE = frozenset({"rate_limit_exceeded", "generation_failed", "service_unavailable"})
 """Codes of what passes within minutes: not a quota (until next month), nor the cost cap (until tomorrow)."""
 
-KINDS: Kinds = {
+LEXYBRAIN_KINDS: Kinds = {
     InvalidInput: Kind(422, "validation_error"),
     Unauthenticated: Kind(401, "authentication_required"),
     Forbidden: Kind(403, "forbidden"),
@@ -105,7 +104,7 @@ KINDS: Kinds = {
     405: Kind(
         405, "method_not_allowed", "This method is not allowed here. The Allow header lists the methods that are."
     ),
-    408: KINDS_OF_ALL[408],
+    408: KINDS[408],
     413: Kind(413, "payload_too_large", "The body is too large; at most 1 MB is accepted."),
     415: Kind(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`."),
 }
@@ -138,7 +137,7 @@ SURFACE = Surface(
         {Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.EXTENSION, Credential.API_KEY}
     ),
     envelope=envelope,
-    kinds=KINDS,
+    kinds=LEXYBRAIN_KINDS,
     errors=(Unauthenticated("The token has expired"), StoreFailed(), RuntimeError()),
     options={**STRICT, "operation_class": LexyBrainOperation},
 )

@@ -21,8 +21,7 @@ from rag_app.domain import (
     UnknownField,
 )
 from rag_app.http.exchange import exchange
-from rag_app.http.problems import KINDS as PLAIN
-from rag_app.http.problems import Kind, Kinds, Problem
+from rag_app.http.problems import KINDS, Kind, Kinds, Problem
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.validation.service import RetrievalValidation
 from rag_app.surfaces.validation.types import (
@@ -48,7 +47,7 @@ def envelope(problem: Problem) -> RetrievalErrorBody:
     return RetrievalErrorBody(RetrievalErrorInfo(problem.code, problem.message, dict(problem.details) or None))
 
 
-KINDS: Kinds = {
+RETRIEVAL_KINDS: Kinds = {
     InvalidQuery: Kind(400, "INVALID_QUERY", "Query text is required and must be between 1 and 2000 characters"),
     InvalidInput: Kind(400, "INVALID_PARAMETERS"),
     Unauthenticated: Kind(401, "UNAUTHORIZED", "Invalid or missing API key"),
@@ -65,7 +64,7 @@ KINDS: Kinds = {
     405: Kind(
         405, "METHOD_NOT_ALLOWED", "This method is not allowed here; the Allow header lists the methods that are"
     ),
-    408: Kind(408, "REQUEST_TIMEOUT", PLAIN[408].message),
+    408: Kind(408, "REQUEST_TIMEOUT", KINDS[408].message),
     413: Kind(413, "PAYLOAD_TOO_LARGE", "The body is too large; at most 1 MB is accepted"),
     415: Kind(415, "UNSUPPORTED_MEDIA_TYPE", "Send the body as `Content-Type: application/json`"),
 }
@@ -78,7 +77,7 @@ SURFACE = Surface(
     concurrent=CONCURRENT,
     credentials=frozenset({Credential.API_KEY}),
     envelope=envelope,
-    kinds=KINDS,
+    kinds=RETRIEVAL_KINDS,
     errors=(
         Unauthenticated(),
         Forbidden("Validation runs belong to one organization; use an API key of that organization"),
