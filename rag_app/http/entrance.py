@@ -259,10 +259,8 @@ def origins(text: str) -> frozenset[str]:
     """
     found = set()
     for each in filter(None, map(str.strip, text.split(","))):
-        origin = origin_of(each) if _ORIGIN.fullmatch(each) else None
-        if origin is None:
-            raise Misconfigured(f"{each!r} is not an origin: write it as https://app.example, without a path")
-        found.add(origin)
+        problem = f"{each!r} is not an origin: write it as https://app.example, without a path"
+        found.add(require(origin_of(each) if _ORIGIN.fullmatch(each) else None, Misconfigured(problem)))
     return frozenset(found)
 
 

@@ -206,7 +206,8 @@ def wordings(text: str, history: Sequence[PastMessage], leaning: Leaning) -> tup
 def cited_before(history: Sequence[PastMessage]) -> tuple[UUID, ...]:
     """The sources that the last answer cites."""
     last = next((each for each in reversed(history) if each.role is Role.ASSISTANT), None)
-    return last.cited if last else ()
+    sources = last.retrieved_source_ids if last else None
+    return tuple(UUID(each["id"]) for each in sources or () if each.get("cited") is not None)
 
 
 async def rewritten(

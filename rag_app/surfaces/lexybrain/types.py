@@ -492,11 +492,6 @@ class PastMessage(Struct, frozen=True):
     capability: str | None = None
     retrieved_source_ids: list[JsonObject] | None = None
 
-    @property
-    def cited(self) -> tuple[UUID, ...]:
-        """The sources that it cites, of an answer."""
-        return tuple(UUID(each["id"]) for each in self.retrieved_source_ids or () if each.get("cited") is not None)
-
 
 @frozen
 class Outcome:

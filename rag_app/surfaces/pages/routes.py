@@ -11,9 +11,8 @@ from rag_app.domain import RateLimited
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.server import Site
 from rag_app.surfaces.pages import administration, chat, documents, playground, signing_in
-from rag_app.surfaces.pages.files import static_file
 from rag_app.surfaces.pages.signing_in import MISDIRECTED_STATUS, SigningIn, stay_near
-from rag_app.surfaces.pages.site import HANDLERS, Errors, admit
+from rag_app.surfaces.pages.site import HANDLERS, Errors, admit, static_file
 
 MODULES = (chat, signing_in, documents, playground, administration)
 """Modules with pages. Importing one registers its pages."""

@@ -1,4 +1,4 @@
-"""What all pages share: who may open them, rendering, checks of forms, and error pages."""
+"""What all pages share: who may open them, scripts and styles, rendering, checks of forms, and error pages."""
 
 import hmac
 import logging
@@ -7,24 +7,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from hashlib import sha256
 from importlib.resources import files
+from mimetypes import guess_type
+from pathlib import PurePosixPath
 from typing import Any, cast
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from litestar import Response, get, post
 from litestar.datastructures import Cookie
+from litestar.exceptions import NotFoundException
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
+from litestar.params import FromPath
 from litestar.response import Redirect
 from litestar.types import AnyCallable
 from markupsafe import Markup
 
 from rag_app.access.people import People
 from rag_app.access.sessions import Sessions, Visitor
-from rag_app.domain import Forbidden, InvalidInput, Unauthenticated, frozen
+from rag_app.domain import Forbidden, InvalidInput, Unauthenticated, frozen, require
 from rag_app.http.entrance import AnyConnection, is_same_origin, pages_cookie
 from rag_app.http.exchange import exchange
 from rag_app.http.problems import KINDS, AnyRequest, kind_of, problem_of
-from rag_app.surfaces.pages.files import static
 from rag_app.telemetry.observing import identify
 
 Html = Response[Any]
@@ -165,6 +168,32 @@ def visit_of(request: AnyRequest) -> Visit | None:
 def visitor_of(request: AnyRequest) -> Visitor:
     """The user of a page that requires a session."""
     return cast(Visit, visit_of(request)).visitor
+
+
+# -- scripts and styles. Their path changes with their content, so browsers can cache them forever
+
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
+_CACHE_FOR_GOOD = "public, max-age=31536000, immutable"
+FILES = {each.name: each.read_bytes() for each in (files(__package__) / "static").iterdir() if each.is_file()}
+"""By name."""
+VERSION = sha256(b"".join(name.encode() + FILES[name] for name in sorted(FILES))).hexdigest()[:12]
+
+
+def static(name: str) -> str:
+    """The path of a file below `static/`, for templates. Raises KeyError for an unknown file."""
+    FILES[name]
+    return f"/static/{VERSION}/{name}"
+
+
+@get("/static/{version:str}/{name:str}", include_in_schema=False, opt={"open": True})
+async def static_file(version: FromPath[str], name: FromPath[str]) -> Response[bytes]:
+    """Return a file, whatever version the path names: a page that an earlier version of the server sent may ask for it."""
+    content = require(FILES.get(name), NotFoundException())
+    kept = _CACHE_FOR_GOOD if version == VERSION else "no-cache"
+    media_type = _TYPES.get(PurePosixPath(name).suffix) or guess_type(name)[0] or "application/octet-stream"
+    if media_type.startswith("text/"):
+        media_type += "; charset=utf-8"
+    return Response(content, media_type=media_type, headers={"Cache-Control": kept})
 
 
 # -- how it looks
