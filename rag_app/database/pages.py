@@ -5,8 +5,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, literal, tuple_
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy import ColumnElement, DateTime, SQLColumnExpression, literal, tuple_
 
 from rag_app.domain import InvalidInput
 
@@ -21,11 +20,11 @@ def cursor(moment: datetime, row: UUID) -> str:
 
 
 def is_after_cursor(
-    cursor: str, moment: InstrumentedAttribute[datetime], row: InstrumentedAttribute[UUID]
+    cursor: str, moment: SQLColumnExpression[datetime], row: SQLColumnExpression[UUID]
 ) -> ColumnElement[bool]:
     """The rows after the cursor in a list ordered by these two columns, newest first. Raises InvalidInput."""
     then, last = place(cursor)
-    return tuple_(moment, row) < tuple_(literal(then, moment.type), literal(last))
+    return tuple_(moment, row) < tuple_(literal(then, DateTime(timezone=True)), literal(last))
 
 
 def place(cursor: str) -> tuple[datetime, UUID]:

@@ -177,7 +177,7 @@ class Database:
     A pool belongs to the event loop that first uses it; `close` it in there.
 
         async with database.scoped(principal.scope()) as session:
-            titles = await session.scalars(select(SourceRow.title))
+            titles = await session.scalars(select(sources_table.c.title))
 
     Everything raises StoreFailed where PostgreSQL does not answer.
     """

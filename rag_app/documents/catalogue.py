@@ -37,7 +37,7 @@ from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SOURCE, seen_by, source_of
-from rag_app.documents.tables import SourceBuildRow, SourceRow, originals_table
+from rag_app.documents.tables import originals_table, source_builds_table, sources_table
 from rag_app.domain import Filters, InvalidInput, NotFound, Scope, Source, frozen
 from rag_app.retrieval.filters import translate
 
@@ -45,12 +45,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONG_AGO = -(2.0**53)  # seconds: where a source without a date comes in an order by date
 
 SORTS: dict[str, tuple[Any, Any]] = {
-    "updated_at": (SourceRow.updated_at, DateTime(timezone=True)),
-    "created_at": (SourceRow.created_at, DateTime(timezone=True)),
-    "title": (func.lower(SourceRow.title), Text()),
-    "external_id": (SourceRow.external_id, Text()),
-    "date": (func.coalesce(SourceRow.date, _LONG_AGO), Double()),
-    "size": (SourceRow.size, Numeric()),
+    "updated_at": (sources_table.c.updated_at, DateTime(timezone=True)),
+    "created_at": (sources_table.c.created_at, DateTime(timezone=True)),
+    "title": (func.lower(sources_table.c.title), Text()),
+    "external_id": (sources_table.c.external_id, Text()),
+    "date": (func.coalesce(sources_table.c.date, _LONG_AGO), Double()),
+    "size": (sources_table.c.size, Numeric()),
 }
 """What a page may be ordered by; the id decides between equals."""
 
@@ -103,7 +103,7 @@ class Catalogue:
         """At most `limit` of the sources, and the cursor of the next page. Raises InvalidInput for a cursor of another
         sort order."""
         order, kind = SORTS[asked.sort]
-        key = tuple_(order, SourceRow.id)
+        key = tuple_(order, sources_table.c.id)
         statement = (
             _entries(generations).add_columns(order.label("place")).where(*_conditions_of(asked), *seen_by(scope))
         )
@@ -112,7 +112,7 @@ class Catalogue:
         if asked.after is not None:
             place = _place(asked, kind)
             statement = statement.where(key < place if asked.descending else key > place)
-        turned = [each.desc() if asked.descending else each.asc() for each in (order, SourceRow.id)]
+        turned = [each.desc() if asked.descending else each.asc() for each in (order, sources_table.c.id)]
         rows = await self._database.read(scope, statement.order_by(*turned).limit(asked.limit + 1))
         found = rows[: asked.limit]
         following = _cursor(asked, found[-1]) if len(rows) > asked.limit else None
@@ -120,19 +120,23 @@ class Catalogue:
 
     async def entry(self, scope: Scope, source_id: UUID, generations: Collection[int]) -> Entry:
         """Raises NotFound, also for a source outside the scope."""
-        statement = _entries(generations).where(SourceRow.id == source_id, *seen_by(scope))
+        statement = _entries(generations).where(sources_table.c.id == source_id, *seen_by(scope))
         for row in await self._database.read(scope, statement):
             return _entry(row)
         raise NotFound("source", str(source_id))
 
     async def list_matching(self, scope: Scope, asked: SourceSelection, operator: bool = False) -> list[UUID]:
         """The ids of all of them."""
-        statement = select(SourceRow.id).where(*_conditions_of(asked), *seen_by(scope, operator)).order_by(SourceRow.id)
+        statement = (
+            select(sources_table.c.id)
+            .where(*_conditions_of(asked), *seen_by(scope, operator))
+            .order_by(sources_table.c.id)
+        )
         return [found for (found,) in await self._database.read(scope, statement, operator)]
 
     async def existing_sources(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
         """The existing sources among these that the scope may not see, and so may not overwrite."""
-        there = select(SourceRow.id).where(SourceRow.id == any_(literal([*source_ids], ARRAY(Uuid))))
+        there = select(sources_table.c.id).where(sources_table.c.id == any_(literal([*source_ids], ARRAY(Uuid))))
         everybody = await self._database.read(scope, there, operator=True)
         seen = await self._database.read(scope, there.where(*seen_by(scope)))
         return {found for (found,) in everybody} - {found for (found,) in seen}
@@ -142,8 +146,10 @@ class Catalogue:
         named ones."""
         scope = Scope(frozenset({org_id}))
         left_out = literal([*without], ARRAY(Uuid))
-        counted = select(func.count(), func.coalesce(func.sum(SourceRow.size), 0)).where(
-            SourceRow.org_id == org_id, SourceRow.deleted_at.is_(None), SourceRow.id != func.all(left_out)
+        counted = select(func.count(), func.coalesce(func.sum(sources_table.c.size), 0)).where(
+            sources_table.c.org_id == org_id,
+            sources_table.c.deleted_at.is_(None),
+            sources_table.c.id != func.all(left_out),
         )
         kept = select(func.coalesce(func.sum(originals_table.c.size), 0)).where(
             originals_table.c.org_id == org_id, originals_table.c.source_id != func.all(left_out)
@@ -154,29 +160,32 @@ class Catalogue:
 
 
 _READY = func.coalesce(
-    and_(SourceBuildRow.state == "ready", SourceBuildRow.version == SourceRow.version), literal(False)
+    and_(source_builds_table.c.state == "ready", source_builds_table.c.version == sources_table.c.version),
+    literal(False),
 )
 
 
 def _entries(generations: Collection[int]) -> Any:
     build = and_(
-        SourceBuildRow.source_id == SourceRow.id,
-        SourceBuildRow.generation_id == any_(literal(sorted(generations), ARRAY(Integer))),
+        source_builds_table.c.source_id == sources_table.c.id,
+        source_builds_table.c.generation_id == any_(literal(sorted(generations), ARRAY(Integer))),
     )
-    original = and_(originals_table.c.source_id == SourceRow.id, originals_table.c.version == SourceRow.version)
+    original = and_(
+        originals_table.c.source_id == sources_table.c.id, originals_table.c.version == sources_table.c.version
+    )
     return (
         select(
             *SOURCE,
-            SourceRow.id.label("source_id"),
-            SourceRow.created_at,
-            SourceRow.updated_at,
-            SourceRow.size.label("size"),
-            func.coalesce(SourceBuildRow.chunks, 0).label("chunks"),
+            sources_table.c.id.label("source_id"),
+            sources_table.c.created_at,
+            sources_table.c.updated_at,
+            sources_table.c.size.label("size"),
+            func.coalesce(source_builds_table.c.chunks, 0).label("chunks"),
             _READY.label("ready"),
             originals_table.c.size.label("original"),
             originals_table.c.file_name.label("original_name"),
         )
-        .outerjoin(SourceBuildRow, build)
+        .outerjoin(source_builds_table, build)
         .outerjoin(originals_table, original)
     )
 
@@ -188,23 +197,23 @@ def _entry(row: Row[Any]) -> Entry:
 
 
 def _conditions_of(asked: SourceSelection) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = [SourceRow.index == any_(literal([*asked.indexes], ARRAY(Text)))]
+    conditions: list[ColumnElement[bool]] = [sources_table.c.index == any_(literal([*asked.indexes], ARRAY(Text)))]
     if asked.organizations:
-        conditions.append(SourceRow.org_id == any_(literal(sorted(asked.organizations), ARRAY(Uuid))))
+        conditions.append(sources_table.c.org_id == any_(literal(sorted(asked.organizations), ARRAY(Uuid))))
     if asked.external_ids:
-        conditions.append(SourceRow.external_id == any_(literal([*asked.external_ids], ARRAY(Text))))
+        conditions.append(sources_table.c.external_id == any_(literal([*asked.external_ids], ARRAY(Text))))
     if asked.search:
-        named = (SourceRow.title, SourceRow.external_id, SourceRow.file_name)
+        named = (sources_table.c.title, sources_table.c.external_id, sources_table.c.file_name)
         conditions.append(or_(*(column.icontains(asked.search, autoescape=True) for column in named)))
     return [*conditions, *(translate(each, _holds, _JOINS) for each in asked.filters)]
 
 
 _OWN = {
-    "org_id": cast(SourceRow.org_id, Text),
-    "source_id": cast(SourceRow.id, Text),
-    "source_type": SourceRow.source_type,
-    "lang": SourceRow.lang,
-    "date": SourceRow.date,
+    "org_id": cast(sources_table.c.org_id, Text),
+    "source_id": cast(sources_table.c.id, Text),
+    "source_type": sources_table.c.source_type,
+    "lang": sources_table.c.lang,
+    "date": sources_table.c.date,
 }
 
 
@@ -225,7 +234,7 @@ def _condition(condition: MetadataFilter) -> ColumnElement[bool]:
     name, operator, value = condition.key, condition.operator, condition.value
     if name in _OWN:
         return _COMPARE[operator](_OWN[name], value)
-    kept: Any = SourceRow.metadata_
+    kept: Any = sources_table.c.metadata
     found, values = kept[name], value if isinstance(value, list) else [value]
     missing = or_(found.astext.is_(None), found == func.jsonb_build_array())
     match operator:

@@ -8,11 +8,11 @@ from math import inf
 from typing import Any
 
 from msgspec import convert
-from sqlalchemy import func, insert, select, text
+from sqlalchemy import Row, and_, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
-from rag_app.documents.tables import GenerationRow
+from rag_app.documents.tables import generations_table
 from rag_app.domain import InvalidInput, Misconfigured, NotFound, frozen
 
 
@@ -73,11 +73,11 @@ class Generations:
         """A new generation in the state `building`. `settings` must be JSON."""
         async with self._database.session() as session:
             await session.execute(_ONE_AT_A_TIME)
-            newest = select(func.coalesce(func.max(GenerationRow.number), 0)).where(
-                GenerationRow.index == index, GenerationRow.store == store
+            newest = select(func.coalesce(func.max(generations_table.c.number), 0)).where(
+                generations_table.c.index == index, generations_table.c.store == store
             )
-            made = await session.scalars(
-                insert(GenerationRow)
+            made = await session.execute(
+                insert(generations_table)
                 .values(
                     index=index,
                     store=store,
@@ -87,7 +87,7 @@ class Generations:
                     state="building",
                     settings=dict(settings),
                 )
-                .returning(GenerationRow)
+                .returning(generations_table)
             )
             return _generation(made.one())
 
@@ -106,24 +106,20 @@ class Generations:
             row = await _lock_generation(session, generation_id)
             if row.state == "dropped":
                 raise InvalidInput("", row.number, f"generation {row.number} of {row.index} has been dropped")
-            answering = await session.scalar(
-                select(GenerationRow).where(
-                    GenerationRow.index == row.index,
-                    GenerationRow.store == row.store,
-                    GenerationRow.state == "active",
-                    GenerationRow.id != row.id,
-                )
+            others = and_(
+                generations_table.c.index == row.index,
+                generations_table.c.store == row.store,
+                generations_table.c.state == "active",
+                generations_table.c.id != row.id,
             )
-            if answering is not None:
-                if not retire:
-                    raise Misconfigured(
-                        f"generation {answering.number} of {row.index} already answers: generation {row.number} was "
-                        "meant to be the first one. Run the command again"
-                    )
-                answering.state = "retired"
-                await session.flush()  # before the other: one of an index may be active
-            row.state = "active"
-            return _generation(row)
+            answering = await session.scalar(select(generations_table.c.number).where(others))
+            if answering is not None and not retire:
+                raise Misconfigured(
+                    f"generation {answering} of {row.index} already answers: generation {row.number} was "
+                    "meant to be the first one. Run the command again"
+                )
+            await session.execute(update(generations_table).where(others).values(state="retired"))
+            return await _set_state(session, generation_id, "active")
 
     async def drop(self, generation_id: int) -> Generation:
         """Mark it as dropped, so that it cannot be activated. Its row stays, and its number is not reused.
@@ -136,14 +132,13 @@ class Generations:
                 raise InvalidInput(
                     "", row.number, f"generation {row.number} of {row.index} is active: switch to another one first"
                 )
-            row.state = "dropped"
-            return _generation(row)
+            return await _set_state(session, generation_id, "dropped")
 
     async def list(self) -> list[Generation]:
         """All, by index, store and number."""
-        order = GenerationRow.index, GenerationRow.store, GenerationRow.number
+        order = generations_table.c.index, generations_table.c.store, generations_table.c.number
         async with self._database.session() as session:
-            return [_generation(row) for row in await session.scalars(select(GenerationRow).order_by(*order))]
+            return [_generation(row) for row in await session.execute(select(generations_table).order_by(*order))]
 
 
 _ACTIVE = """
@@ -159,13 +154,20 @@ _DECLARE = """
 _ONE_AT_A_TIME = text("LOCK TABLE generations IN SHARE ROW EXCLUSIVE MODE")
 
 
-async def _lock_generation(session: AsyncSession, generation_id: int) -> GenerationRow:
+async def _lock_generation(session: AsyncSession, generation_id: int) -> Row[Any]:
     await session.execute(_ONE_AT_A_TIME)
-    row = await session.get(GenerationRow, generation_id)
+    this = select(generations_table).where(generations_table.c.id == generation_id)
+    row = (await session.execute(this)).one_or_none()
     if row is None:
         raise NotFound("generation", str(generation_id))
     return row
 
 
-def _generation(row: GenerationRow) -> Generation:
-    return convert(row, Generation, from_attributes=True)
+async def _set_state(session: AsyncSession, generation_id: int, state: str) -> Generation:
+    this = update(generations_table).where(generations_table.c.id == generation_id)
+    changed = await session.execute(this.values(state=state).returning(generations_table))
+    return _generation(changed.one())
+
+
+def _generation(row: Row[Any]) -> Generation:
+    return convert(row._mapping, Generation)

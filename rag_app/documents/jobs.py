@@ -20,13 +20,13 @@ from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 
 from msgspec import Meta, Struct, convert, to_builtins
-from sqlalchemy import insert, select, text
+from sqlalchemy import Row, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.pages import cursor, is_after_cursor
 from rag_app.database.session import Database
 from rag_app.documents.metadata import Target
-from rag_app.documents.tables import JobRow, job_files_table
+from rag_app.documents.tables import job_files_table, jobs_table
 from rag_app.documents.uploads import ReceivedUpload, Upload
 from rag_app.documents.workspace import temporary_folder
 from rag_app.domain import (
@@ -142,23 +142,17 @@ class Jobs:
             for position, (upload, (document, content)) in enumerate(zip(uploads, kept, strict=True))
         ]
         async with self._database.scoped(Scope(frozenset({target.org_id}), sender.user)) as session:
-            row = JobRow(
+            made = insert(jobs_table).values(
                 id=job,
                 org_id=target.org_id,
                 user_id=sender.user,
                 index=index,
-                state="waiting",
                 target={"target": to_builtins(target), "sender": to_builtins(sender)},
                 files=len(uploads),
-                done=0,
-                failed=0,
-                attempts=0,
             )
-            session.add(row)
-            await session.flush()
+            row = (await session.execute(made.returning(jobs_table))).one()
             await session.execute(insert(job_files_table), values)
             await _queue(session, target.org_id)
-            await session.refresh(row)
             return _job(row)
 
     async def get(self, scope: Scope, job: UUID, *, operator: bool = False) -> JobInfo:
@@ -170,12 +164,12 @@ class Jobs:
         self, scope: Scope, limit: int, after: str | None = None, *, operator: bool = False
     ) -> tuple[list[JobInfo], str | None]:
         """The newest jobs, and the cursor of the next page. Raises InvalidInput for an invalid cursor."""
-        wanted = select(JobRow).where(JobRow.org_id.in_(scope.organizations))
+        wanted = select(jobs_table).where(jobs_table.c.org_id.in_(scope.organizations))
         if after is not None:
-            wanted = wanted.where(is_after_cursor(after, JobRow.created_at, JobRow.id))
-        order = JobRow.created_at.desc(), JobRow.id.desc()
+            wanted = wanted.where(is_after_cursor(after, jobs_table.c.created_at, jobs_table.c.id))
+        order = jobs_table.c.created_at.desc(), jobs_table.c.id.desc()
         async with self._database.scoped(scope, operator) as session:
-            rows = [*await session.scalars(wanted.order_by(*order).limit(limit + 1))]
+            rows = (await session.execute(wanted.order_by(*order).limit(limit + 1))).all()
         page = rows[:limit]
         return [*map(_job, page)], cursor(page[-1].created_at, page[-1].id) if len(rows) > limit else None
 
@@ -217,8 +211,7 @@ class Jobs:
                 raise InvalidInput("", row.state, f"the job is {row.state}: there is nothing to cancel")
             await session.execute(_CANCEL_FILES, {"job": job, "org": row.org_id})
             await session.execute(_END, {"job": job, "org": row.org_id, "state": "cancelled", "error": None})
-            await session.refresh(row)
-            return _job(row)
+            return _job(await _one(session, scope, job))
 
     async def retry(self, scope: Scope, job: UUID, *, operator: bool = False) -> JobInfo:
         """Repeat failed and cancelled files. Raises NotFound, InvalidInput if there are none."""
@@ -229,8 +222,7 @@ class Jobs:
                 raise InvalidInput("", row.state, "no file of the job has failed or was cancelled")
             await session.execute(_RETRY, {"job": job, "org": row.org_id, "again": again.count("failed")})
             await _queue(session, row.org_id)
-            await session.refresh(row)
-            return _job(row)
+            return _job(await _one(session, scope, job))
 
     # -- workers
 
@@ -341,7 +333,7 @@ def _upload(folder: Path, position: int, document: JsonObject, content: bytes) -
     return replace(known, file=path)
 
 
-def _job(row: JobRow) -> JobInfo:
+def _job(row: Row[Any]) -> JobInfo:
     values = {
         "organization": row.org_id,
         "waiting": row.files - row.done - row.failed if row.state in _UNFINISHED_STATES else 0,
@@ -354,9 +346,9 @@ def _job(row: JobRow) -> JobInfo:
     return convert({**{name: getattr(row, name) for name in same}, **values}, JobInfo)
 
 
-async def _one(session: AsyncSession, scope: Scope, job: UUID, *, lock: bool = False) -> JobRow:
-    wanted = select(JobRow).where(JobRow.id == job, JobRow.org_id.in_(scope.organizations))
-    row = await session.scalar(wanted.with_for_update() if lock else wanted)
+async def _one(session: AsyncSession, scope: Scope, job: UUID, *, lock: bool = False) -> Row[Any]:
+    wanted = select(jobs_table).where(jobs_table.c.id == job, jobs_table.c.org_id.in_(scope.organizations))
+    row = (await session.execute(wanted.with_for_update() if lock else wanted)).one_or_none()
     if row is None:
         raise NotFound("job", str(job))
     return row

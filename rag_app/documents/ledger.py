@@ -22,12 +22,11 @@ from sqlalchemy import ColumnElement, Row, Select, and_, any_, exists, false, fu
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
-from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.elements import TextClause
 from sqlalchemy.types import Text, Uuid
 
 from rag_app.database.session import Database
-from rag_app.documents.tables import SourceBuildRow, SourceRow
+from rag_app.documents.tables import source_builds_table, sources_table
 from rag_app.domain import (
     InvalidInput,
     JsonObject,
@@ -130,7 +129,9 @@ class SourceLedger:
         return await self._database.read(Scope(frozenset(organizations)), statement, operator=True)
 
     async def _ids(self, org_id: UUID, *conditions: ColumnElement[bool]) -> list[UUID]:
-        found = select(SourceRow.id).where(SourceRow.org_id == org_id, *conditions).order_by(SourceRow.id)
+        found = (
+            select(sources_table.c.id).where(sources_table.c.org_id == org_id, *conditions).order_by(sources_table.c.id)
+        )
         return [source for (source,) in await self._rows_of({org_id}, found)]
 
     # -- writing
@@ -196,7 +197,7 @@ class SourceLedger:
                 await session.execute(
                     _UPSERT_SOURCE,
                     [
-                        {column: getattr(source, name) for name, column in _COLUMNS.items()}
+                        {each.name: getattr(source, each.name) for each in fields(Source)}
                         | {"id": source.id, "content": [*content]}
                         for source, content in batch
                     ],
@@ -251,11 +252,20 @@ class SourceLedger:
         """The builds of these sources in the generation. A source being deleted has no build."""
         standing = (
             select(
-                *(SourceRow.id, SourceBuildRow.version, SourceBuildRow.state, SourceBuildRow.chunks),
-                *(SourceRow.origin, SourceRow.file_name, SourceRow.row, SourceRow.sheet),
+                *(
+                    sources_table.c.id,
+                    source_builds_table.c.version,
+                    source_builds_table.c.state,
+                    source_builds_table.c.chunks,
+                ),
+                *(sources_table.c.origin, sources_table.c.file_name, sources_table.c.row, sources_table.c.sheet),
             )
-            .join(SourceBuildRow, _build_in(generation_id))
-            .where(SourceRow.org_id == org_id, _matches_any(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None))
+            .join(source_builds_table, _build_in(generation_id))
+            .where(
+                sources_table.c.org_id == org_id,
+                _matches_any(sources_table.c.id, source_ids),
+                sources_table.c.deleted_at.is_(None),
+            )
         )
         return {
             source: Build(version, BuildState(state), chunks, tuple(place))
@@ -264,47 +274,54 @@ class SourceLedger:
 
     async def contents(self, org_id: UUID, source_ids: Collection[UUID]) -> dict[UUID, Passages]:
         """The content of these sources as last written."""
-        kept = select(SourceRow.id, SourceRow.content).where(
-            SourceRow.org_id == org_id, _matches_any(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None)
+        kept = select(sources_table.c.id, sources_table.c.content).where(
+            sources_table.c.org_id == org_id,
+            _matches_any(sources_table.c.id, source_ids),
+            sources_table.c.deleted_at.is_(None),
         )
         return {source: content for source, content in await self._rows_of({org_id}, kept)}  # noqa: C416 - rows
 
     async def list_deleting(self, org_id: UUID, index: str) -> list[UUID]:
         """Sources with an unfinished deletion. Their chunks may be in any generation."""
-        return await self._ids(org_id, SourceRow.index == index, SourceRow.deleted_at.is_not(None))
+        return await self._ids(org_id, sources_table.c.index == index, sources_table.c.deleted_at.is_not(None))
 
     async def list_interrupted(self, organizations: Collection[UUID]) -> Sequence[Row[tuple[UUID, str]]]:
         """The (organization, index) pairs with an unfinished deletion."""
         return await self._rows_of(
-            organizations, select(SourceRow.org_id, SourceRow.index).where(SourceRow.deleted_at.is_not(None)).distinct()
+            organizations,
+            select(sources_table.c.org_id, sources_table.c.index)
+            .where(sources_table.c.deleted_at.is_not(None))
+            .distinct(),
         )
 
     async def generations_holding(self, org_id: UUID, source_ids: Collection[UUID]) -> set[int]:
         """The generations whose stores may have chunks of these sources."""
-        builds = select(SourceBuildRow.generation_id).where(
-            SourceBuildRow.org_id == org_id, _matches_any(SourceBuildRow.source_id, source_ids)
+        builds = select(source_builds_table.c.generation_id).where(
+            source_builds_table.c.org_id == org_id, _matches_any(source_builds_table.c.source_id, source_ids)
         )
         return {generation for (generation,) in await self._rows_of({org_id}, builds.distinct())}
 
     async def find_by_origins(self, org_id: UUID, index: str, origins: Collection[str]) -> dict[UUID, str]:
         """The sources that were read from these files, each with its file."""
-        read = select(SourceRow.id, SourceRow.origin).where(
-            SourceRow.org_id == org_id,
-            SourceRow.index == index,
-            SourceRow.origin == any_(literal([*origins], ARRAY(Text))),
-            SourceRow.deleted_at.is_(None),
+        read = select(sources_table.c.id, sources_table.c.origin).where(
+            sources_table.c.org_id == org_id,
+            sources_table.c.index == index,
+            sources_table.c.origin == any_(literal([*origins], ARRAY(Text))),
+            sources_table.c.deleted_at.is_(None),
         )
         return {source: origin for source, origin in await self._rows_of({org_id}, read)}  # noqa: C416 - rows
 
     async def origins_below(self, org_id: UUID, index: str, folder: str) -> list[str]:
         """The files in this folder, and in those within it, that sources were read from."""
-        below = select(SourceRow.origin).where(
-            SourceRow.org_id == org_id,
-            SourceRow.index == index,
-            SourceRow.origin.startswith(f"{folder.rstrip('/')}/", autoescape=True),
-            SourceRow.deleted_at.is_(None),
+        below = select(sources_table.c.origin).where(
+            sources_table.c.org_id == org_id,
+            sources_table.c.index == index,
+            sources_table.c.origin.startswith(f"{folder.rstrip('/')}/", autoescape=True),
+            sources_table.c.deleted_at.is_(None),
         )
-        return [origin for (origin,) in await self._rows_of({org_id}, below.distinct().order_by(SourceRow.origin))]
+        return [
+            origin for (origin,) in await self._rows_of({org_id}, below.distinct().order_by(sources_table.c.origin))
+        ]
 
     async def files_as_read(
         self, org_id: UUID, index: str, generation_id: int, origins: Collection[str]
@@ -329,8 +346,8 @@ class SourceLedger:
 
     async def count_unindexed(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]:
         """The number of sources per organization whose present version the generation lacks; no entry for zero."""
-        counted = _select_unindexed(select(SourceRow.org_id, func.count()), index, generation_id).group_by(
-            SourceRow.org_id
+        counted = _select_unindexed(select(sources_table.c.org_id, func.count()), index, generation_id).group_by(
+            sources_table.c.org_id
         )
         return {org_id: sources for org_id, sources in await self._rows_of(organizations, counted)}  # noqa: C416 - rows
 
@@ -338,10 +355,10 @@ class SourceLedger:
         self, org_id: UUID, index: str, generation_id: int, after: UUID, limit: int
     ) -> Sequence[tuple[Source, Passages]]:
         """The next of those sources by id after `after`, with their content."""
-        page = _select_unindexed(select(*SOURCE, SourceRow.content), index, generation_id).where(
-            SourceRow.org_id == org_id
+        page = _select_unindexed(select(*SOURCE, sources_table.c.content), index, generation_id).where(
+            sources_table.c.org_id == org_id
         )
-        page = page.where(SourceRow.id > after).order_by(SourceRow.id).limit(limit)
+        page = page.where(sources_table.c.id > after).order_by(sources_table.c.id).limit(limit)
         return [(source_of(row), row.content) for row in await self._rows_of({org_id}, page)]
 
     async def list_outdated(self, org_id: UUID, generation_id: int) -> list[UUID]:
@@ -358,13 +375,13 @@ class SourceLedger:
 
     async def totals(self, organizations: Collection[UUID]) -> dict[int, tuple[int, int, int]]:
         """For each generation: the number of its sources, of their chunks, and of sources being written."""
-        ready = SourceBuildRow.state == "ready"
+        ready = source_builds_table.c.state == "ready"
         counted = select(
-            SourceBuildRow.generation_id,
+            source_builds_table.c.generation_id,
             func.count().filter(ready),
-            func.coalesce(func.sum(SourceBuildRow.chunks).filter(ready), 0),
+            func.coalesce(func.sum(source_builds_table.c.chunks).filter(ready), 0),
             func.count().filter(~ready),
-        ).group_by(SourceBuildRow.generation_id)
+        ).group_by(source_builds_table.c.generation_id)
         return {generation: tuple(counts) for generation, *counts in await self._rows_of(organizations, counted)}
 
     # -- reading
@@ -375,9 +392,9 @@ class SourceLedger:
         A vector store's hit is shown only if its source is among them.
         """
         standing = (
-            select(SourceRow.id, SourceBuildRow.version)
-            .join(SourceBuildRow, _build_in(generation_id))
-            .where(_matches_any(SourceRow.id, source_ids), *seen_by(scope))
+            select(sources_table.c.id, source_builds_table.c.version)
+            .join(source_builds_table, _build_in(generation_id))
+            .where(_matches_any(sources_table.c.id, source_ids), *seen_by(scope))
         )
         return {source: version for source, version in await self._database.read(scope, standing)}  # noqa: C416 - rows
 
@@ -387,17 +404,17 @@ class SourceLedger:
         Names without a source in the scope are skipped.
         """
         called = [
-            SourceRow.id.in_([found for name in names if (found := uuid_in(name))]),
-            SourceRow.external_id.in_(names),
+            sources_table.c.id.in_([found for name in names if (found := uuid_in(name))]),
+            sources_table.c.external_id.in_(names),
         ]
         if uri is not None:
-            called.append(SourceRow.uri.in_(_addresses(uri)))
-        known = select(SourceRow.id).where(SourceRow.index == index, or_(*called), *seen_by(scope))
-        return [source for (source,) in await self._database.read(scope, known.order_by(SourceRow.id))]
+            called.append(sources_table.c.uri.in_(_addresses(uri)))
+        known = select(sources_table.c.id).where(sources_table.c.index == index, or_(*called), *seen_by(scope))
+        return [source for (source,) in await self._database.read(scope, known.order_by(sources_table.c.id))]
 
     async def visible_sources(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
         """The visible ones of these sources, in any generation."""
-        found = select(SourceRow.id).where(_matches_any(SourceRow.id, source_ids), *seen_by(scope))
+        found = select(sources_table.c.id).where(_matches_any(sources_table.c.id, source_ids), *seen_by(scope))
         return {source for (source,) in await self._database.read(scope, found)}
 
     async def get(self, scope: Scope, source_id: UUID, operator: bool = False) -> Source:
@@ -406,11 +423,11 @@ class SourceLedger:
 
     async def content(self, scope: Scope, source_id: UUID, operator: bool = False) -> list[JsonObject]:
         """The passages given to `begin`. Raises NotFound as `get` does."""
-        (passages,) = await self._one(scope, source_id, operator, SourceRow.content)
+        (passages,) = await self._one(scope, source_id, operator, sources_table.c.content)
         return [*passages]
 
     async def _one(self, scope: Scope, source_id: UUID, operator: bool, *columns: Any) -> Row[Any]:
-        wanted = select(*columns).where(SourceRow.id == source_id, *seen_by(scope, operator))
+        wanted = select(*columns).where(sources_table.c.id == source_id, *seen_by(scope, operator))
         for row in await self._database.read(scope, wanted, operator):
             return row
         raise NotFound("source", str(source_id))
@@ -425,8 +442,10 @@ class SourceLedger:
         self, scope: Scope, index: str, size: int, operator: bool = False
     ) -> AsyncIterator[Sequence[Source]]:
         """The same in pages of at most `size`. No transaction is open while the caller works on a page."""
-        key = tuple_(SourceRow.org_id, SourceRow.external_id)
-        page = select(*SOURCE).where(SourceRow.index == index, *seen_by(scope, operator)).order_by(key).limit(size)
+        key = tuple_(sources_table.c.org_id, sources_table.c.external_id)
+        page = (
+            select(*SOURCE).where(sources_table.c.index == index, *seen_by(scope, operator)).order_by(key).limit(size)
+        )
         rest = page
         while found := [source_of(row) for row in await self._database.read(scope, rest, operator)]:
             yield found
@@ -497,13 +516,13 @@ _FORGET_BUILDS = text(
     "DELETE FROM source_builds WHERE generation_id = :generation"
     " AND (CAST(:ids AS uuid[]) IS NULL OR source_id = ANY(CAST(:ids AS uuid[])))"
 )
-_NOT_CURRENT = or_(SourceBuildRow.state != "ready", SourceBuildRow.version != SourceRow.version)
+_NOT_CURRENT = or_(source_builds_table.c.state != "ready", source_builds_table.c.version != sources_table.c.version)
 
-_KEPT_COLUMNS = {"id", "created_at", "updated_at", "deleted_at", "bytes"}
-_new_source = insert(SourceRow)
+_KEPT_COLUMNS = {"id", "created_at", "updated_at", "deleted_at", "size"}
+_new_source = insert(sources_table)
 _UPSERT_SOURCE = _new_source.on_conflict_do_update(
-    index_elements=[SourceRow.id],
-    set_={column.name: column for column in _new_source.excluded if column.name not in _KEPT_COLUMNS}
+    index_elements=[sources_table.c.id],
+    set_={column.key: column for column in _new_source.excluded if column.key not in _KEPT_COLUMNS}
     | {"updated_at": func.now(), "deleted_at": None},
 )
 
@@ -538,22 +557,22 @@ def _addresses(uri: str) -> list[str]:
     return [uri, *(f"{scheme}://{page}{end}" for scheme in ("https", "http") for end in ("", "/"))]
 
 
-def _matches_any(
-    column: InstrumentedAttribute[UUID] | InstrumentedAttribute[UUID | None], ids: Collection[UUID]
-) -> ColumnElement[bool]:
+def _matches_any(column: ColumnElement[Any], ids: Collection[UUID]) -> ColumnElement[bool]:
     """Binds all ids as one parameter, so that any number of them uses one prepared statement."""
     return column == any_(literal([*ids], ARRAY(Uuid)))
 
 
 def _build_in(generation_id: int) -> ColumnElement[bool]:
-    return and_(SourceBuildRow.source_id == SourceRow.id, SourceBuildRow.generation_id == generation_id)
+    return and_(
+        source_builds_table.c.source_id == sources_table.c.id, source_builds_table.c.generation_id == generation_id
+    )
 
 
 def _select_unindexed(statement: Select[Any], index: str, generation_id: int) -> Select[Any]:
-    return statement.outerjoin(SourceBuildRow, _build_in(generation_id)).where(
-        SourceRow.index == index,
-        SourceRow.deleted_at.is_(None),
-        or_(SourceBuildRow.source_id.is_(None), _NOT_CURRENT),
+    return statement.outerjoin(source_builds_table, _build_in(generation_id)).where(
+        sources_table.c.index == index,
+        sources_table.c.deleted_at.is_(None),
+        or_(source_builds_table.c.source_id.is_(None), _NOT_CURRENT),
     )
 
 
@@ -561,34 +580,31 @@ def seen_by(scope: Scope, operator: bool = False) -> list[ColumnElement[bool]]:
     """Repeats the conditions of row-level security, and adds those it leaves to the query: the site, and no deleted source."""
     # IS TRUE keeps it a filter: counted twice as an index condition, it would outbid the ids on a fresh table
     seen: list[ColumnElement[bool]] = [
-        _matches_any(SourceRow.org_id, sorted(scope.organizations)).is_(True),
-        SourceRow.deleted_at.is_(None),
+        _matches_any(sources_table.c.org_id, sorted(scope.organizations)).is_(True),
+        sources_table.c.deleted_at.is_(None),
     ]
     if not operator:
-        own = SourceRow.owner_id == scope.user if scope.user else false()
+        own = sources_table.c.owner_id == scope.user if scope.user else false()
         seen.append(
             or_(
-                SourceRow.visibility.in_([Visibility.TEAM, Visibility.GLOBAL]),
-                and_(SourceRow.visibility == Visibility.USER, own),
+                sources_table.c.visibility.in_([Visibility.TEAM, Visibility.GLOBAL]),
+                and_(sources_table.c.visibility == Visibility.USER, own),
                 and_(
-                    SourceRow.visibility == Visibility.GROUP,
-                    _matches_any(SourceRow.audience_id, sorted(scope.audiences)),
+                    sources_table.c.visibility == Visibility.GROUP,
+                    _matches_any(sources_table.c.audience_id, sorted(scope.audiences)),
                 ),
             )
         )
-    return [*seen, SourceRow.site_id == scope.site] if scope.site else seen
+    return [*seen, sources_table.c.site_id == scope.site] if scope.site else seen
 
 
-# Where a row has the fields of a source: SQLAlchemy takes `metadata` for itself.
-_COLUMNS = {each.name: each.name for each in fields(Source)} | {"metadata": "metadata_"}
-
-
-SOURCE = [getattr(SourceRow, column).label(name) for name, column in _COLUMNS.items()]  # what `source_of` reads
+SOURCE = [sources_table.c[each.name].label(each.name) for each in fields(Source)]
+"""The columns that `source_of` reads."""
 
 
 def source_of(row: Row[Any]) -> Source:
     """The domain's source. Its metadata are as stored, whatever the index declares now."""
-    said = {name: row._mapping[name] for name in _COLUMNS}
+    said = {each.name: row._mapping[each.name] for each in fields(Source)}
     return Source(**{**said, "visibility": Visibility(row.visibility)})
 
 

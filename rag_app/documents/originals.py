@@ -20,7 +20,7 @@ from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
 from rag_app.documents.ledger import seen_by
-from rag_app.documents.tables import SourceRow, originals_table
+from rag_app.documents.tables import originals_table, sources_table
 from rag_app.domain import NotFound, Scope, Source
 
 
@@ -70,8 +70,10 @@ class Originals:
         """The file and file name of a source's present version. Raises NotFound, also for a source outside the scope."""
         wanted = (
             select(originals_table.c.org_id, originals_table.c.sha256, originals_table.c.file_name)
-            .join(SourceRow, SourceRow.id == originals_table.c.source_id)
-            .where(SourceRow.id == source_id, SourceRow.version == originals_table.c.version, *seen_by(scope))
+            .join(sources_table, sources_table.c.id == originals_table.c.source_id)
+            .where(
+                sources_table.c.id == source_id, sources_table.c.version == originals_table.c.version, *seen_by(scope)
+            )
         )
         for org_id, digest, name in await self._database.read(scope, wanted):
             if self._folder is not None and (at := _path(self._folder, org_id, digest)).is_file():

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Literal, cast
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from msgspec import Meta, Struct, convert
 from sqlalchemy import ColumnElement, CursorResult, bindparam, delete, func, insert, or_, select, text
@@ -35,7 +35,7 @@ from rag_app.domain import (
     storable,
 )
 from rag_app.evaluation.records import check_comment, expected_source, held_sources, judge
-from rag_app.evaluation.tables import KeptAnswerRow
+from rag_app.evaluation.tables import kept_answers_table
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +44,8 @@ KEPT_FOR = timedelta(hours=24)
 ANSWER_EVENT, REFUSAL_EVENT = "answer", "refusal"
 """Types of usage events, of answers outside of conversations."""
 _SECONDS_BETWEEN = 3600
-_WITHOUT_VERDICT = KeptAnswerRow.verdict.is_(None)
-_PAST_ITS_DAY = KeptAnswerRow.asked_at < func.now() - KEPT_FOR
+_WITHOUT_VERDICT = kept_answers_table.c.verdict.is_(None)
+_PAST_ITS_DAY = kept_answers_table.c.asked_at < func.now() - KEPT_FOR
 
 
 class Verdict(StrEnum):
@@ -111,7 +111,7 @@ class KeptAnswers:
                 for hit in cited.values()
             ],
         }
-        made = upsert(KeptAnswerRow).values(values)
+        made = upsert(kept_answers_table).values(values)
         statement = made.on_conflict_do_update(
             index_elements=["user_id", "request_id"], set_={**values, "asked_at": func.now()}, where=_WITHOUT_VERDICT
         )
@@ -151,31 +151,30 @@ class KeptAnswers:
         if expected is not None and verdict is Verdict.RIGHT:
             raise InvalidInput("expected_source", expected, "can only be sent with the verdict wrong")
         check_comment(comment)
-        scope, this = principal.scope(), select(KeptAnswerRow).where(*_own(principal, request_id))
+        scope, this = principal.scope(), select(kept_answers_table).where(*_own(principal, request_id))
         found: list[UUID] = []
         if expected is not None and expected == storable(expected):
-            for (index,) in await self._database.read(scope, this.with_only_columns(KeptAnswerRow.index_name)):
+            for (index,) in await self._database.read(scope, this.with_only_columns(kept_answers_table.c.index_name)):
                 found = await self._ledger.find_named(scope, index, [expected])
         async with self._database.scoped(scope) as session:
-            row = await session.scalar(this.with_for_update())
+            row = (await session.execute(this.with_for_update())).one_or_none()
             if row is None:
                 raise NotFound("answer", request_id)
             named = None if expected is None else await expected_source(session, found, "expected_source", expected)
             # made anew, not updated: so what it had judged goes, in whatever organization that was
-            await session.execute(delete(KeptAnswerRow).where(KeptAnswerRow.id == row.id))
-            columns = [each.name for each in KeptAnswerRow.__table__.columns if each.name != "id"]
-            values: dict[str, Any] = {name: getattr(row, name) for name in columns}
-            values |= {"verdict": verdict.value, "comment": comment, "judged_at": func.now()}
-            values |= {"expected_source_id": named and named.id}
-            kept = (await session.scalars(insert(KeptAnswerRow).values(values).returning(KeptAnswerRow))).one()
+            await session.execute(delete(kept_answers_table).where(kept_answers_table.c.id == row.id))
+            values = {**row._mapping, "id": uuid4(), "verdict": verdict.value, "comment": comment}
+            values |= {"judged_at": func.now(), "expected_source_id": named and named.id}
+            made = insert(kept_answers_table).values(values).returning(kept_answers_table)
+            kept = (await session.execute(made)).one()
             cited = [UUID(each["source_id"]) for each in row.sources] if verdict is Verdict.RIGHT else []
             for source in await held_sources(session, cited) if named is None else [named]:
                 await judge(session, principal, row.index_name, row.question, source, answer=kept.id)
-        return convert(kept, KeptAnswerFeedback, from_attributes=True)
+        return convert(kept._mapping, KeptAnswerFeedback)
 
     async def withdraw(self, principal: Principal, request_id: str) -> None:
         """Delete the answer and its feedback. Raises NotFound if nothing is stored."""
-        gone = delete(KeptAnswerRow).where(*_own(principal, request_id)).returning(KeptAnswerRow.id)
+        gone = delete(kept_answers_table).where(*_own(principal, request_id)).returning(kept_answers_table.c.id)
         async with self._database.scoped(principal.scope()) as session:
             if await session.scalar(gone) is None:
                 raise NotFound("answer", request_id)
@@ -183,7 +182,7 @@ class KeptAnswers:
     async def forget(self) -> int:
         """Delete all users' answers without feedback after a day; returns their number."""
         async with self._database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION})), operator=True) as session:
-            gone = await session.execute(delete(KeptAnswerRow).where(_WITHOUT_VERDICT, _PAST_ITS_DAY))
+            gone = await session.execute(delete(kept_answers_table).where(_WITHOUT_VERDICT, _PAST_ITS_DAY))
         return cast("CursorResult[Any]", gone).rowcount
 
     async def keep_forgetting(self) -> None:
@@ -197,5 +196,5 @@ class KeptAnswers:
 
 
 def _own(principal: Principal, request_id: str) -> list[ColumnElement[bool]]:
-    mine = [KeptAnswerRow.user_id == principal.user, KeptAnswerRow.request_id == storable(request_id)]
+    mine = [kept_answers_table.c.user_id == principal.user, kept_answers_table.c.request_id == storable(request_id)]
     return [*mine, or_(~_WITHOUT_VERDICT, ~_PAST_ITS_DAY)]

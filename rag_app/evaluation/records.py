@@ -27,9 +27,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
 from rag_app.documents.ledger import Passages
-from rag_app.documents.tables import SourceRow
+from rag_app.documents.tables import sources_table
 from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, InvalidInput, Principal, frozen, storable
-from rag_app.evaluation.tables import JudgmentRow, ValidationRow
+from rag_app.evaluation.tables import judgments_table, validations_table
 from rag_app.evaluation.validation import JudgedPassage, Span
 
 _LONGEST_QUERY = 2000  # bytes: an entry of an index in PostgreSQL holds 2,700
@@ -59,7 +59,7 @@ class Validations:
         org_id = _organization_id(principal)
         async with self._database.scoped(principal.scope()) as session:
             await session.execute(
-                insert(ValidationRow).values(
+                insert(validations_table).values(
                     id=run,
                     org_id=org_id,
                     user_id=principal.user,
@@ -103,7 +103,8 @@ class Validations:
     async def report(self, principal: Principal, run: UUID) -> Mapping[str, Any] | None:
         """The report given to `record`; None for an unknown or invisible run."""
         for (report,) in await self._database.read(
-            principal.scope(), _seen_by(principal, select(ValidationRow.report)).where(ValidationRow.id == run)
+            principal.scope(),
+            _seen_by(principal, select(validations_table.c.report)).where(validations_table.c.id == run),
         ):
             return {**report}
         return None
@@ -112,15 +113,20 @@ class Validations:
         self, principal: Principal, limit: int, before: UUID | None = None
     ) -> Sequence[Row[tuple[UUID, str, int, Mapping[str, Any]]]]:
         """Run, index, top_k and report without its "results", for at most `limit` runs before the given one."""
-        made = tuple_(ValidationRow.created_at, ValidationRow.id)
-        report = ValidationRow.report.op("-", return_type=ValidationRow.report.type)(literal("results", Text))
+        made = tuple_(validations_table.c.created_at, validations_table.c.id)
+        report = validations_table.c.report.op("-", return_type=validations_table.c.report.type)(
+            literal("results", Text)
+        )
         statement = (
-            _seen_by(principal, select(ValidationRow.id, ValidationRow.index_name, ValidationRow.top_k, report))
+            _seen_by(
+                principal,
+                select(validations_table.c.id, validations_table.c.index_name, validations_table.c.top_k, report),
+            )
             .order_by(made.desc())
             .limit(limit)
         )
         if before is not None:
-            then = select(ValidationRow.created_at).where(ValidationRow.id == before).scalar_subquery()
+            then = select(validations_table.c.created_at).where(validations_table.c.id == before).scalar_subquery()
             statement = statement.where(made < tuple_(then, literal(before)))
         return await self._database.read(principal.scope(), statement)
 
@@ -133,11 +139,17 @@ class Validations:
         A passage is located by its text; if the text is gone, at its judged place. Queries that differ only in white
         space or case are the same.
         """
-        first = func.row_number().over(partition_by=JudgmentRow.source_id) == 1
-        content = case((first, SourceRow.content))  # once, however many of its passages are judged
-        found = (JudgmentRow.source_id, JudgmentRow.start, JudgmentRow.end, JudgmentRow.text_, content)
+        first = func.row_number().over(partition_by=judgments_table.c.source_id) == 1
+        content = case((first, sources_table.c.content))  # once, however many of its passages are judged
+        found = (
+            judgments_table.c.source_id,
+            judgments_table.c.start,
+            judgments_table.c.end,
+            judgments_table.c.text,
+            content,
+        )
         rows = await self._database.read(
-            principal.scope(), _select_judgments(principal, index, *found).where(JudgmentRow.query == _key(query))
+            principal.scope(), _select_judgments(principal, index, *found).where(judgments_table.c.query == _key(query))
         )
         contents = {source: content for source, *_, content in rows if content is not None}
         texts = {source: "\n\n".join(str(each["text"]) for each in content) for source, content in contents.items()}
@@ -152,9 +164,11 @@ class Validations:
 
         Queries are normalised to lower case; those too long to be stored are omitted.
         """
-        of = JudgmentRow.query, SourceRow.external_id
-        statement = _select_judgments(principal, index, *of, func.max(JudgmentRow.grade)).group_by(*of).order_by(*of)
-        kept = statement.where(JudgmentRow.query.not_like(f"{_DIGEST}%"))
+        of = judgments_table.c.query, sources_table.c.external_id
+        statement = (
+            _select_judgments(principal, index, *of, func.max(judgments_table.c.grade)).group_by(*of).order_by(*of)
+        )
+        kept = statement.where(judgments_table.c.query.not_like(f"{_DIGEST}%"))
         found: dict[str, dict[str, int]] = {}
         for query, source, grade in await self._database.read(principal.scope(), kept):
             found.setdefault(query, {})[source] = grade
@@ -165,8 +179,10 @@ class Validations:
         _organization_id(principal)
         if not sources:
             return {}
-        wanted = SourceRow.id == any_(literal([*sources], ARRAY(Uuid)))
-        statement = select(SourceRow.id, SourceRow.content).where(wanted, SourceRow.deleted_at.is_(None))
+        wanted = sources_table.c.id == any_(literal([*sources], ARRAY(Uuid)))
+        statement = select(sources_table.c.id, sources_table.c.content).where(
+            wanted, sources_table.c.deleted_at.is_(None)
+        )
         return {source: content for source, content in await self._database.read(principal.scope(), statement)}  # noqa: C416 - rows
 
 
@@ -176,16 +192,23 @@ def check_comment(comment: str | None) -> None:
         raise InvalidInput("comment", None, "must not contain NUL characters or unpaired surrogates")
 
 
-async def held_sources(session: AsyncSession, ids: Collection[UUID]) -> list[SourceRow]:
-    """Lock and return the sources that the session sees: they cannot be deleted until the transaction ends."""
+async def held_sources(session: AsyncSession, ids: Collection[UUID]) -> Sequence[Row[Any]]:
+    """Lock the sources that the session sees, so that they cannot be deleted until the transaction ends.
+
+    Returns their ids and organizations.
+    """
     if not ids:
         return []
-    wanted = SourceRow.id == any_(literal([*ids], ARRAY(Uuid)))
-    statement = select(SourceRow).where(wanted, SourceRow.deleted_at.is_(None)).order_by(SourceRow.id)
-    return [*await session.scalars(statement.with_for_update(read=True, key_share=True))]
+    wanted = sources_table.c.id == any_(literal([*ids], ARRAY(Uuid)))
+    statement = (
+        select(sources_table.c.id, sources_table.c.org_id)
+        .where(wanted, sources_table.c.deleted_at.is_(None))
+        .order_by(sources_table.c.id)
+    )
+    return (await session.execute(statement.with_for_update(read=True, key_share=True))).all()
 
 
-async def expected_source(session: AsyncSession, found: Collection[UUID], field: str, name: str) -> SourceRow:
+async def expected_source(session: AsyncSession, found: Collection[UUID], field: str, name: str) -> Row[Any]:
     """The one source that a user's feedback names, held as by `held_sources`. `found` are all that have the name.
 
     Raises InvalidInput for `field` if the session sees none of them, or several.
@@ -203,7 +226,7 @@ async def judge(
     principal: Principal,
     index: str,
     query: str,
-    source: SourceRow,
+    source: Row[Any],
     *,
     feedback: UUID | None = None,
     answer: UUID | None = None,
@@ -220,7 +243,7 @@ async def judge(
             return
         (org_id,) = own
     values = {"org_id": org_id, "index_name": index, "query": _key(query), "source_id": source.id}
-    await session.execute(insert(JudgmentRow).values(**values, feedback_id=feedback, answer_id=answer))
+    await session.execute(insert(judgments_table).values(**values, feedback_id=feedback, answer_id=answer))
 
 
 _JUDGE = text(
@@ -258,21 +281,21 @@ def _organization_id(principal: Principal) -> UUID:
 
 
 def _seen_by(principal: Principal, statement: Select[Any]) -> Select[Any]:
-    statement = statement.where(ValidationRow.org_id == _organization_id(principal))
+    statement = statement.where(validations_table.c.org_id == _organization_id(principal))
     if principal.indexes is None:
         return statement
-    return statement.where(ValidationRow.index_name == any_(literal(sorted(principal.indexes), ARRAY(Text))))
+    return statement.where(validations_table.c.index_name == any_(literal(sorted(principal.indexes), ARRAY(Text))))
 
 
 def _select_judgments(principal: Principal, index: str, *columns: Any) -> Select[Any]:
     return (
         select(*columns)
-        .join(SourceRow, SourceRow.id == JudgmentRow.source_id)
+        .join(sources_table, sources_table.c.id == judgments_table.c.source_id)
         .where(
-            JudgmentRow.org_id == _organization_id(principal),
-            JudgmentRow.index_name == index,
-            JudgmentRow.grade > 0,
-            SourceRow.deleted_at.is_(None),
+            judgments_table.c.org_id == _organization_id(principal),
+            judgments_table.c.index_name == index,
+            judgments_table.c.grade > 0,
+            sources_table.c.deleted_at.is_(None),
         )
     )
 

@@ -8,9 +8,9 @@ from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from rag_app.database.session import Database
-from rag_app.documents.tables import GenerationRow
+from rag_app.documents.tables import generations_table
 from rag_app.domain import PUBLIC_ORGANIZATION, Scope
-from rag_app.evaluation.tables import CalibrationRow
+from rag_app.evaluation.tables import calibrations_table
 from rag_app.retrieval.confidence import Basis, Fit
 from rag_app.retrieval.index import IndexSpec
 
@@ -33,11 +33,11 @@ class Calibrations:
 
     async def keep(self, generation: int, organization: UUID, fit: Fit) -> None:
         """Store a fit, replacing the previous one. `generation` is its id."""
-        made = insert(CalibrationRow).values(
+        made = insert(calibrations_table).values(
             generation_id=generation, org_id=organization, fit=fit.model_dump(mode="json")
         )
         replaced = made.on_conflict_do_update(
-            index_elements=[CalibrationRow.generation_id, CalibrationRow.org_id],
+            index_elements=[calibrations_table.c.generation_id, calibrations_table.c.org_id],
             set_={"fit": made.excluded.fit, "created_at": func.now()},
         )
         async with self._database.scoped(Scope(frozenset({organization}))) as session:
@@ -54,12 +54,12 @@ class Calibrations:
         if key in self._remembered and now - self._remembered[key][0] < within:
             return self._remembered[key][1]
         of_active = (
-            select(CalibrationRow.org_id, CalibrationRow.fit)
-            .join(GenerationRow)
+            select(calibrations_table.c.org_id, calibrations_table.c.fit)
+            .join(generations_table)
             .where(
-                GenerationRow.index == spec.name,
-                GenerationRow.store == self._store_of(spec),
-                GenerationRow.state == "active",
+                generations_table.c.index == spec.name,
+                generations_table.c.store == self._store_of(spec),
+                generations_table.c.state == "active",
             )
         )
         rows = await self._database.read(scope, of_active)

@@ -1,124 +1,110 @@
 """The tables of validation runs and judgments."""
 
-from datetime import datetime
-from uuid import UUID
+from uuid import uuid4
 
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
+    Column,
+    DateTime,
     ForeignKey,
     Identity,
     Index,
+    Integer,
+    Table,
+    Text,
     UniqueConstraint,
+    Uuid,
+    func,
     text,
 )
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.dialects.postgresql import JSONB
 
 from rag_app.access.tables import OrganizationRow, UserRow
-from rag_app.database.tables import Base, InsertTime, NewId
-from rag_app.documents.tables import GenerationRow, SourceRow
-from rag_app.domain import JsonObject
+from rag_app.database.tables import Base
+from rag_app.documents.tables import generations_table, sources_table
+
+# One validation run of a set of queries with known answers; `report` is the response.
+validations_table = Table(
+    "validations",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), nullable=False),
+    Column("user_id", ForeignKey(UserRow.id, ondelete="SET NULL")),
+    Column("index_name", Text, nullable=False),
+    Column("generation_id", ForeignKey(generations_table.c.id), nullable=False),
+    Column("top_k", Integer, nullable=False),
+    Column("report", JSONB, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Index(None, "org_id", "created_at"),
+    CheckConstraint("top_k > 0", name="top_k"),
+)
 
 
-class ValidationRow(Base):
-    """One validation run of a set of queries with known answers; `report` is the response."""
-
-    __tablename__ = "validations"
-    __table_args__ = (Index(None, "org_id", "created_at"), CheckConstraint("top_k > 0", name="top_k"))
-
-    id: Mapped[NewId]
-    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
-    user_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="SET NULL"))
-    index_name: Mapped[str]
-    generation_id: Mapped[int] = mapped_column(ForeignKey(GenerationRow.id))
-    top_k: Mapped[int]
-    report: Mapped[JsonObject]
-    created_at: Mapped[InsertTime]
+# The fit for a generation's hits in one organization; the public organization's is for those without their own.
+# `fit` is a rag_app.retrieval.confidence.Fit.
+calibrations_table = Table(
+    "calibrations",
+    Base.metadata,
+    Column("generation_id", ForeignKey(generations_table.c.id), primary_key=True),
+    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True, index=True),
+    Column("fit", JSONB, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
 
 
-class CalibrationRow(Base):
-    """The fit for a generation's hits in one organization; the public organization's is for those without their own.
-
-    `fit` is a rag_app.retrieval.confidence.Fit.
-    """
-
-    __tablename__ = "calibrations"
-
-    generation_id: Mapped[int] = mapped_column(ForeignKey(GenerationRow.id), primary_key=True)
-    org_id: Mapped[UUID] = mapped_column(
-        ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True, index=True
-    )
-    fit: Mapped[JsonObject]
-    created_at: Mapped[InsertTime]
-
-
-class JudgmentRow(Base):
-    """An organization's judgment that a passage of its own or a public source answers a query.
-
-    Characters `start` to `end` of the source's content, which were `text` then; all of it where they are null.
-    Chunks come and go with each build, so none is named here. `feedback_id`, `answer_id`: the feedback that says so,
-    on a message or on a kept answer, and takes its judgment along when it goes.
-    """
-
-    __tablename__ = "judgments"
-    __table_args__ = (
-        UniqueConstraint(
-            "org_id",
-            "index_name",
-            "query",
-            "source_id",
-            "start",
-            "end",
-            "feedback_id",
-            "answer_id",
-            name="uq_judgments_passage",
-            postgresql_nulls_not_distinct=True,
-        ),
-        CheckConstraint("grade >= 0", name="grade"),
-        CheckConstraint('("start" IS NULL) = ("end" IS NULL) AND 0 <= "start" AND "start" < "end"', name="span"),
-    )
-
-    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
-    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
-    index_name: Mapped[str]
-    query: Mapped[str]
-    source_id: Mapped[UUID] = mapped_column(ForeignKey(SourceRow.id, ondelete="CASCADE"), index=True)
-    start: Mapped[int | None]
-    end: Mapped[int | None]
-    text_: Mapped[str | None] = mapped_column("text")
-    grade: Mapped[int] = mapped_column(server_default=text("1"))
-    created_at: Mapped[InsertTime]
-    feedback_id: Mapped[UUID | None] = mapped_column(ForeignKey("rag_feedback.id", ondelete="CASCADE"), index=True)
-    answer_id: Mapped[UUID | None] = mapped_column(ForeignKey("kept_answers.id", ondelete="CASCADE"), index=True)
+# An organization's judgment that a passage of its own or a public source answers a query.
+# Characters `start` to `end` of the source's content, which were `text` then; all of it where they are null.
+# Chunks come and go with each build, so none is named here. `feedback_id`, `answer_id`: the feedback that says so,
+# on a message or on a kept answer, and takes its judgment along when it goes.
+judgments_table = Table(
+    "judgments",
+    Base.metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), nullable=False),
+    Column("index_name", Text, nullable=False),
+    Column("query", Text, nullable=False),
+    Column("source_id", ForeignKey(sources_table.c.id, ondelete="CASCADE"), index=True, nullable=False),
+    Column("start", Integer),
+    Column("end", Integer),
+    Column("text", Text),
+    Column("grade", Integer, nullable=False, server_default=text("1")),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("feedback_id", ForeignKey("rag_feedback.id", ondelete="CASCADE"), index=True),
+    Column("answer_id", ForeignKey("kept_answers.id", ondelete="CASCADE"), index=True),
+    UniqueConstraint(
+        *("org_id", "index_name", "query", "source_id", "start", "end", "feedback_id", "answer_id"),
+        name="uq_judgments_passage",
+        postgresql_nulls_not_distinct=True,
+    ),
+    CheckConstraint("grade >= 0", name="grade"),
+    CheckConstraint('("start" IS NULL) = ("end" IS NULL) AND 0 <= "start" AND "start" < "end"', name="span"),
+)
 
 
-class KeptAnswerRow(Base):
-    """An answer outside a conversation, kept so that its asker can give feedback.
-
-    `sources` are those it cites ({"source_id", "chunk_id", "label"}). Without a `verdict` the row goes after a day.
-    """
-
-    __tablename__ = "kept_answers"
-    __table_args__ = (
-        UniqueConstraint("user_id", "request_id"),
-        CheckConstraint("verdict IN ('right', 'wrong')", name="verdict"),
-        CheckConstraint("(verdict IS NULL) = (judged_at IS NULL)", name="judged"),
-        Index(None, "asked_at"),
-    )
-
-    id: Mapped[NewId]
-    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
-    request_id: Mapped[str]
-    capability: Mapped[str]
-    index_name: Mapped[str]
-    question: Mapped[str]
-    answer: Mapped[str]
-    refusal: Mapped[str | None]
-    model: Mapped[str | None]
-    prompt: Mapped[str | None]
-    sources: Mapped[list[JsonObject]]
-    asked_at: Mapped[InsertTime]
-    verdict: Mapped[str | None]
-    comment: Mapped[str | None]
-    expected_source_id: Mapped[UUID | None] = mapped_column(ForeignKey(SourceRow.id, ondelete="SET NULL"), index=True)
-    judged_at: Mapped[datetime | None]
+# An answer outside a conversation, kept so that its asker can give feedback.
+# `sources` are those it cites ({"source_id", "chunk_id", "label"}). Without a `verdict` the row goes after a day.
+kept_answers_table = Table(
+    "kept_answers",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True, default=uuid4),
+    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False),
+    Column("request_id", Text, nullable=False),
+    Column("capability", Text, nullable=False),
+    Column("index_name", Text, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("refusal", Text),
+    Column("model", Text),
+    Column("prompt", Text),
+    Column("sources", JSONB, nullable=False),
+    Column("asked_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("verdict", Text),
+    Column("comment", Text),
+    Column("expected_source_id", ForeignKey(sources_table.c.id, ondelete="SET NULL"), index=True),
+    Column("judged_at", DateTime(timezone=True)),
+    UniqueConstraint("user_id", "request_id"),
+    CheckConstraint("verdict IN ('right', 'wrong')", name="verdict"),
+    CheckConstraint("(verdict IS NULL) = (judged_at IS NULL)", name="judged"),
+    Index(None, "asked_at"),
+)

@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, insert
 
 from rag_app.database import pages
-from rag_app.documents.tables import SourceRow
+from rag_app.documents.tables import sources_table
 from rag_app.domain import source_id
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Principal, Scope
@@ -77,9 +77,9 @@ def kept(backstage: Backstage) -> Iterator[None]:
     backstage.people.known = {"ada": Principal("ada", ADA, frozenset({ORG})), "berta": Principal("berta", BERTA)}
     TABLES.change(
         Scope(frozenset({ORG}), ADA),
-        SourceRow(
+        insert(sources_table).values(
             id=EXPECTED, org_id=ORG, index=INDEX, external_id="kw-ring-box", title="vintage wedding rings", lang="en",
-            source_type="keyword", metadata_={}, untyped={}, origin="", visibility="team", version="1", content=[],
+            source_type="keyword", metadata={}, untyped={}, origin="", visibility="team", version="1", content=[],
         ),
         *(thread(), thread(1), thread(2, archived=True), ASKED, ANSWERED, RATED),
     )  # fmt: skip
@@ -88,7 +88,7 @@ def kept(backstage: Backstage) -> Iterator[None]:
     for user in (ADA, BERTA):
         TABLES.change(Scope.alone(user), delete(ThreadRow).where(ThreadRow.user_id == user))
         TABLES.administers(user, "user")
-    TABLES.change(Scope(frozenset({ORG})), delete(SourceRow).where(SourceRow.id == EXPECTED))
+    TABLES.change(Scope(frozenset({ORG})), delete(sources_table).where(sources_table.c.id == EXPECTED))
 
 
 def titles(response: httpx.Response) -> list[str]:

@@ -12,16 +12,16 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from sqlalchemy import delete, select
+from sqlalchemy import Insert, delete, insert, select
 
 from rag_app.access.tokens import issue_token
 from rag_app.documents.generations import Generation, GenerationState
-from rag_app.documents.tables import SourceRow
+from rag_app.documents.tables import sources_table
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, StoreFailed
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
-from rag_app.evaluation.tables import JudgmentRow, ValidationRow
+from rag_app.evaluation.tables import judgments_table, validations_table
 from rag_app.http.surface import example
 from rag_app.retrieval.index import load_indexes
 from rag_app.surfaces.validation.types import ExpectedQuery, ValidationRequest
@@ -87,25 +87,25 @@ def key(anonymous: httpx.Client, backstage: Backstage, built: Generation) -> Ite
         for org in (ORG, OTHER_ORG):
             TABLES.change(
                 Scope(frozenset({org})),
-                *(delete(table).where(table.org_id == org) for table in (ValidationRow, SourceRow)),
+                *(delete(table).where(table.c.org_id == org) for table in (validations_table, sources_table)),
             )
 
 
-def source(number: int, *passages: dict[str, object]) -> SourceRow:
+def source(number: int, *passages: dict[str, object]) -> Insert:
     """One of the organization's; its id is the number."""
-    return SourceRow(
+    return insert(sources_table).values(
         id=UUID(int=number), org_id=ORG, index="book", external_id=str(number), title="Chapter 1", lang="en",
-        source_type="chapter", metadata_={}, untyped={}, origin="", visibility="team", version="1",
+        source_type="chapter", metadata={}, untyped={}, origin="", visibility="team", version="1",
         content=[*passages],
     )  # fmt: skip
 
 
-def judgment(number: int, start: int | None = None, text: str | None = None) -> JudgmentRow:
+def judgment(number: int, start: int | None = None, text: str | None = None) -> Insert:
     """That this text of a source, or all of it, answers the question."""
     end = None if start is None else start + len(text or "")
     asked = ASK["query"].casefold()
-    return JudgmentRow(
-        org_id=ORG, index_name="book", query=asked, source_id=UUID(int=number), start=start, end=end, text_=text
+    return insert(judgments_table).values(
+        org_id=ORG, index_name="book", query=asked, source_id=UUID(int=number), start=start, end=end, text=text
     )
 
 
@@ -368,7 +368,9 @@ def test_expected_chunks_become_judged_passages(key: httpx.Client, backstage: Ba
     start = len("Elsewhere.\n\nFirst. ")
     judged = TABLES.read(
         Scope(frozenset({ORG})),
-        select(JudgmentRow.source_id, JudgmentRow.start, JudgmentRow.end).order_by(JudgmentRow.source_id),
+        select(judgments_table.c.source_id, judgments_table.c.start, judgments_table.c.end).order_by(
+            judgments_table.c.source_id
+        ),
     )
     assert [tuple(each) for each in judged] == [
         (UUID(int=1), start, start + len(TEXT)),

@@ -11,7 +11,7 @@ from rag_app.application import Application
 from rag_app.console.calibrate import calibrate_index, calibration_text
 from rag_app.domain.errors import InvalidInput
 from rag_app.evaluation.judgments import Judgments, Query, read_trec
-from rag_app.evaluation.tables import CalibrationRow
+from rag_app.evaluation.tables import calibrations_table
 from rag_app.surfaces.library.rag import Rag, question_of, scope_of
 from tests.conftest import NewOrganization
 from tests.integration.conftest import ON_DEFAULT
@@ -59,8 +59,8 @@ async def test_an_organizations_fit_judges_its_hits_and_nobody_elses(
     question = question_of(QUESTIONS[0][1], 5, "hybrid", [])
     assert (await application.pipeline.judge("book_tutor", question, here)).basis == "organization"
     assert (await application.pipeline.judge("book_tutor", question, there)).basis == "fixed", "it has no hits"
-    assert await application.database.read(there, select(CalibrationRow.fit)) == [], "row-level security"
-    assert len(await application.database.read(here, select(CalibrationRow.fit))) == 1
+    assert await application.database.read(there, select(calibrations_table.c.fit)) == [], "row-level security"
+    assert len(await application.database.read(here, select(calibrations_table.c.fit))) == 1
 
 
 async def test_no_other_organizations_question_goes_into_a_fit(

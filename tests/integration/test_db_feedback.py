@@ -14,11 +14,11 @@ from rag_app.access.people import Organization
 from rag_app.database.session import Database
 from rag_app.documents.generations import Generations
 from rag_app.documents.ledger import SourceLedger
-from rag_app.documents.tables import SourceRow
+from rag_app.documents.tables import sources_table
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.evaluation.records import Validations
-from rag_app.evaluation.tables import JudgmentRow
+from rag_app.evaluation.tables import judgments_table
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow
 from rag_app.surfaces.lexybrain.threads import Threads
@@ -225,8 +225,8 @@ async def test_a_source_that_ann_may_not_see_is_as_good_as_none(desk: Desk, orga
     )
     gone, book = await source(database, desk.org.id), await source(database, desk.org.id)
     async with database.scoped(desk.ann.scope(), operator=True) as session:
-        await session.execute(update(SourceRow).where(SourceRow.id == gone).values(deleted_at=func.now()))
-        await session.execute(update(SourceRow).where(SourceRow.id == book).values(index="book"))
+        await session.execute(update(sources_table).where(sources_table.c.id == gone).values(deleted_at=func.now()))
+        await session.execute(update(sources_table).where(sources_table.c.id == book).values(index="book"))
     told = set()
     names = [
         uuid4(),
@@ -256,7 +256,7 @@ async def test_a_name_that_several_sources_have_is_no_name(desk: Desk) -> None:
     ours, public = await source(database, desk.org.id), await source(database, PUBLIC_ORGANIZATION)
     for made, org in ((ours, desk.org.id), (public, PUBLIC_ORGANIZATION)):
         async with database.scoped(Principal("", None, frozenset({org})).scope(), operator=True) as session:
-            named = update(SourceRow).where(SourceRow.id == made).values(external_id=f"twice-{ours}")
+            named = update(sources_table).where(sources_table.c.id == made).values(external_id=f"twice-{ours}")
             await session.execute(named)
     with pytest.raises(InvalidInput, match="matches several sources; send an id instead"):
         await desk.give("negative", None, f"twice-{ours}")
@@ -353,7 +353,7 @@ async def test_what_two_say_and_what_was_judged_by_hand_goes_each_by_itself(desk
 
     async def rows() -> int:
         async with database.scoped(desk.ann.scope()) as session:
-            found = select(func.count()).select_from(JudgmentRow).where(JudgmentRow.source_id == expected)
+            found = select(func.count()).select_from(judgments_table).where(judgments_table.c.source_id == expected)
             return int(await session.scalar(found) or 0)
 
     await desk.give("negative", None, expected)

@@ -21,7 +21,7 @@ from rag_app.database import migrate, pages
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
-from rag_app.documents.tables import SourceRow
+from rag_app.documents.tables import sources_table
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
@@ -146,10 +146,10 @@ async def source(database: Database, org_id: UUID, owner: UUID | None = None) ->
     """A new source, private to its owner if it has one."""
     made, public = uuid4(), org_id == PUBLIC_ORGANIZATION
     async with database.scoped(Principal("", None, frozenset({org_id})).scope(), operator=True) as session:
-        session.add(
-            SourceRow(
+        await session.execute(
+            insert(sources_table).values(
                 id=made, org_id=org_id, index="marketplace", external_id=made.hex, title="t", lang="en",
-                source_type="keyword", metadata_={}, origin="", version="1", content=[], owner_id=owner,
+                source_type="keyword", metadata={}, origin="", version="1", content=[], owner_id=owner,
                 visibility="user" if owner else "global" if public else "team",
             )
         )  # fmt: skip
@@ -662,7 +662,7 @@ async def test_sources_are_shown_as_far_as_the_reader_may_see_them_now(
     assert (await shown(ann))[1] == {"team", "own", "global", "deleted", "left"}
     async with database.scoped(ann.scope(), operator=True) as session:
         await session.execute(
-            update(SourceRow).where(SourceRow.id == ids["deleted"]).values(deleted_at=datetime.now(UTC))
+            update(sources_table).where(sources_table.c.id == ids["deleted"]).values(deleted_at=datetime.now(UTC))
         )
     ann = replace(ann, organizations=frozenset({org.id}))  # a member of the other no more
     sources, available = await shown(ann)

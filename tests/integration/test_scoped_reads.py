@@ -158,7 +158,7 @@ def test_only_the_database_room_connects() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "async with self._database.session() as session:\n            await session.scalars(select(SourceRow))",
+        "async with self._database.session() as session:\n            await session.scalars(select(sources_table))",
         "await self._database.fetch('SELECT title FROM sources')",
         "async with self._database.session() as session:\n            await session.scalars(select(originals_table))",
         "await database.autocommit().execute(_READ)",
@@ -168,13 +168,13 @@ def test_only_the_database_room_connects() -> None:
     ],
 )
 def test_a_read_without_a_tenant_would_be_found(body: str, tables: re.Pattern[str]) -> None:
-    rest = "_READ = text('DELETE FROM\\n  sources')\ndef helper(session):\n    return session.get(SourceRow, 1)\n"
-    method = "    async def read(self, session):\n        return await session.scalars(select(SourceRow))\n"
+    rest = "_READ = text('DELETE FROM\\n  sources')\ndef helper(session):\n    return session.get(sources_table, 1)\n"
+    method = "    async def read(self, session):\n        return await session.scalars(select(sources_table))\n"
     code = Code({"one": f"{rest}class Reading:\n    async def work(self, database, table):\n        {body}\n{method}"})
     assert list(code.opening()) == [("one", "Reading.work")]
     assert code.mentions("one", "Reading.work", tables)
 
 
 def test_a_read_with_a_tenant_is_well(tables: re.Pattern[str]) -> None:
-    work = "    async with database.scoped(scope) as session:\n        await session.scalars(select(SourceRow))"
+    work = "    async with database.scoped(scope) as session:\n        await session.scalars(select(sources_table))"
     assert list(Code({"one": f"async def work(database, scope):\n{work}\n"}).opening()) == []

@@ -26,7 +26,7 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.source import Source, Visibility, chunk_id, source_id
 from rag_app.evaluation.judgments import read_judgments
 from rag_app.evaluation.records import Validations
-from rag_app.evaluation.tables import JudgmentRow, ValidationRow
+from rag_app.evaluation.tables import judgments_table, validations_table
 from tests.conftest import SEVERAL, NewOrganization, NewPostgres
 from tests.contract.test_retrieval_validation import COLLECTIONS, QUERY, RUNS, VALIDATE, problem
 from tests.integration.service import configured, prepare, served
@@ -414,7 +414,7 @@ async def test_what_two_organizations_judge_of_a_public_source_stays_with_each_a
     await ledger.forget(PUBLIC_ORGANIZATION, [public.id])
     for each in (shelf, other):
         async with database.scoped(each.principal.scope()) as session:
-            assert await session.scalar(select(func.count()).select_from(JudgmentRow)) == 0
+            assert await session.scalar(select(func.count()).select_from(judgments_table)) == 0
 
 
 BEFORE = ["The doors open at six.", "The robot is called Turnip.", "See below.", "Lamps are off.", "See below."]
@@ -499,7 +499,7 @@ async def test_judgments_go_with_their_source(database: Database, shelf: Shelf) 
     await record(database, shelf, ("q", shelf.source.id, None))
     await ledger.forget(org, [shelf.source.id])
     async with database.scoped(shelf.principal.scope()) as session:
-        assert await session.scalar(select(func.count()).where(JudgmentRow.org_id == org)) == 0
+        assert await session.scalar(select(func.count()).where(judgments_table.c.org_id == org)) == 0
 
 
 async def test_runs_and_judgments_are_under_row_level_security(
@@ -509,7 +509,7 @@ async def test_runs_and_judgments_are_under_row_level_security(
     await record(database, shelf, ("q", shelf.source.id, (0, 4)))
     stranger = (await organization()).id
     async with database.scoped(Scope(frozenset({stranger}))) as session:
-        for table in (ValidationRow, JudgmentRow):
+        for table in (validations_table, judgments_table):
             assert await session.scalar(select(func.count()).select_from(table)) == 0
     forged = Principal("key:x", None, shelf.principal.organizations)
     with pytest.raises(DBAPIError, match="row-level security"):
@@ -547,5 +547,5 @@ async def test_two_runs_at_once_judge_the_same(database: Database, shelf: Shelf)
     judgments = [(f"q{n}", shelf.source.id, (n, n + 1)) for n in range(200)]
     await asyncio.gather(*(record(database, shelf, *judgments[::step]) for step in (1, -1) for _ in range(4)))
     async with database.scoped(shelf.principal.scope()) as session:
-        count = select(func.count()).select_from(JudgmentRow).where(JudgmentRow.source_id == shelf.source.id)
+        count = select(func.count()).select_from(judgments_table).where(judgments_table.c.source_id == shelf.source.id)
         assert await session.scalar(count) == 200

@@ -24,7 +24,7 @@ from rag_app.database.session import Database
 from rag_app.documents.generations import Generation, GenerationState
 from rag_app.documents.ledger import SOURCE, source_of
 from rag_app.documents.metadata import add_version
-from rag_app.documents.tables import SourceBuildRow, SourceRow
+from rag_app.documents.tables import source_builds_table, sources_table
 from rag_app.domain import (
     PUBLIC_ORGANIZATION,
     InvalidInput,
@@ -215,16 +215,16 @@ class Personal:
     async def owned_sources(self, organizations: Collection[UUID], user: UUID) -> list[tuple[Source, bool]]:
         """The user's sources, and whether each is deleted with the user: private ones, and those already being deleted."""
         mine = (
-            select(*SOURCE, SourceRow.deleted_at)
-            .where(SourceRow.owner_id == user)
-            .order_by(SourceRow.org_id, SourceRow.id)
+            select(*SOURCE, sources_table.c.deleted_at)
+            .where(sources_table.c.owner_id == user)
+            .order_by(sources_table.c.org_id, sources_table.c.id)
         )
         rows = await self._database.read(Scope(frozenset(organizations), user), mine, operator=True)
         return [(source_of(row), row.visibility == "user" or row.deleted_at is not None) for row in rows]
 
     async def sources(self, org_id: UUID, most: int) -> list[Source]:
         """At most `most` sources of an organization, including those that are being deleted."""
-        all_of_it = select(*SOURCE).where(SourceRow.org_id == org_id).order_by(SourceRow.id).limit(most)
+        all_of_it = select(*SOURCE).where(sources_table.c.org_id == org_id).order_by(sources_table.c.id).limit(most)
         return [
             source_of(row) for row in await self._database.read(Scope(frozenset({org_id})), all_of_it, operator=True)
         ]
@@ -260,12 +260,16 @@ class Personal:
         """
         async with self._database.scoped(Scope(frozenset({source.org_id})), operator=True) as session:
             await session.execute(
-                update(SourceRow).where(SourceRow.id == source.id).values(owner_id=None, version=source.version)
+                update(sources_table)
+                .where(sources_table.c.id == source.id)
+                .values(owner_id=None, version=source.version)
             )
             for generation, chunks in written.items():
                 await session.execute(
-                    update(SourceBuildRow)
-                    .where(SourceBuildRow.source_id == source.id, SourceBuildRow.generation_id == generation)
+                    update(source_builds_table)
+                    .where(
+                        source_builds_table.c.source_id == source.id, source_builds_table.c.generation_id == generation
+                    )
                     .values(version=source.version, state="ready", chunks=chunks, updated_at=func.now())
                 )
 

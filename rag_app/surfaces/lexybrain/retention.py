@@ -15,7 +15,7 @@ from sqlalchemy import CursorResult, delete, select, text
 from rag_app.access.tables import OrganizationRow, UserRow, organization_tokens_table
 from rag_app.database.session import Database
 from rag_app.domain import RagError, Scope
-from rag_app.evaluation.tables import JudgmentRow, KeptAnswerRow
+from rag_app.evaluation.tables import judgments_table, kept_answers_table
 from rag_app.surfaces.lexybrain.tables import (
     ThreadRow,
     daily_costs_table,
@@ -31,7 +31,7 @@ _TRY_LOCK = text("SELECT pg_try_advisory_lock(hashtextextended('rag_app/retentio
 _OF_A_MONTH = (usage_counters_table, organization_tokens_table)
 _KINDS: dict[str, list[Any]] = {
     "threads": [ThreadRow.last_message_at],
-    "judgments": [JudgmentRow.created_at, KeptAnswerRow.asked_at],
+    "judgments": [judgments_table.c.created_at, kept_answers_table.c.asked_at],
     "usage": [
         usage_events_table.c.created_at,
         usage_counters_table.c.period,

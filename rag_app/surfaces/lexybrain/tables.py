@@ -28,7 +28,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from rag_app.access.tables import UserRow
 from rag_app.database.tables import Base, InsertTime, Json
-from rag_app.documents.tables import SourceRow
+from rag_app.documents.tables import sources_table
 from rag_app.domain import JsonObject
 
 _No = Annotated[bool, mapped_column(server_default=text("false"))]
@@ -101,7 +101,9 @@ class FeedbackRow(_UserRecord, Base):
     message_id: Mapped[UUID] = mapped_column(ForeignKey(MessageRow.id, ondelete="CASCADE"))
     rating: Mapped[str]
     comment: Mapped[str | None] = mapped_column("feedback_text")
-    expected_source_id: Mapped[UUID | None] = mapped_column(ForeignKey(SourceRow.id, ondelete="SET NULL"), index=True)
+    expected_source_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey(sources_table.c.id, ondelete="SET NULL"), index=True
+    )
     updated_at: Mapped[InsertTime]
 
 
