@@ -25,7 +25,7 @@ from rag_app.domain import (
     days_around,
     days_text,
 )
-from rag_app.retrieval.filters import GTE, LT, condition, fields_of
+from rag_app.retrieval.filters import GTE, LT, conditions, epoch_seconds, fields_of
 from rag_app.retrieval.filters import or_missing as or_none
 from rag_app.retrieval.index import IndexSpec
 
@@ -62,16 +62,12 @@ def conditions_of(period: Period, field: str = "date", *, or_missing: bool = Fal
     >>> [(each.operator.value, each.value) for each in conditions_of(week)]
     [('>=', 1768176000.0), ('<', 1768780800.0)]
     """
-    bounds = []
-    if period.start is not None:
-        bounds.append(condition(field, GTE, _seconds(period.start)))
-    if period.end is not None:
-        bounds.append(condition(field, LT, _seconds(period.end + timedelta(days=1))))
-    return tuple(map(or_none, bounds)) if or_missing else tuple(bounds)
-
-
-def _seconds(day: date) -> float:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
+    after = period.end and period.end + timedelta(days=1)
+    bounds = conditions(
+        (field, GTE, period.start and epoch_seconds(field, period.start)),
+        (field, LT, after and epoch_seconds(field, after)),
+    )
+    return tuple(map(or_none, bounds)) if or_missing else bounds
 
 
 _MONTHS = {name: number for names in (MONTHS, FRENCH_MONTHS, GERMAN_MONTHS) for number, name in enumerate(names, 1)}
@@ -160,11 +156,6 @@ class _Grammar:
 
     def __init__(self, language: str, words: Mapping[str, Any]) -> None:
         self.language, self.words = language, words
-        self.months = [re.compile(each, re.I) for each in words["months"].split()]
-        self.weekdays = [re.compile(each, re.I) for each in words["weekdays"].split()]
-        self.numbers = [re.compile(each, re.I) for each in words["numbers"].split()]
-        self.ordinals = [re.compile(each, re.I) for each in words["ordinals"].split()]
-        self.units = {name: re.compile(each, re.I) for name, each in words["units"].items()}
         self.point = re.compile(rf"(?<!\w)(?:{'|'.join(self._kinds())})(?!\w)", re.I)
         unit = f"(?:{'|'.join(words['units'].values())})"
         before = words["before_that"].format(unit=unit) if "before_that" in words else "(?!)"
@@ -223,7 +214,24 @@ class _Grammar:
         return found.end() if found else None
 
     def has(self, name: str, text: str) -> bool:
-        return re.search(rf"(?<!\w)(?:{self.words[name]})(?!\w)", text, re.I) is not None
+        return _stands_in(text, self.words[name])
+
+    def place(self, name: str, said: str) -> int | None:
+        """The place, from 0, of the word that `said` has, among those of this name."""
+        return next((at for at, each in enumerate(self.words[name].split()) if _stands_in(said, each)), None)
+
+    def month(self, said: str) -> int:
+        return 1 + (self.place("months", said) or 0)
+
+    def weekday(self, said: str) -> int:
+        return self.place("weekdays", said) or 0
+
+    def unit(self, said: str) -> str:
+        return str(next(name for name, each in self.words["units"].items() if _stands_in(said, each)))
+
+
+def _stands_in(text: str, pattern: str) -> bool:
+    return re.search(rf"(?<!\w)(?:{pattern})(?!\w)", text, re.I) is not None
 
 
 def _period_in(text: str, today: date, grammar: _Grammar) -> Period | None:
@@ -298,16 +306,17 @@ class _Reading:
         if len(found) == 1:
             match = self.grammar.point.search(self.text, found[0].span[1])
             days = self._days(match) if match else None
-            if match and days and _kind(match) in ("month", "year", "quarter", "weekday"):
+            if match and days and match.lastgroup in ("month", "year", "quarter", "weekday"):
                 found.append(self._named_period(match, days))
         yield from found
 
     def _periods_before(self, period: Period) -> Iterator[Period]:
         """As much time right before a period, where that is named behind it: "last week ... the week before"."""
         match = self.grammar.before_that.search(self.text, period.span[1])
-        if match is None or period.start is None or period.grain not in self.grammar.units:
+        units = self.grammar.words["units"]
+        if match is None or period.start is None or period.grain not in units:
             return
-        if re.search(rf"(?<!\w)(?:{self.grammar.units[period.grain].pattern})(?!\w)", match[0], re.I):
+        if _stands_in(match[0], units[period.grain]):
             days = days_around(period.start - timedelta(days=1), period.grain)
             yield self._period(days, match.start(), match.end(), period.grain)
 
@@ -321,7 +330,7 @@ class _Reading:
             ended = self.grammar.bare_day.match(self.text, joint.end()) if joint else None
             if ended is None or not self.grammar.namely.fullmatch(self.text[period.span[1] : begun.start()]):
                 return period
-            days = [_valid(first.year, first.month, int(re.sub(r"\D", "", each["day"]))) for each in (begun, ended)]
+            days = [_valid(first.year, first.month, _digits(each["day"])) for each in (begun, ended)]
             if days[0] is None or days[1] is None or days[0] > days[1]:
                 return period
             if not re.match(r"\s*(?:[,.;:?!)]|$)", self.text[ended.end() :]):
@@ -335,10 +344,10 @@ class _Reading:
         )
         joint = link.match(self.text, first.end()) if first else None
         second = self.grammar.point.match(self.text, joint.end()) if joint else None
-        if first is None or second is None or (_kind(second) != "dated" and _kind(first) == "day"):
+        if first is None or second is None or (second.lastgroup != "dated" and first.lastgroup == "day"):
             return
         week = self.grammar.point.match(self.text, second.end() + 1)
-        within = week is not None and _kind(week) == "stepped" and {_kind(first), _kind(second)} == {"weekday"}
+        within = week is not None and week.lastgroup == "stepped" and {first.lastgroup, second.lastgroup} == {"weekday"}
         if (
             within
             and week is not None
@@ -354,13 +363,15 @@ class _Reading:
 
     def _begin(self, first: re.Match[str], until: Days) -> date | None:
         """The first day of a range: of the same month as the last, or the nearest before it."""
-        if _kind(first) == "day":
-            day = int(re.sub(r"\D", "", first["day"]))
+        if first.lastgroup == "day":
+            day = _digits(first["day"])
             return until[0].replace(day=day) if day <= days_around(until[0], "month")[1].day else None
         begun = _Reading(self.text, until[1], self.grammar)
         begun.future = False
         days = (
-            begun._days(first, soon=0) if _kind(first) in ("dated", "month", "weekday", "feast") else self._days(first)
+            begun._days(first, soon=0)
+            if first.lastgroup in ("dated", "month", "weekday", "feast")
+            else self._days(first)
         )
         return days[0] if days else None
 
@@ -375,7 +386,7 @@ class _Reading:
                 yield from self._on_weekday(weekday, match)
                 weekday = None
                 continue
-            container = following and _kind(following) == "stepped" and self._adjoin(match, following)
+            container = following and following.lastgroup == "stepped" and self._adjoin(match, following)
             days = self._days_in(match, following) if container and following else self._days(match)
             if days is not None and (period := self._open_period(match, days)) is not None:
                 yield period
@@ -386,16 +397,18 @@ class _Reading:
             rf",?\s*(?:(?:{self.grammar.words['the']})\s+)?", self.text[weekday.end() : following.start()]
         )
         return (
-            joined is not None and _kind(weekday) == "weekday" and _kind(following) in ("dated", "written", "numbered")
+            joined is not None
+            and weekday.lastgroup == "weekday"
+            and following.lastgroup in ("dated", "written", "numbered")
         )
 
     def _on_weekday(self, weekday: re.Match[str], match: re.Match[str]) -> Iterator[Period]:
         """A date with its weekday: without a year it is of the nearest one in which the two agree."""
-        days, said = self._days(match), self._weekday(weekday[0])
-        if days is not None and _kind(match) == "dated" and not re.search(_YEAR, match[0]):
+        days, said = self._days(match), self.grammar.weekday(weekday[0])
+        if days is not None and match.lastgroup == "dated" and not re.search(_YEAR, match[0]):
             years = (_valid(self.today.year + by, days[0].month, days[0].day) for by in (0, -1, 1, -2, 2, -3, 3))
             days = next(((day, day) for day in years if day and day.weekday() == said), days)
-        if _kind(match) == "numbered":
+        if match.lastgroup == "numbered":
             days = self._choose(day for day in self._days_numbered(match[0], 12) if day.weekday() == said)
         if days is not None:
             yield self._period(days, weekday.start(), match.end(), "day")
@@ -409,10 +422,10 @@ class _Reading:
         days, around = self._days(match), self._days(container)
         if days is None or around is None:
             return days
-        if _kind(match) == "weekday" and (around[1] - around[0]).days == 6:
+        if match.lastgroup == "weekday" and (around[1] - around[0]).days == 6:
             day = around[0] + timedelta(days=days[0].weekday())
             return day, day
-        if _kind(match) == "month" and not re.search(_YEAR, match[0]) and (around[1] - around[0]).days > 360:
+        if match.lastgroup == "month" and not re.search(_YEAR, match[0]) and (around[1] - around[0]).days > 360:
             return days_around(days[0].replace(day=1, year=around[0].year), "month")
         return days
 
@@ -426,11 +439,11 @@ class _Reading:
         if grammar.is_before("until", self.text, start):
             begun = self.today if last >= self.today and self.future else None
             return self._period((begun, last), start, match.end(), "days", "until")
-        if _kind(match) == "feast":
+        if match.lastgroup == "feast":
             return None  # "gifts for Christmas"
-        if grammar.is_before("before", self.text, start) and _kind(match) in ("written", "dated"):
+        if grammar.is_before("before", self.text, start) and match.lastgroup in ("written", "dated"):
             return self._period((None, first - timedelta(days=1)), start, match.end(), "days", "before")
-        if grammar.is_before("after", self.text, start) and _kind(match) in ("written", "dated"):
+        if grammar.is_before("after", self.text, start) and match.lastgroup in ("written", "dated"):
             end = None if last >= self.today else self.today
             return self._period((last + timedelta(days=1), end), start, match.end(), "days", "after")
         return self._named_period(match, days) if self._is_named(match) else None
@@ -442,7 +455,7 @@ class _Reading:
     def _of_another_year(self, match: re.Match[str], period: Period) -> Period | None:
         """The next nearest year of a day or a month that is said without one."""
         if (
-            _kind(match) not in ("dated", "month", "part", "numbered", "week_of")
+            match.lastgroup not in ("dated", "month", "part", "numbered", "week_of")
             or re.search(_YEAR, match[0])
             or not period.start
         ):
@@ -465,7 +478,7 @@ class _Reading:
 
     def _is_named(self, match: re.Match[str]) -> bool:
         """Whether a month, a quarter, a year or a weekday is meant as a time: said with "in" or "on", not as a name."""
-        kind, start, grammar = _kind(match), match.start(), self.grammar
+        kind, start, grammar = match.lastgroup, match.start(), self.grammar
         rest = self.text[match.end() :]
         if kind == "weekday":
             return grammar.is_before("on", self.text, start) and not grammar.has("habit", self.text)
@@ -488,14 +501,14 @@ class _Reading:
 
     def _days(self, match: re.Match[str], soon: int = _SOON) -> Days | None:
         """The days of a match, None where it has none ("31 February")."""
-        kind, said = _kind(match), match[0]
+        kind, said = match.lastgroup or "", match[0]
         readers: Mapping[str, Callable[[], Days | None]] = {
             "week_of": lambda: self._week_of(said, soon),
             "dated": lambda: self._date_of(said, soon),
             "month": lambda: self._month(said),
             "part": lambda: self._part(said),
-            "numbered": lambda: self._day_of_month(said),
-            "weekday": lambda: self._nearest(self._weekday(said), soon),
+            "numbered": lambda: self._choose(self._days_numbered(said, 2)),
+            "weekday": lambda: self._nearest(self.grammar.weekday(said), soon),
             "quarter": lambda: self._quarter(said),
             "feast": lambda: self._feast(said),
             "from_now": lambda: self._from_now(said),
@@ -514,11 +527,8 @@ class _Reading:
         """A day and a month, of a year that is said or else the nearest."""
         if re.search(_YEAR, said):
             return self._read(_plain(said, self.grammar))
-        day = re.search(r"\d+", said)
-        month = _place(said, self.grammar.months)
-        if day is None or month is None:
-            return None
-        candidates = [_valid(self.today.year + offset, month + 1, int(day[0])) for offset in range(-4, 5)]
+        month, day = self.grammar.month(said), _digits(said)
+        candidates = [_valid(self.today.year + offset, month, day) for offset in range(-4, 5)]
         return self._choose([each for each in candidates if each], soon)
 
     def _week_of(self, said: str, soon: int) -> Days | None:
@@ -539,9 +549,6 @@ class _Reading:
     def _nearer(self, ahead: date, past: date | None) -> bool:
         return past is None or ahead - self.today < self.today - past
 
-    def _weekday(self, said: str) -> int:
-        return _place(said, self.grammar.weekdays) or 0
-
     def _nearest(self, weekday: int, soon: int) -> Days:
         """The last such day, today among them; the next one where the question is about what comes."""
         back = (self.today.weekday() - weekday) % 7
@@ -550,50 +557,40 @@ class _Reading:
             day += timedelta(days=7)
         return day, day
 
-    def _month(self, said: str) -> Days | None:
-        place, year = _place(said, self.grammar.months), re.search(_YEAR, said)
-        if place is None:
-            return None
+    def _month(self, said: str) -> Days:
+        month, year = self.grammar.month(said), re.search(_YEAR, said)
         if year:
-            return days_around(date(int(year[0]), place + 1, 1), "month")
+            return days_around(date(int(year[0]), month, 1), "month")
         if self.future:
-            own = self.today.year + (place + 1 < self.today.month)
+            own = self.today.year + (month < self.today.month)
         else:
-            own = self.today.year - (place + 1 > self.today.month)
-        return days_around(date(own, place + 1, 1), "month")
+            own = self.today.year - (month > self.today.month)
+        return days_around(date(own, month, 1), "month")
 
-    def _part(self, said: str) -> Days | None:
+    def _part(self, said: str) -> Days:
         """A half of a month, or seven days of it: the first ones, the second, or the last."""
-        words = self.grammar.words
-        month = self._month(said)
-        if month is None:
-            return None
-        first, last = month
-        place = _place(said, self.grammar.ordinals)
-        if re.search(rf"(?<!\w)(?:{words['half']})(?!\w)", said, re.I):
+        first, last = self._month(said)
+        place = self.grammar.place("ordinals", said)
+        if self.grammar.has("half", said):
             middle = first + timedelta(days=14)
             return (first, middle) if place == 0 else (middle + timedelta(days=1), last)
         if place is None:
             return last - timedelta(days=6), last
-        if re.search(rf"(?<!\w)(?:{words['full']})(?!\w)", said, re.I):
+        if self.grammar.has("full", said):
             first += timedelta(days=-first.weekday() % 7)  # a full week begins on a Monday
         begun = first + timedelta(days=7 * place)
         return begun, begun + timedelta(days=6)
 
-    def _day_of_month(self, said: str) -> Days | None:
-        """On the 14th: of this month, or of the nearest one that is meant."""
-        return self._choose(self._days_numbered(said, 2))
-
     def _days_numbered(self, said: str, reach: int) -> list[date]:
-        """The days of that number in the months before and after this one."""
+        """The days of that number ("on the 14th") in the months before and after this one."""
         months = [_shift(self.today.replace(day=1), by, "month") for by in range(-reach, reach + 1)]
-        days = [_valid(each.year, each.month, int(re.sub(r"\D", "", said))) for each in months]
+        days = [_valid(each.year, each.month, _digits(said)) for each in months]
         return [day for day in days if day is not None]
 
     def _quarter(self, said: str) -> Days:
         year = re.search(_YEAR, said)
         digit = re.search(r"[qt]([1-4])", said, re.I)
-        number = int(digit[1]) if digit else (_place(said, self.grammar.ordinals) or 0) + 1
+        number = int(digit[1]) if digit else (self.grammar.place("ordinals", said) or 0) + 1
         own = int(year[0]) if year else self.today.year - (number > (self.today.month + 2) // 3 and not self.future)
         return days_around(date(own, 3 * number - 2, 1), "quarter")
 
@@ -606,16 +603,12 @@ class _Reading:
     def _move_days(self, kind: str, said: str) -> Days | None:
         """What is so many weeks or months from now, this one, or the last one of a name."""
         words = self.grammar.words
-        offset = next(by for by, name in ((-1, "last"), (1, "next"), (0, "this")) if self._steps(name, said))
+        offset = next(by for by, name in ((-1, "last"), (1, "next"), (0, "this")) if self.grammar.has(name, said))
         if kind == "stepped_weekday":
-            return self._stepped_weekday(offset, self._weekday(re.sub(words["last"], "", said, flags=re.I)))
+            return self._stepped_weekday(offset, self.grammar.weekday(re.sub(words["last"], "", said, flags=re.I)))
         if kind == "stepped_month":
             return self._stepped_month(offset, said)
-        unit = next(
-            name
-            for name, each in self.grammar.units.items()
-            if re.search(rf"(?<!\w)(?:{each.pattern})(?!\w)", said, re.I)
-        )
+        unit = self.grammar.unit(said)
         if kind == "rolling":
             return self._rolling_days(offset * self._number(said), unit)
         if unit == "day":
@@ -624,14 +617,8 @@ class _Reading:
 
     def _from_now(self, said: str) -> Days:
         """The day that is a week from today."""
-        unit = next(
-            name for name, each in self.grammar.units.items() if re.search(rf"(?<!\w)(?:{each.pattern})(?!\w)", said)
-        )
-        day = _shift(self.today, self._number(said), unit)
+        day = _shift(self.today, self._number(said), self.grammar.unit(said))
         return day, day
-
-    def _steps(self, name: str, said: str) -> bool:
-        return self.grammar.has(name, said)
 
     def _stepped_weekday(self, offset: int, weekday: int) -> Days:
         ahead = (weekday - self.today.weekday()) % 7
@@ -639,11 +626,8 @@ class _Reading:
         day = self.today + timedelta(days=days)
         return day, day
 
-    def _stepped_month(self, offset: int, said: str) -> Days | None:
-        place = _place(said, self.grammar.months)
-        if place is None:
-            return None
-        month, now = place + 1, self.today
+    def _stepped_month(self, offset: int, said: str) -> Days:
+        month, now = self.grammar.month(said), self.today
         year = {-1: now.year - (month >= now.month), 0: now.year, 1: now.year + (month <= now.month)}[offset]
         return days_around(date(year, month, 1), "month")
 
@@ -651,7 +635,7 @@ class _Reading:
         digits = re.search(r"\d+", said)
         if digits:
             return int(digits[0])
-        return (_place(said, self.grammar.numbers) or 0) + 1
+        return (self.grammar.place("numbers", said) or 0) + 1
 
     def _rolling_days(self, number: int, unit: str) -> Days | None:
         """The last 30 days end today; the next ones begin tomorrow."""
@@ -662,19 +646,13 @@ class _Reading:
         return self.today + timedelta(days=1), _shift(self.today, number, unit)
 
 
-def _kind(match: re.Match[str]) -> str:
-    return match.lastgroup or ""
-
-
 def _plain(said: str, grammar: _Grammar) -> str:
     """Without the words that the library does not read: "the 3rd of January"."""
     return re.sub(rf"(?<!\w)(?:{grammar.words['the']}|{grammar.words['of']})(?!\w)", " ", said, flags=re.I)
 
 
-def _place(said: str, patterns: Sequence[re.Pattern[str]]) -> int | None:
-    return next(
-        (n for n, each in enumerate(patterns) if re.search(rf"(?<!\w)(?:{each.pattern})(?!\w)", said, re.I)), None
-    )
+def _digits(said: str) -> int:
+    return int(re.sub(r"\D", "", said))
 
 
 @lru_cache(maxsize=512)
@@ -709,7 +687,7 @@ def _feast_day(name: str, year: int) -> date:
 
 
 def _grain(days: Days, match: re.Match[str]) -> Grain:
-    if _kind(match) == "rolling":
+    if match.lastgroup == "rolling":
         return "days"
     grains: tuple[Grain, ...] = ("day", "week", "month", "quarter", "year")
     return next((grain for grain in grains if days_around(days[0], grain) == days), "days")
