@@ -22,14 +22,14 @@ from rag_app.answering.prompts import (
     shares,
     template_types,
 )
-from rag_app.answering.tables import PromptConfigRow
+from rag_app.answering.tables import prompt_configs_table
 from rag_app.database.session import Database
 from rag_app.domain import InvalidInput, NotFound, Principal, Scope, storable
 
-_ALL = select(*(getattr(PromptConfigRow, each.name) for each in fields(PromptConfig))).order_by(
-    PromptConfigRow.type, PromptConfigRow.name
+_ALL = select(*(prompt_configs_table.c[each.name] for each in fields(PromptConfig))).order_by(
+    prompt_configs_table.c.type, prompt_configs_table.c.name
 )
-_ACTIVE = _ALL.where(PromptConfigRow.active)
+_ACTIVE = _ALL.where(prompt_configs_table.c.active)
 _VERSIONS = (
     text(
         """
@@ -72,10 +72,10 @@ class PromptConfigs:
             check(config)
         ordered = sorted(configs, key=lambda each: each.name)  # one order: no deadlock
         async with self._database.session() as session:
-            known = set(await session.scalars(select(PromptConfigRow.type).distinct())) & set(template_types())
+            known = set(await session.scalars(select(prompt_configs_table.c.type).distinct())) & set(template_types())
             values = [asdict(replace(each, active=each.active and each.type not in known)) for each in ordered]
-            statement = insert(PromptConfigRow).values(values).on_conflict_do_nothing()
-            return sorted(await session.scalars(statement.returning(PromptConfigRow.name)))
+            statement = insert(prompt_configs_table).values(values).on_conflict_do_nothing()
+            return sorted(await session.scalars(statement.returning(prompt_configs_table.c.name)))
 
     async def all(self) -> list[PromptConfig]:
         """By type and name."""
@@ -87,13 +87,13 @@ class PromptConfigs:
 
         Asks the database each time: what is switched off is used no more.
         """
-        of_conversations = _ACTIVE.where(PromptConfigRow.type.not_in(template_types()))
+        of_conversations = _ACTIVE.where(prompt_configs_table.c.type.not_in(template_types()))
         async with self._database.scoped_reading(scope, of_conversations) as (session, rows):
             yield session, [PromptConfig(*row) for row in rows]
 
     async def draw(self, type: str) -> PromptConfig | None:  # noqa: A002
         """One of those of a type that are in use, by weight; None where none is."""
-        found = await self._database.execute(_ACTIVE.where(PromptConfigRow.type == type))
+        found = await self._database.execute(_ACTIVE.where(prompt_configs_table.c.type == type))
         return choose([PromptConfig(*row) for row in found], type, uuid4(), None)
 
     async def get(self, name: str) -> PromptConfig:
@@ -111,9 +111,9 @@ class PromptConfigs:
         """Add a version. Raises InvalidInput where it cannot be used, or its name is taken."""
         check(config)
         details = {"type": config.type, "weight": config.weight, "active": config.active}
-        statement = insert(PromptConfigRow).values(asdict(config)).on_conflict_do_nothing()
+        statement = insert(prompt_configs_table).values(asdict(config)).on_conflict_do_nothing()
         async with acting(self._database, principal, Act("prompts.add", config.name, details)) as session:
-            if await session.scalar(statement.returning(PromptConfigRow.name)) is None:
+            if await session.scalar(statement.returning(prompt_configs_table.c.name)) is None:
                 problem = f"{config.name!r} is taken: a version never changes, add a new one"
                 raise InvalidInput("name", config.name, problem)
             return (await _versions(session, principal))[config.name]
@@ -140,7 +140,9 @@ class PromptConfigs:
             known = await _versions(session, principal)
             if name not in known:
                 raise NotFound("prompt version", name, known)
-            await session.execute(update(PromptConfigRow).where(PromptConfigRow.name == name).values(values))
+            await session.execute(
+                update(prompt_configs_table).where(prompt_configs_table.c.name == name).values(values)
+            )
             return (await _versions(session, principal))[name]
 
 

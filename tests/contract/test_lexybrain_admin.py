@@ -13,12 +13,12 @@ import httpx
 import msgspec
 import pytest
 from litestar.routes import HTTPRoute
-from sqlalchemy import delete
+from sqlalchemy import delete, insert
 
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.answering import prompts
 from rag_app.answering.prompts import PromptConfig
-from rag_app.answering.tables import PromptConfigRow
+from rag_app.answering.tables import prompt_configs_table
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Principal, Scope
 from rag_app.http.entrance import Entrance
@@ -107,10 +107,10 @@ def prepared(kept: None) -> Iterator[None]:
         )
         for each in answers
     ]
-    everything = PromptConfigRow(**asdict(VERSION))
+    everything = insert(prompt_configs_table).values(asdict(VERSION))
     TABLES.change(Scope.alone(ADA), everything, *answers, *rated)
     yield
-    TABLES.change(Scope.alone(ADA), delete(PromptConfigRow).where(PromptConfigRow.name.startswith(NAME)))
+    TABLES.change(Scope.alone(ADA), delete(prompt_configs_table).where(prompt_configs_table.c.name.startswith(NAME)))
 
 
 def test_figures(client: httpx.Client, backstage: Backstage, validator: Validate) -> None:

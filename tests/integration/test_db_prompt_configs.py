@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 from llama_index.core import MockEmbedding
-from sqlalchemy import delete, event, select, text
+from sqlalchemy import Row, delete, event, select, text
 from sqlalchemy.exc import IntegrityError
 
 from rag_app.answering.capabilities import CAPABILITIES, capability_named
@@ -27,7 +27,7 @@ from rag_app.answering.prompts import (
     template_of,
     template_types,
 )
-from rag_app.answering.tables import PromptConfigRow
+from rag_app.answering.tables import prompt_configs_table
 from rag_app.database.session import Database
 from rag_app.domain.answer import Question
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
@@ -51,16 +51,16 @@ async def new(database: Database) -> AsyncIterator[PromptConfig]:
     name = f"ask_lexybrain_test_{uuid4().hex[:12]}"
     yield PromptConfig(name, "market_brief", "Look.\n- “twice” 漢", DEMANDS, 3, active=False)
     async with database.session() as session:
-        await session.execute(delete(PromptConfigRow).where(PromptConfigRow.name.startswith(name)))
+        await session.execute(delete(prompt_configs_table).where(prompt_configs_table.c.name.startswith(name)))
 
 
 def named(found: list[PromptConfig], name: str) -> list[PromptConfig]:
     return [each for each in found if each.name == name]
 
 
-async def row(database: Database, name: str) -> PromptConfigRow:
+async def row(database: Database, name: str) -> Row[Any]:
     async with database.session() as session:
-        return (await session.scalars(select(PromptConfigRow).where(PromptConfigRow.name == name))).one()
+        return (await session.execute(select(prompt_configs_table).where(prompt_configs_table.c.name == name))).one()
 
 
 async def active(configs: PromptConfigs) -> list[PromptConfig]:
@@ -254,7 +254,7 @@ async def test_a_question_gets_the_version_that_the_database_says(
         finally:
             await configs.change(None, "book_tutor_v1", weight=1)
             async with configs._database.session() as session:
-                await session.execute(delete(PromptConfigRow).where(PromptConfigRow.name == second.name))
+                await session.execute(delete(prompt_configs_table).where(prompt_configs_table.c.name == second.name))
             await models.aclose()
     assert ["SECOND" in each.prompt for each in server.requests] == [False, True, True, False]
     assert [each.body["max_tokens"] for each in server.requests] == [1024, 77, 77, 1024]

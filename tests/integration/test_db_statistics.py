@@ -14,7 +14,7 @@ from rag_app.access.people import Keys
 from rag_app.access.tables import UserRow, audit_events_table
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig
-from rag_app.answering.tables import PromptConfigRow
+from rag_app.answering.tables import prompt_configs_table
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
@@ -47,7 +47,7 @@ async def new(database: Database) -> AsyncIterator[PromptConfig]:
     name = f"ask_lexybrain_test_{uuid4().hex[:12]}"
     yield PromptConfig(name, "market_brief", "Look.", {"max_keywords": 20}, 3, active=False)
     async with database.session() as session:
-        await session.execute(delete(PromptConfigRow).where(PromptConfigRow.name.startswith(name)))
+        await session.execute(delete(prompt_configs_table).where(prompt_configs_table.c.name.startswith(name)))
 
 
 async def written(database: Database, who: Principal) -> list[tuple[str, str, dict[str, Any]]]:
@@ -278,8 +278,8 @@ async def test_versions_say_who_has_them(
     other = replace(new, name=f"{new.name}_v2", weight=1, active=True)
     assert (await configs.publish(admin, new)).share == 0
     async with database.session() as session:
-        active = PromptConfigRow.active & (PromptConfigRow.type == new.type)
-        weights = sum(await session.scalars(select(PromptConfigRow.weight).where(active)))
+        active = prompt_configs_table.c.active & (prompt_configs_table.c.type == new.type)
+        weights = sum(await session.scalars(select(prompt_configs_table.c.weight).where(active)))
     assert (await configs.publish(admin, other)).share == pytest.approx(1 / (weights + 1))
     changed = await configs.change(admin, new.name, active=True)
     assert changed.config == replace(new, active=True) and changed.share == pytest.approx(3 / (weights + 4))
