@@ -20,7 +20,8 @@ from rag_app.console.answers import ask_threads
 from rag_app.console.demo import load_samples
 from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.domain.resources import resource_folder
-from rag_app.evaluation.answers import Thread, Turn, normalise, read_threads
+from rag_app.evaluation.answers import Thread, Turn, normalise
+from rag_app.evaluation.judgments import read_jsonl
 from rag_app.settings import Settings
 from tests.integration.unlimited import lift
 from tests.scripted_model import Reply, Request, ScriptedModel
@@ -111,7 +112,7 @@ def table(judged: Sequence[Judged]) -> str:
 def main(path: Path, *corpora: str) -> None:
     threads = [
         each
-        for each in read_threads(path)
+        for each in read_jsonl(path, Thread)
         if (resource_folder("indexes") / each.corpus).is_dir() and (not corpora or each.corpus in corpora)
     ]
     with ScriptedModel(repeating) as model, tempfile.TemporaryDirectory() as folder:

@@ -208,10 +208,11 @@ async def _evaluate_answers(
     as_json: bool,
 ) -> None:
     from rag_app.console.answers import ask_threads
-    from rag_app.evaluation.answers import answers_json, answers_text, read_threads
+    from rag_app.evaluation.answers import Thread, answers_json, answers_text
+    from rag_app.evaluation.judgments import read_jsonl
 
     asked = {corpus} if corpus else application.indexes.keys()
-    threads = [each for each in read_threads(path) if each.corpus in asked]
+    threads = [each for each in read_jsonl(path, Thread) if each.corpus in asked]
     if not threads:
         raise InvalidInput("--corpus", corpus, f"{path} has no question of {', '.join(sorted(asked))}")
     with counting("turns", sum(len(each.turns) for each in threads)) as count:

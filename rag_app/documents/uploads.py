@@ -148,7 +148,7 @@ class Uploads:
             else set()
         )
         for each in made:
-            _leave_out(each, taken, "is the name of a source that you may not see")
+            _leave_out(each, taken)
         async with self._within_limits(target.org_id, made):
             return await self._put_in(spec, target, made, ids - taken)
 
@@ -268,14 +268,15 @@ class Uploads:
     def _read(self, spec: IndexSpec, made: Sequence[_UploadResult]) -> Iterator[tuple[_UploadResult, Documents]]:
         files: list[tuple[_UploadResult, File]] = []
         for each in made:
+            received = each.upload.file
             if each.upload.problem is not None:
                 each.problems.append(each.upload.problem)
-            elif each.upload.file is not None and (why := _name_problem(each.upload)):
-                each.problems.append(why)
-            elif each.upload.file is not None:
-                files.append((each, _file(each.upload, each.upload.file, spec)))
-            else:
+            elif received is None:
                 yield each, iter(_as_document(each.upload))
+            elif why := _name_problem(each.upload, received):
+                each.problems.append(why)
+            else:
+                files.append((each, _file(each.upload, received, spec)))
         if not files:
             return
         with self._turn:
@@ -299,11 +300,9 @@ def _as_document(upload: Upload) -> list[Document | UnreadableDocument]:
     return [Document("", (Passage(text),), upload.title or upload.file_name or first_line)]
 
 
-def _name_problem(upload: Upload) -> str:
+def _name_problem(upload: Upload, received: Path) -> str:
     """Of a name that somebody gave to a file: an address (its derived `uri`) says nothing of what it leads to."""
-    if upload.file is None or not upload.file_name or "uri" in upload.derived:
-        return ""
-    return name_problem(upload.file, upload.file_name)
+    return name_problem(received, upload.file_name) if upload.file_name and "uri" not in upload.derived else ""
 
 
 def _file(upload: Upload, received: Path, spec: IndexSpec) -> File:
@@ -339,14 +338,13 @@ def _name_document(document: Document, upload: Upload) -> Document:
     )
 
 
-def _leave_out(made: _UploadResult, taken: set[UUID], why: str) -> None:
-    kept = []
-    for source, document in made.found:
-        if source.id in taken:
-            made.problems.append(f"external_id: {source.external_id!r} {why}")
-        else:
-            kept.append((source, document))
-    made.found[:] = kept
+def _leave_out(made: _UploadResult, taken: set[UUID]) -> None:
+    made.problems += [
+        f"external_id: {source.external_id!r} is the name of a source that you may not see"
+        for source, _ in made.found
+        if source.id in taken
+    ]
+    made.found = [(source, document) for source, document in made.found if source.id not in taken]
 
 
 def _read_results(made: Iterable[_UploadResult]) -> Iterator[tuple[File, Documents]]:

@@ -5,12 +5,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rag_app.domain import JsonObject, frozen
-from rag_app.evaluation.judgments import Line, Text, read_jsonl
+from rag_app.evaluation.judgments import Line, Text
 
 
 class Turn(BaseModel):
@@ -75,11 +74,6 @@ class ScoredTurn:
     question: str
     reply: Reply
     outcome: Outcome
-
-
-def read_threads(path: Path) -> list[Thread]:
-    """One JSON object a line. Raises InvalidInput with file, line and what is accepted."""
-    return read_jsonl(path, Thread)
 
 
 def score(turn: Turn, reply: Reply) -> Outcome:

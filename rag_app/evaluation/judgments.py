@@ -76,11 +76,11 @@ def read_judgments(path: Path) -> Judgments:
 
 
 def read_trec(queries: Path, qrels: Path) -> Judgments:
-    """`queries` in JSONL (see read_queries) with judgments in TREC's format (see read_qrels).
+    """`queries` in JSONL with judgments in TREC's format (see read_qrels).
 
-    A query without judgments is left out, unless its line says `"answerable": false`. Raises InvalidInput as they do.
+    `{"id", "text"}` a line of queries; Query's other fields are optional, further ones are ignored. A query without judgments is left out, unless its line says `"answerable": false`. Raises InvalidInput as they do.
     """
-    asked = read_queries(queries)
+    asked = read_jsonl(queries, Query)
     judged = read_qrels(qrels, {query.id for query in asked})
     return Judgments(tuple(query for query in asked if query.id in judged or query.answerable is False), judged)
 
@@ -92,14 +92,6 @@ def judgments_of(qrels: Qrels) -> Judgments:
     'what sells?'
     """
     return Judgments(tuple(Query(id=text, text=text) for text in qrels), qrels)
-
-
-def read_queries(path: Path) -> list[Query]:
-    """`{"id", "text"}` a line; Query's other fields are optional, further ones are ignored.
-
-    Raises InvalidInput with file, line and what is accepted.
-    """
-    return read_jsonl(path, Query)
 
 
 def read_qrels(path: Path, known: Collection[str]) -> dict[str, dict[str, int]]:

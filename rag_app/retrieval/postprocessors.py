@@ -235,12 +235,8 @@ class GuardedPostprocessor(AsyncPostprocessor):
 
     inner: BaseNodePostprocessor
     seconds: float
-    _warning: str = PrivateAttr(default="")
-
-    @property
-    def warning(self) -> str:
-        """What people should know; empty where all went well."""
-        return self._warning
+    warning: str = ""
+    """What people should know; empty where all went well."""
 
     @property
     def what(self) -> str:
@@ -259,8 +255,8 @@ class GuardedPostprocessor(AsyncPostprocessor):
         except Exception as error:
             late = isinstance(error, TimeoutError)
             why = f"took more than {self.seconds:g} s" if late else "failed"
-            self._warning = f"Reranking by {self.what} {why}; the order is that of the search"
-            log.warning("%s: %s", self._warning, safe_text(error))
+            self.warning = f"Reranking by {self.what} {why}; the order is that of the search"
+            log.warning("%s: %s", self.warning, safe_text(error))
             return nodes
 
 

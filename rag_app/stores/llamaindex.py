@@ -153,16 +153,14 @@ class LlamaIndexBackend(OutsideBackend):
         """Write nodes, replacing those with the same ids. Stores differ in what they do with an existing id."""
         await self.take(generation, [UUID(node.node_id) for node in nodes])
         for start in range(0, len(nodes), _MANY):
-            some = [*nodes[start : start + _MANY]]
-            await self.call(generation, "add", some)
+            await self.call(generation, "add", [*nodes[start : start + _MANY]])
 
     async def take(self, generation: str, ids: Sequence[UUID]) -> None:
         """Delete nodes. Each is stored as a document of its own, so both ways of deletion remove that node only."""
         texts = [*map(str, ids)]
         if (await self.abilities(generation)).by_id:
             for start in range(0, len(texts), _MANY):
-                some = texts[start : start + _MANY]
-                await self.call(generation, "delete_nodes", node_ids=some)
+                await self.call(generation, "delete_nodes", node_ids=texts[start : start + _MANY])
         else:
             for each in texts:
                 await self.call(generation, "delete", each)
@@ -279,13 +277,11 @@ class LlamaIndexStore(OutsideStore):
 
     async def cosines(self, vector: Sequence[float], ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, float]:
         query = self.begin()
-        rows = await self.ask(query.cosines(vector, ids, filters), query)
-        return {row["id"]: row["cosine"] for row in rows}
+        return {row["id"]: row["cosine"] for row in await self.ask(query.cosines(vector, ids, filters), query)}
 
     async def _compare_all(self, asked: Search) -> dict[UUID, float]:
         query = self.begin()
-        rows = await self.ask(query.nearest(asked), query)
-        return {row["id"]: row["cosine"] for row in rows}
+        return {row["id"]: row["cosine"] for row in await self.ask(query.nearest(asked), query)}
 
     async def _count_matching(self, asked: Search) -> int:
         """How many chunks the filters leave, counted up to the limit that matters."""
@@ -480,6 +476,7 @@ class _Probe:
 
     def __init__(self, backend: LlamaIndexBackend, generation: str, dimension: int) -> None:
         self.backend, self.generation, self.dimension = backend, generation, dimension
+        self._call = partial(backend.call, generation)
         self.owners = uuid4(), uuid4()
         self.nodes = [
             _node(uuid4(), _unit(dimension, axis), self._fields(owner, axis)) for axis, owner in enumerate(self.owners)
@@ -499,12 +496,13 @@ class _Probe:
             raise Misconfigured(self._refusal_text("does not apply two conditions together"))
         if await self.backend.ask(self.generation, _unit(self.dimension, 1), [], 1) != [second]:
             raise Misconfigured(self._refusal_text("does not return the nearest vector"))
-        from_half = _build_bound(FilterOperator.GTE, 0.5)
+        from_half = MetadataFilter(key="x_rank_n", operator=FilterOperator.GTE, value=0.5)
+        up_to_more = MetadataFilter(key="x_rank_n", operator=FilterOperator.LTE, value=1.5)
         found = Abilities(
             release=self.backend.declared.release,
             among=await self._finds([both], {first, second}) and await self._finds([both, theirs], {second}),
             ranges=await self._finds([mine, from_half], set())
-            and await self._finds([theirs, from_half, _build_bound(FilterOperator.LTE, 1.5)], {second}),
+            and await self._finds([theirs, from_half, up_to_more], {second}),
             by_id=await self._goes(first, "delete_nodes", node_ids=[str(first)]),
             pastes=await self._is_pasted(),
         )
@@ -547,15 +545,8 @@ class _Probe:
     async def _probe_query(self, conditions: Sequence[MetadataFilter]) -> set[UUID]:
         return {*await self.backend.ask(self.generation, _unit(self.dimension, 1), conditions, 3)}
 
-    async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return await self.backend.call(self.generation, method, *args, **kwargs)
-
     def _fields(self, owner: UUID, rank: int) -> dict[str, str | float]:
         return {"org_id": str(owner), "readers": str(owner), "site_id": str(owner), "x_rank_n": float(rank)}
 
     def _refusal_text(self, why: str) -> str:
         return f"{self.backend.declared.class_path} {why}: it cannot be used"
-
-
-def _build_bound(operator: FilterOperator, value: float) -> MetadataFilter:
-    return MetadataFilter(key="x_rank_n", operator=operator, value=value)

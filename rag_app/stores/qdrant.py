@@ -169,15 +169,12 @@ class QdrantStore(OutsideStore):
 
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
         rows = await self.rows(source_ids)
-        vectors = await self._vectors([row["id"] for row in rows])
-        return [to_node(row, vectors[row["id"]]) for row in rows if row["id"] in vectors]
-
-    async def _vectors(self, ids: Sequence[UUID]) -> dict[UUID, list[float]]:
-        among = models.Filter(must=[self._scope_condition(), _one_of(ids)])
+        among = models.Filter(must=[self._scope_condition(), _one_of([row["id"] for row in rows])])
         points, _ = await self.backend.call(
-            "scroll", self.generation, among, limit=max(len(ids), 1), with_payload=False, with_vectors=True
+            "scroll", self.generation, among, limit=max(len(rows), 1), with_payload=False, with_vectors=True
         )
-        return {UUID(str(point.id)): point.vector for point in points}
+        vectors = {UUID(str(point.id)): point.vector for point in points}
+        return [to_node(row, vectors[row["id"]]) for row in rows if row["id"] in vectors]
 
     async def sources(self) -> set[UUID]:
         """All sources with vectors here, including vectors that a deletion missed."""
@@ -259,13 +256,9 @@ def _key(field: str) -> str:
     return field if field in ("org_id", "source_id", "source_type", "lang", "date") else f"x_{field}"
 
 
-def _texts(ids: Iterable[object]) -> list[str]:
-    return [str(each) for each in ids]
-
-
 def _one_of(ids: Iterable[UUID]) -> models.HasIdCondition:
-    return models.HasIdCondition(has_id=list(_texts(ids)))
+    return models.HasIdCondition(has_id=[*map(str, ids)])
 
 
 def _any_of(key: str, values: Iterable[object]) -> models.FieldCondition:
-    return models.FieldCondition(key=key, match=models.MatchAny(any=_texts(values)))
+    return models.FieldCondition(key=key, match=models.MatchAny(any=[*map(str, values)]))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rag_app.domain.errors import InvalidInput
-from rag_app.evaluation.judgments import read_judgments, read_qrels, read_queries, read_trec
+from rag_app.evaluation.judgments import Query, read_jsonl, read_judgments, read_qrels, read_trec
 
 INDEXES = Path(__file__).parents[3] / "indexes"
 
@@ -103,15 +103,15 @@ def test_a_broken_line_of_qrels_is_named(file: NewFile, line: str, problem: str)
 
 def test_a_query_twice(file: NewFile) -> None:
     with pytest.raises(InvalidInput, match=":2: the id 'q' is there twice"):
-        read_queries(file('{"id": "q", "text": "a"}\n{"id": "q", "text": "b"}'))
+        read_jsonl(file('{"id": "q", "text": "a"}\n{"id": "q", "text": "b"}'), Query)
 
 
 @pytest.mark.parametrize(("content", "problem"), [(b"\xff\xfe\x00", "cannot be read"), (b" \n", "is empty")])
 def test_a_file_that_is_no_text(file: NewFile, content: bytes, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
-        read_queries(file(content))
+        read_jsonl(file(content), Query)
 
 
 def test_a_file_there_is_not(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="nowhere: cannot be read"):
-        read_queries(tmp_path / "nowhere")
+        read_jsonl(tmp_path / "nowhere", Query)
