@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from sqlalchemy import select
 
-from rag_app.access.tables import OrganizationRow
+from rag_app.access.tables import organizations_table
 from rag_app.database.session import Database
 from rag_app.domain import InvalidInput, Scope
 
@@ -30,8 +30,8 @@ class Calendar:
         A change of the time zone is seen within a minute. Raises StoreFailed.
         """
         if time.monotonic() - self._read_at >= _SECONDS_REMEMBERED:
-            with_zone = select(OrganizationRow.id, OrganizationRow.time_zone).where(
-                OrganizationRow.time_zone.is_not(None)
+            with_zone = select(organizations_table.c.id, organizations_table.c.time_zone).where(
+                organizations_table.c.time_zone.is_not(None)
             )
             self._zones = {zoned.id: zoned.time_zone for zoned in await self._database.execute(with_zone)}
             self._read_at = time.monotonic()

@@ -12,12 +12,12 @@ from sqlalchemy.dialects.postgresql import insert
 
 from rag_app.access.people import Organization, User, checked_name, find_named, insert_named
 from rag_app.access.tables import (
-    GroupRow,
-    MembershipRow,
-    UserRow,
     audience_groups_table,
     audiences_table,
     group_members_table,
+    groups_table,
+    memberships_table,
+    users_table,
 )
 from rag_app.database.session import Database
 from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, audience_id, frozen
@@ -49,38 +49,40 @@ class Groups:
             raise InvalidInput("slug", slug, "must be printable text without a /")
         async with self._database.session() as session:
             return await insert_named(
-                session, GroupRow, Group, slug=checked_name("slug", slug), name=name or slug, org_id=organization.id
+                session, groups_table, Group, slug=checked_name("slug", slug), name=name or slug, org_id=organization.id
             )
 
     async def find(self, organization: Organization, slug: str) -> Group:
         """Raises NotFound, which names the groups of the organization."""
-        ours = GroupRow.org_id == organization.id
-        known = select(GroupRow.slug).where(ours).order_by(GroupRow.slug)
-        return await find_named(self._database, GroupRow, Group, slug, ours, known=known)
+        ours = groups_table.c.org_id == organization.id
+        known = select(groups_table.c.slug).where(ours).order_by(groups_table.c.slug)
+        return await find_named(self._database, groups_table, Group, slug, ours, known=known)
 
     async def list(self, organization: Organization) -> list[tuple[Group, tuple[str, ...]]]:
         """The groups by slug, each with the names of the members that an administrator has added."""
         members = (
-            select(GroupRow, UserRow.name)
-            .outerjoin(group_members_table, group_members_table.c.group_id == GroupRow.id)
-            .outerjoin(UserRow, UserRow.id == group_members_table.c.user_id)
-            .where(GroupRow.org_id == organization.id)
-            .order_by(GroupRow.slug, UserRow.name)
+            select(groups_table, users_table.c.name.label("member"))
+            .outerjoin(group_members_table, group_members_table.c.group_id == groups_table.c.id)
+            .outerjoin(users_table, users_table.c.id == group_members_table.c.user_id)
+            .where(groups_table.c.org_id == organization.id)
+            .order_by(groups_table.c.slug, users_table.c.name)
         )
         names: dict[Group, list[str]] = {}
         async with self._database.session() as session:
-            for row, name in await session.execute(members):
+            for row in await session.execute(members):
                 group = Group(row.id, row.org_id, row.slug, row.name)
-                names.setdefault(group, []).extend([] if name is None else [name])
+                names.setdefault(group, []).extend([] if row.member is None else [row.member])
         return [(group, tuple(found)) for group, found in names.items()]
 
     async def delete(self, group: Group) -> None:
         """Delete the group. Sources that name only this group are visible to nobody until they name another one."""
-        await self._database.execute(delete(GroupRow).where(GroupRow.id == group.id))
+        await self._database.execute(delete(groups_table).where(groups_table.c.id == group.id))
 
     async def add_member(self, group: Group, user: User) -> None:
         """Idempotent. Raises InvalidInput for a user who is not a member of the organization."""
-        membership = select(MembershipRow).where(MembershipRow.user_id == user.id, MembershipRow.org_id == group.org_id)
+        membership = select(memberships_table).where(
+            memberships_table.c.user_id == user.id, memberships_table.c.org_id == group.org_id
+        )
         row = {"group_id": group.id, "user_id": user.id, "org_id": group.org_id}
         async with self._database.session() as session:
             if await session.scalar(membership.with_for_update(key_share=True)) is None:

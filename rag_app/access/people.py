@@ -10,15 +10,21 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from msgspec import convert
-from sqlalchemy import ColumnElement, delete, false, func, or_, select, update
-from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
+from sqlalchemy import ColumnElement, Row, Table, delete, false, func, or_, select, update
+from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.audit import Act, acting
 from rag_app.access.calendar import checked_zone
-from rag_app.access.tables import ApiKeyRow, MembershipRow, OrganizationRow, SiteRow, UserRow, plans_table
+from rag_app.access.tables import (
+    api_keys_table,
+    memberships_table,
+    organizations_table,
+    plans_table,
+    sites_table,
+    users_table,
+)
 from rag_app.database.session import Database
-from rag_app.database.tables import Base
 from rag_app.domain import (
     MOST_REQUESTS,
     PUBLIC_ORGANIZATION,
@@ -33,7 +39,6 @@ from rag_app.domain import (
 )
 
 Kind = TypeVar("Kind")
-Row = TypeVar("Row", bound=Base)
 
 _PRINCIPAL = """
     SELECT users.id, theirs.*, ARRAY(
@@ -132,19 +137,21 @@ class People:
     async def create_organization(self, slug: str, name: str) -> Organization:
         async with self._database.session() as session:
             return await insert_named(
-                session, OrganizationRow, Organization, slug=checked_name("slug", slug), name=name
+                session, organizations_table, Organization, slug=checked_name("slug", slug), name=name
             )
 
     async def organizations(self, among: Collection[UUID] | None = None) -> list[Organization]:
         """All of them, the public one included, or those `among` these ids; by slug."""
-        ordered = select(OrganizationRow).order_by(OrganizationRow.slug)
+        ordered = select(organizations_table).order_by(organizations_table.c.slug)
         if among is not None:
-            ordered = ordered.where(OrganizationRow.id.in_(among))
+            ordered = ordered.where(organizations_table.c.id.in_(among))
         return convert(await self._database.execute(ordered), list[Organization], from_attributes=True)
 
     async def organization(self, slug: str | UUID) -> Organization:
         """For the operator: NotFound lists the existing slugs."""
-        return await find_named(self._database, OrganizationRow, Organization, slug, known=select(OrganizationRow.slug))
+        return await find_named(
+            self._database, organizations_table, Organization, slug, known=select(organizations_table.c.slug)
+        )
 
     async def own_organization(self, principal: Principal, slug: str) -> Organization:
         """The principal's organization with this slug. Raises NotFound, which lists the principal's own."""
@@ -155,7 +162,9 @@ class People:
 
     async def with_slug(self, among: Collection[UUID], slug: str) -> UUID | None:
         """The one of these organizations that has this slug."""
-        this = select(OrganizationRow.id).where(OrganizationRow.id.in_(among), OrganizationRow.slug == slug)
+        this = select(organizations_table.c.id).where(
+            organizations_table.c.id.in_(among), organizations_table.c.slug == slug
+        )
         return next((found for (found,) in await self._database.execute(this)), None)
 
     async def set_budget(self, organization: Organization, tokens: int | None) -> None:
@@ -172,7 +181,9 @@ class People:
         if tokens is not None and not 0 <= tokens <= _MOST_TOKENS:
             raise InvalidInput("tokens", tokens, f"must be a number between 0 and {_MOST_TOKENS}, or none")
         await self._database.execute(
-            update(OrganizationRow).where(OrganizationRow.id == organization.id).values(monthly_token_budget=tokens)
+            update(organizations_table)
+            .where(organizations_table.c.id == organization.id)
+            .values(monthly_token_budget=tokens)
         )
 
     async def set_limits(self, organization: Organization, limits: Mapping[str, int | None]) -> Organization:
@@ -181,7 +192,8 @@ class People:
         Omitted limits keep their value. Raises InvalidInput below 1 and above 10,000.
         """
         async with self._database.session() as session:
-            return _convert_row(Organization, await _update_limits(session, OrganizationRow, organization.id, limits))
+            await _update_limits(session, organizations_table, organization.id, limits)
+        return await self.organization(organization.id)
 
     async def set_time_zone(self, organization: Organization, name: str | None) -> None:
         """Set the time zone (IANA name; None is UTC), which defines "today" in a question.
@@ -190,7 +202,7 @@ class People:
         """
         zone = None if name is None else checked_zone(name)
         await self._database.execute(
-            update(OrganizationRow).where(OrganizationRow.id == organization.id).values(time_zone=zone)
+            update(organizations_table).where(organizations_table.c.id == organization.id).values(time_zone=zone)
         )
 
     async def create_user(self, name: str, plan: str = "free", role: str = "user", subject: str | None = None) -> User:
@@ -201,7 +213,7 @@ class People:
         async with self._database.session() as session:
             await _check_plan(session, plan)
             made = await insert_named(
-                session, UserRow, User, name=checked_name("name", name), plan_code=plan, role=_role(role)
+                session, users_table, User, name=checked_name("name", name), plan=plan, role=_role(role)
             )
             if subject is not None:
                 await _know_as(session, made.id, subject)
@@ -209,16 +221,15 @@ class People:
 
     async def users(self) -> list[tuple[User, tuple[str, ...]]]:
         """All of them, service users of API keys included, by name; each with the slugs of its organizations."""
-        slugs = func.array_agg(aggregate_order_by(OrganizationRow.slug, OrganizationRow.slug))
-        async with self._database.session() as session:
-            rows = await session.execute(
-                select(UserRow, slugs.filter(OrganizationRow.slug.is_not(None)))
-                .outerjoin(MembershipRow, MembershipRow.user_id == UserRow.id)
-                .outerjoin(OrganizationRow, OrganizationRow.id == MembershipRow.org_id)
-                .group_by(UserRow.id)
-                .order_by(UserRow.name)
-            )
-            return [(_convert_row(User, row), tuple(organizations or ())) for row, organizations in rows]
+        slugs = func.array_agg(aggregate_order_by(organizations_table.c.slug, organizations_table.c.slug))
+        rows = await self._database.execute(
+            select(users_table, slugs.filter(organizations_table.c.slug.is_not(None)).label("slugs"))
+            .outerjoin(memberships_table, memberships_table.c.user_id == users_table.c.id)
+            .outerjoin(organizations_table, organizations_table.c.id == memberships_table.c.org_id)
+            .group_by(users_table.c.id)
+            .order_by(users_table.c.name)
+        )
+        return [(_convert_row(User, row), tuple(row.slugs or ())) for row in rows]
 
     async def set_plan(self, user: User, plan: str, by: Principal | None = None) -> User:
         """Set the plan from the user's next message on. Messages used this month still count.
@@ -227,7 +238,7 @@ class People:
         """
         async with acting(self._database, by, Act("users.plan", str(user.id), {"plan": plan})) as session:
             await _check_plan(session, plan)
-            return await _update_user(session, user, plan_code=plan)
+            return await _update_user(session, user, plan=plan)
 
     async def set_role(self, user: User, role: str) -> User:
         """Raises InvalidInput, which lists the roles."""
@@ -236,14 +247,19 @@ class People:
 
     async def user(self, name: str | UUID) -> User:
         """Raises NotFound, which reveals no other names."""
-        return await find_named(self._database, UserRow, User, name)
+        return await find_named(self._database, users_table, User, name)
 
     async def addresses_of(self, name: str) -> list[str]:
         """Names of users that are e-mail addresses whose part before the @ this is: the first three."""
         if "@" in name:
             return []
-        same = func.lower(func.split_part(UserRow.name, "@", 1)) == name.lower()
-        this = select(UserRow.name).where(same, UserRow.name.contains("@")).order_by(UserRow.name).limit(3)
+        same = func.lower(func.split_part(users_table.c.name, "@", 1)) == name.lower()
+        this = (
+            select(users_table.c.name)
+            .where(same, users_table.c.name.contains("@"))
+            .order_by(users_table.c.name)
+            .limit(3)
+        )
         return [found for (found,) in await self._database.execute(this)]
 
     async def know_as(self, user: User, subject: str) -> None:
@@ -257,40 +273,41 @@ class People:
     async def members(self, organization: Organization) -> list[User]:
         """The organization's members by name, without service users of API keys."""
         members = (
-            select(UserRow)
-            .join(MembershipRow, MembershipRow.user_id == UserRow.id)
-            .where(MembershipRow.org_id == organization.id, UserRow.id.not_in(select(ApiKeyRow.user_id)))
-            .order_by(UserRow.name)
+            select(users_table)
+            .join(memberships_table, memberships_table.c.user_id == users_table.c.id)
+            .where(
+                memberships_table.c.org_id == organization.id, users_table.c.id.not_in(select(api_keys_table.c.user_id))
+            )
+            .order_by(users_table.c.name)
         )
-        async with self._database.session() as session:
-            return [_convert_row(User, row) for row in await session.scalars(members)]
+        return [_convert_row(User, row) for row in await self._database.execute(members)]
 
     async def remove_member(self, organization: Organization, user: User, by: Principal | None = None) -> None:
         """Their sources there stay. Raises NotFound for non-members and for keys' users."""
-        gone = delete(MembershipRow).where(
-            MembershipRow.user_id == user.id,
-            MembershipRow.org_id == organization.id,
-            MembershipRow.user_id.not_in(select(ApiKeyRow.user_id)),
+        gone = delete(memberships_table).where(
+            memberships_table.c.user_id == user.id,
+            memberships_table.c.org_id == organization.id,
+            memberships_table.c.user_id.not_in(select(api_keys_table.c.user_id)),
         )
         act = Act("members.remove", str(user.id), {"organization": organization.slug})
         async with acting(self._database, by, act) as session:
-            require(await session.scalar(gone.returning(MembershipRow.user_id)), NotFound("member", user.name))
+            require(await session.scalar(gone.returning(memberships_table.c.user_id)), NotFound("member", user.name))
 
     async def add_member(self, organization: Organization, user: User, by: Principal | None = None) -> None:
         """Idempotent. `by`: as in `set_plan`."""
         act = Act("members.add", str(user.id), {"organization": organization.slug})
         async with acting(self._database, by, act) as session:
             await session.execute(
-                insert(MembershipRow).values(user_id=user.id, org_id=organization.id).on_conflict_do_nothing()
+                insert(memberships_table).values(user_id=user.id, org_id=organization.id).on_conflict_do_nothing()
             )
 
     async def create_site(self, org_id: UUID, name: str) -> Site:
         async with self._database.session() as session:
-            return await insert_named(session, SiteRow, Site, name=checked_name("name", name), org_id=org_id)
+            return await insert_named(session, sites_table, Site, name=checked_name("name", name), org_id=org_id)
 
     async def site(self, org_id: UUID, name: str | UUID) -> Site:
         """A site of this organization. NotFound does not reveal whether another one has it."""
-        return await find_named(self._database, SiteRow, Site, name, SiteRow.org_id == org_id)
+        return await find_named(self._database, sites_table, Site, name, sites_table.c.org_id == org_id)
 
     async def principal(self, subject: str, groups: Sequence[str] = ()) -> Principal:
         """The principal of a token's `sub`. An unknown one sees the public organization only.
@@ -343,10 +360,10 @@ class Keys:
         key_id, user_id = uuid4(), uuid4()
         details = {"organization": organization.slug, "indexes": None if indexes is None else list(indexes)}
         async with acting(self._database, by, Act("keys.create", str(key_id), details)) as session:
-            await session.execute(insert(UserRow).values(id=user_id, name=f"key:{key_id}"))
-            await session.execute(insert(MembershipRow).values(user_id=user_id, org_id=organization.id))
+            await session.execute(insert(users_table).values(id=user_id, name=f"key:{key_id}"))
+            await session.execute(insert(memberships_table).values(user_id=user_id, org_id=organization.id))
             await session.execute(
-                insert(ApiKeyRow).values(
+                insert(api_keys_table).values(
                     id=key_id,
                     name=name.strip(),
                     digest=_digest(secret),
@@ -356,15 +373,14 @@ class Keys:
                     indexes=None if indexes is None else list(dict.fromkeys(indexes)),
                 )
             )
-            return _convert_row(ApiKey, await session.get_one(ApiKeyRow, key_id)), secret
+            return await _read_key(session, key_id), secret
 
     async def list(self, organization: Organization | None = None) -> list[ApiKey]:
         """All keys, or those of one organization, revoked ones included; oldest first."""
-        keys = select(ApiKeyRow).order_by(ApiKeyRow.created_at, ApiKeyRow.id)
+        keys = _KEYS.order_by(api_keys_table.c.created_at, api_keys_table.c.id)
         if organization is not None:
-            keys = keys.where(ApiKeyRow.org_id == organization.id)
-        async with self._database.session() as session:
-            return [_convert_row(ApiKey, row) for row in await session.scalars(keys)]
+            keys = keys.where(api_keys_table.c.org_id == organization.id)
+        return [_convert_row(ApiKey, row) for row in await self._database.execute(keys)]
 
     async def revoke(self, key: str, by: Principal | None = None) -> ApiKey:
         """Revoke a key in every process. It is given by its id, its beginning, or in full.
@@ -377,22 +393,25 @@ class Keys:
             row = await _find_key(session, key)
             if by is not None and row.org_id not in by.organizations:
                 raise NotFound("key", shown)
-            row.revoked_at = func.coalesce(ApiKeyRow.revoked_at, func.now())
-            await session.flush()
-            await session.refresh(row)
-            return _convert_row(ApiKey, row)
+            revoked = update(api_keys_table).where(api_keys_table.c.id == row.id)
+            await session.execute(revoked.values(revoked_at=func.coalesce(api_keys_table.c.revoked_at, func.now())))
+            return await _read_key(session, row.id)
 
     async def user_of(self, organization: Organization, key: str) -> UUID | None:
         """The service user of an organization's key, given as in `revoke`; None if there is none."""
-        this = select(ApiKeyRow.user_id).where(_key_condition(key), ApiKeyRow.org_id == organization.id).limit(1)
+        this = (
+            select(api_keys_table.c.user_id)
+            .where(_key_condition(key), api_keys_table.c.org_id == organization.id)
+            .limit(1)
+        )
         return next((found for (found,) in await self._database.execute(this)), None)
 
     async def set_limits(self, key: str, limits: Mapping[str, int | None]) -> ApiKey:
         """Like `People.set_limits` for one key; None: its organization's limits. Raises NotFound, too."""
         async with self._database.session() as session:
-            return _convert_row(
-                ApiKey, await _update_limits(session, ApiKeyRow, (await _find_key(session, key)).id, limits)
-            )
+            found = await _find_key(session, key)
+            await _update_limits(session, api_keys_table, found.id, limits)
+            return await _read_key(session, found.id)
 
     async def principal(self, key: str) -> Principal:
         """The service user of a key. Raises Unauthenticated for an unknown or revoked key, without saying which.
@@ -411,15 +430,15 @@ class Keys:
 def has_subject(subject: str) -> ColumnElement[bool]:
     """The condition on the user of a token's `sub`: at most one, as `know_as` ensures."""
     user_id = uuid_in(subject)
-    return or_(UserRow.subject == subject, *([] if user_id is None else [UserRow.id == user_id]))
+    return or_(users_table.c.subject == subject, *([] if user_id is None else [users_table.c.id == user_id]))
 
 
 async def _know_as(session: AsyncSession, user: UUID, subject: str) -> None:
     if not subject.strip() or not subject.isprintable():
         raise InvalidInput("subject", subject, "must be the `sub` claim of the user's tokens")
-    if await session.scalar(select(UserRow.id).where(has_subject(subject), UserRow.id != user)) is not None:
+    if await session.scalar(select(users_table.c.id).where(has_subject(subject), users_table.c.id != user)) is not None:
         raise InvalidInput("subject", subject, f"{subject!r} already belongs to another user")
-    await session.execute(update(UserRow).where(UserRow.id == user).values(subject=subject))
+    await session.execute(update(users_table).where(users_table.c.id == user).values(subject=subject))
 
 
 async def _check_plan(session: AsyncSession, plan: str) -> None:
@@ -429,26 +448,32 @@ async def _check_plan(session: AsyncSession, plan: str) -> None:
 
 
 async def _update_user(session: AsyncSession, user: User, **values: str) -> User:
-    row = await session.scalar(update(UserRow).where(UserRow.id == user.id).values(**values).returning(UserRow))
+    changed = update(users_table).where(users_table.c.id == user.id).values(**values).returning(users_table)
+    row = (await session.execute(changed)).one_or_none()
     return _convert_row(User, require(row, NotFound("user", user.name)))
 
 
-async def _update_limits(
-    session: AsyncSession, table: type[Row], row_id: UUID, limits: Mapping[str, int | None]
-) -> Row:
+async def _update_limits(session: AsyncSession, table: Table, row_id: UUID, limits: Mapping[str, int | None]) -> None:
     for name, limit in limits.items():
         if limit is not None and not 1 <= limit <= MOST_REQUESTS:
             raise InvalidInput(name, limit, f"must be a number between 1 and {MOST_REQUESTS}, or none")
-    row = await session.get_one(table, row_id)
-    for name, limit in limits.items():
-        setattr(row, name, limit)
-    return row
+    if limits:
+        await session.execute(update(table).where(table.c.id == row_id).values(**limits))
 
 
-async def _find_key(session: AsyncSession, key: str) -> ApiKeyRow:
+_KEYS = select(
+    api_keys_table, func.to_jsonb(organizations_table.table_valued(), type_=JSONB).label("organization")
+).join(organizations_table, organizations_table.c.id == api_keys_table.c.org_id)
+
+
+async def _read_key(session: AsyncSession, key_id: UUID) -> ApiKey:
+    return _convert_row(ApiKey, (await session.execute(_KEYS.where(api_keys_table.c.id == key_id))).one())
+
+
+async def _find_key(session: AsyncSession, key: str) -> Row[Any]:
     """Find a key by its id, its beginning, or in full. Raises NotFound, and InvalidInput if the beginning is ambiguous."""
     shown = key[:_BEGINNING_LENGTH]  # an error must not show more of a key than a list does
-    found = (await session.scalars(select(ApiKeyRow).where(_key_condition(key)))).all()
+    found = (await session.execute(select(api_keys_table).where(_key_condition(key)))).all()
     if not found:
         raise NotFound("key", key if uuid_in(key) else shown)
     if len(found) > 1:
@@ -462,29 +487,27 @@ def _role(role: str) -> str:
     return role
 
 
-def _convert_row(kind: type[Kind], row: Base) -> Kind:
+def _convert_row(kind: type[Kind], row: Row[Any]) -> Kind:
     return convert(row, kind, from_attributes=True)
 
 
-async def insert_named(session: AsyncSession, table: type[Base], kind: type[Kind], **values: Any) -> Kind:
+async def insert_named(session: AsyncSession, table: Table, kind: type[Kind], **values: Any) -> Kind:
     """Insert a row. Raises InvalidInput if the first of the values is taken."""
-    made: Base | None = await session.scalar(
-        insert(table).values(id=uuid4(), **values).on_conflict_do_nothing().returning(table)
-    )
+    new = insert(table).values(id=uuid4(), **values).on_conflict_do_nothing().returning(table)
+    made = (await session.execute(new)).one_or_none()
     key, name = next(iter(values.items()))
     return _convert_row(kind, require(made, InvalidInput(key, name, f"{name!r} is taken")))
 
 
 async def find_named(
-    database: Database, table: type[Base], kind: type[Kind], name: str | UUID, *where: Any, known: Any = None
+    database: Database, table: Table, kind: type[Kind], name: str | UUID, *where: Any, known: Any = None
 ) -> Kind:
     """Find a row by slug or name, or by id. Raises NotFound; with `known`, it lists the existing names."""
-    columns = table.__table__.c
     found = name if isinstance(name, UUID) else uuid_in(name)
-    this = columns["slug" if "slug" in columns else "name"] == name if found is None else columns["id"] == found
+    this = table.c["slug" if "slug" in table.c else "name"] == name if found is None else table.c.id == found
     async with database.session() as session:
         storable_name = found is not None or name == storable(str(name))  # PostgreSQL cannot be asked for a NUL
-        row: Base | None = await session.scalar(select(table).where(this, *where)) if storable_name else None
+        row = (await session.execute(select(table).where(this, *where))).one_or_none() if storable_name else None
         if row is None:
             raise NotFound(kind.__name__.lower(), str(name), () if known is None else await session.scalars(known))
         return _convert_row(kind, row)
@@ -509,11 +532,11 @@ def beginning_of(name: str) -> str:
 
 def _key_condition(key: str) -> ColumnElement[bool]:
     if key_id := uuid_in(key):
-        return ApiKeyRow.id == key_id
+        return api_keys_table.c.id == key_id
     if _KEY.fullmatch(key):
-        return ApiKeyRow.digest == _digest(key)
+        return api_keys_table.c.digest == _digest(key)
     if _BEGINNING_PATTERN.fullmatch(key):
-        return func.starts_with(ApiKeyRow.beginning, key)
+        return func.starts_with(api_keys_table.c.beginning, key)
     return false()
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
-from rag_app.access.tables import UserRow, index_roles_table
+from rag_app.access.tables import index_roles_table, users_table
 from rag_app.database.session import Database
 from rag_app.domain import Forbidden, InvalidInput, Principal, Scope, frozen
 
@@ -51,7 +51,9 @@ class Roles:
             index_roles_table.c.user_id == principal.user,
             index_roles_table.c.index_name.in_([index, EVERY_INDEX]),
         )
-        administers = select(UserRow.role).where(UserRow.id == principal.user, UserRow.role == "admin")
+        administers = select(users_table.c.role).where(
+            users_table.c.id == principal.user, users_table.c.role == "admin"
+        )
         rows = await self._database.read(Scope(frozenset({org_id}), principal.user), granted.union_all(administers))
         return max([Role.READ, *(Role(role) for (role,) in rows)], key=lambda each: each.rank)
 

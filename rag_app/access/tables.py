@@ -1,11 +1,6 @@
-"""The tables of people, keys, limits and the audit.
+"""The tables of people, keys, limits and the audit."""
 
-Here and in the other rooms: a table that SQLAlchemy reads or writes as objects is a class; one that only SQL names is a
-`Table`.
-"""
-
-from datetime import datetime
-from uuid import UUID
+from uuid import uuid4
 
 from sqlalchemy import (
     BigInteger,
@@ -28,35 +23,33 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
-from sqlalchemy.orm import Mapped, foreign, mapped_column, relationship, synonym
 
-from rag_app.database.tables import Base, InsertTime, NewId
+from rag_app.database.tables import Base
+
+organizations_table = Table(
+    "organizations",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True, default=uuid4),
+    Column("slug", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("monthly_token_budget", BigInteger),
+    Column("requests_per_minute", Integer),
+    Column("concurrent_requests", Integer),
+    Column("time_zone", Text),
+    CheckConstraint("monthly_token_budget >= 0", name="budget"),
+)
 
 
-class OrganizationRow(Base):
-    __tablename__ = "organizations"
-    __table_args__ = (CheckConstraint("monthly_token_budget >= 0", name="budget"),)
-
-    id: Mapped[NewId]
-    slug: Mapped[str] = mapped_column(unique=True)
-    name: Mapped[str]
-    created_at: Mapped[InsertTime]
-    monthly_token_budget: Mapped[int | None] = mapped_column(BigInteger)
-    requests_per_minute: Mapped[int | None]
-    concurrent_requests: Mapped[int | None]
-    time_zone: Mapped[str | None]
-
-
-class SiteRow(Base):
-    __tablename__ = "sites"
-    __table_args__ = (
-        UniqueConstraint("org_id", "name"),
-        UniqueConstraint("org_id", "id"),  # for the foreign key of sources
-    )
-
-    id: Mapped[NewId]
-    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id))
-    name: Mapped[str]
+sites_table = Table(
+    "sites",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True, default=uuid4),
+    Column("org_id", ForeignKey(organizations_table.c.id), nullable=False),
+    Column("name", Text, nullable=False),
+    UniqueConstraint("org_id", "name"),
+    UniqueConstraint("org_id", "id"),  # for the foreign key of sources
+)
 
 
 # A plan's entitlements; -1 messages: no limit.
@@ -70,28 +63,28 @@ plans_table = Table(
 )
 
 
-class UserRow(Base):
-    """`subject` is an identity provider's name for the user, if it is not our id."""
+# `subject` is an identity provider's name for the user, if it is not our id.
+users_table = Table(
+    "users",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True, default=uuid4),
+    Column("name", Text, nullable=False, unique=True),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("subject", Text, unique=True),
+    Column("plan_code", ForeignKey(plans_table.c.plan_code), key="plan", nullable=False, server_default=text("'free'")),
+    Column("role", Text, nullable=False, server_default=text("'user'")),
+    Column("training_opt_in_at", DateTime(timezone=True)),
+    CheckConstraint("role IN ('user', 'admin')", name="role"),
+)
 
-    __tablename__ = "users"
-    __table_args__ = (CheckConstraint("role IN ('user', 'admin')", name="role"),)
 
-    id: Mapped[NewId]
-    name: Mapped[str] = mapped_column(unique=True)
-    created_at: Mapped[InsertTime]
-    subject: Mapped[str | None] = mapped_column(unique=True)
-    plan_code: Mapped[str] = mapped_column(ForeignKey(plans_table.c.plan_code), server_default=text("'free'"))
-    role: Mapped[str] = mapped_column(server_default=text("'user'"))
-    training_opt_in_at: Mapped[datetime | None]
-    plan = synonym("plan_code")
-
-
-class MembershipRow(Base):
-    __tablename__ = "memberships"
-
-    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"), primary_key=True)
-    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True)
-    created_at: Mapped[InsertTime]
+memberships_table = Table(
+    "memberships",
+    Base.metadata,
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
 
 
 # What a member or a key may do with an organization's sources in an index; `*` is every index.
@@ -103,22 +96,25 @@ index_roles_table = Table(
     Column("index_name", Text, primary_key=True),
     Column("role", Text, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    ForeignKeyConstraint(["user_id", "org_id"], [MembershipRow.user_id, MembershipRow.org_id], ondelete="CASCADE"),
+    ForeignKeyConstraint(
+        ["user_id", "org_id"], [memberships_table.c.user_id, memberships_table.c.org_id], ondelete="CASCADE"
+    ),
     CheckConstraint("role IN ('read', 'write', 'admin')", name="role"),
 )
 
 
-class GroupRow(Base):
-    """Some members of an organization."""
-
-    __tablename__ = "groups"
-    __table_args__ = (UniqueConstraint("org_id", "slug"), UniqueConstraint("org_id", "id"))
-
-    id: Mapped[NewId]
-    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
-    slug: Mapped[str]
-    name: Mapped[str]
-    created_at: Mapped[InsertTime]
+# Some members of an organization.
+groups_table = Table(
+    "groups",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True, default=uuid4),
+    Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), nullable=False),
+    Column("slug", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    UniqueConstraint("org_id", "slug"),
+    UniqueConstraint("org_id", "id"),
+)
 
 
 # A user whom an administrator has added to a group of their organization.
@@ -129,8 +125,10 @@ group_members_table = Table(
     Column("user_id", Uuid, primary_key=True, index=True),
     Column("org_id", Uuid, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    ForeignKeyConstraint(["org_id", "group_id"], [GroupRow.org_id, GroupRow.id], ondelete="CASCADE"),
-    ForeignKeyConstraint(["user_id", "org_id"], [MembershipRow.user_id, MembershipRow.org_id], ondelete="CASCADE"),
+    ForeignKeyConstraint(["org_id", "group_id"], [groups_table.c.org_id, groups_table.c.id], ondelete="CASCADE"),
+    ForeignKeyConstraint(
+        ["user_id", "org_id"], [memberships_table.c.user_id, memberships_table.c.org_id], ondelete="CASCADE"
+    ),
 )
 
 
@@ -139,7 +137,7 @@ audiences_table = Table(
     "audiences",
     Base.metadata,
     Column("id", Uuid, primary_key=True),
-    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), nullable=False),
+    Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), nullable=False),
     UniqueConstraint("org_id", "id"),
 )
 
@@ -153,7 +151,7 @@ audience_groups_table = Table(
     ForeignKeyConstraint(
         ["org_id", "audience_id"], [audiences_table.c.org_id, audiences_table.c.id], ondelete="CASCADE"
     ),
-    ForeignKeyConstraint(["org_id", "group_id"], [GroupRow.org_id, GroupRow.id], ondelete="CASCADE"),
+    ForeignKeyConstraint(["org_id", "group_id"], [groups_table.c.org_id, groups_table.c.id], ondelete="CASCADE"),
 )
 
 
@@ -179,40 +177,34 @@ request_leases_table = Table(
 )
 
 
-class ApiKeyRow(Base):
-    """`digest` is the SHA-256 of the key, which has 256 bits of its own; `beginning` is what a list shows of it."""
-
-    __tablename__ = "api_keys"
-    __table_args__ = (
-        ForeignKeyConstraint(["user_id", "org_id"], [MembershipRow.user_id, MembershipRow.org_id], ondelete="CASCADE"),
-        Index(None, "org_id"),
-    )
-
-    id: Mapped[NewId]
-    name: Mapped[str]
-    digest: Mapped[str] = mapped_column(unique=True)
-    beginning: Mapped[str]
-    user_id: Mapped[UUID]
-    org_id: Mapped[UUID]
-    indexes: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
-    created_at: Mapped[InsertTime]
-    last_used_at: Mapped[datetime | None]
-    revoked_at: Mapped[datetime | None]
-    requests_per_minute: Mapped[int | None]
-    concurrent_requests: Mapped[int | None]
-    organization: Mapped[OrganizationRow] = relationship(
-        primaryjoin=lambda: foreign(ApiKeyRow.org_id) == OrganizationRow.id,
-        viewonly=True,
-        lazy="joined",
-        innerjoin=True,
-    )
+# `digest` is the SHA-256 of the key, which has 256 bits of its own; `beginning` is what a list shows of it.
+api_keys_table = Table(
+    "api_keys",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True, default=uuid4),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False, unique=True),
+    Column("beginning", Text, nullable=False),
+    Column("user_id", Uuid, nullable=False),
+    Column("org_id", Uuid, nullable=False),
+    Column("indexes", ARRAY(Text)),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("last_used_at", DateTime(timezone=True)),
+    Column("revoked_at", DateTime(timezone=True)),
+    Column("requests_per_minute", Integer),
+    Column("concurrent_requests", Integer),
+    ForeignKeyConstraint(
+        ["user_id", "org_id"], [memberships_table.c.user_id, memberships_table.c.org_id], ondelete="CASCADE"
+    ),
+    Index(None, "org_id"),
+)
 
 
 # Tokens that models counted for an organization's members in the month that begins on `period`.
 organization_tokens_table = Table(
     "organization_tokens",
     Base.metadata,
-    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True),
+    Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), primary_key=True),
     Column("period", Date, primary_key=True),
     Column("tokens", BigInteger, nullable=False),
     CheckConstraint("tokens >= 0", name="tokens"),
@@ -239,7 +231,7 @@ Table(
     "page_sessions",
     Base.metadata,
     Column("digest", Text, primary_key=True),
-    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False, index=True),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False, index=True),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("seen_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("expires_at", DateTime(timezone=True), nullable=False),
@@ -252,7 +244,7 @@ Table(
     "sign_in_codes",
     Base.metadata,
     Column("digest", Text, primary_key=True),
-    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False, index=True),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False, index=True),
     Column("expires_at", DateTime(timezone=True), nullable=False),
 )
 

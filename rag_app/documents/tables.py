@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from rag_app.access.tables import OrganizationRow, SiteRow, UserRow, audiences_table
+from rag_app.access.tables import audiences_table, organizations_table, sites_table, users_table
 from rag_app.database.tables import Base
 
 # A build of an index in one vector store; at most one of them answers.
@@ -60,7 +60,7 @@ sources_table = Table(
     "sources",
     Base.metadata,
     Column("id", Uuid, primary_key=True),
-    Column("org_id", ForeignKey(OrganizationRow.id), nullable=False),
+    Column("org_id", ForeignKey(organizations_table.c.id), nullable=False),
     Column("index_name", Text, key="index", nullable=False),
     Column("external_id", Text, nullable=False),
     Column("title", Text, nullable=False),
@@ -71,7 +71,7 @@ sources_table = Table(
     Column("metadata", JSONB, nullable=False),
     Column("origin", Text, nullable=False),
     Column("site_id", Uuid),
-    Column("owner_id", ForeignKey(UserRow.id)),
+    Column("owner_id", ForeignKey(users_table.c.id)),
     Column("row_number", Integer, key="row"),
     Column("sheet", Text),
     Column("visibility", Text, nullable=False),
@@ -87,7 +87,7 @@ sources_table = Table(
     UniqueConstraint("org_id", "index", "external_id"),
     UniqueConstraint("org_id", "id"),  # for the foreign key of source_builds
     # A site of another organization is no site.
-    ForeignKeyConstraint(["org_id", "site_id"], [SiteRow.org_id, SiteRow.id]),
+    ForeignKeyConstraint(["org_id", "site_id"], [sites_table.c.org_id, sites_table.c.id]),
     Index(None, "org_id", "index", "origin"),
     CheckConstraint("visibility IN ('user', 'group', 'team', 'global')", name="visibility"),
     CheckConstraint("visibility <> 'user' OR owner_id IS NOT NULL", name="private_has_owner"),
@@ -104,7 +104,7 @@ sources_table = Table(
 Table(
     "read_files",
     Base.metadata,
-    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True),
+    Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), primary_key=True),
     Column("index_name", Text, primary_key=True),
     Column("origin", Text, primary_key=True),
     Column("digest", Text, nullable=False),
@@ -134,8 +134,8 @@ originals_table = Table(
 repeats_table = Table(
     "idempotency_keys",
     Base.metadata,
-    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True),
-    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), primary_key=True),
+    Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), primary_key=True),
     Column("key", Text, primary_key=True),
     Column("fingerprint", Text, nullable=False),
     Column("response", JSONB),
@@ -167,8 +167,8 @@ jobs_table = Table(
     "jobs",
     Base.metadata,
     Column("id", Uuid, primary_key=True),
-    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), nullable=False),
-    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False),
+    Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), nullable=False),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("index_name", Text, key="index", nullable=False),
     Column("state", Text, nullable=False, server_default=text("'waiting'")),
     Column("target", JSONB, nullable=False),

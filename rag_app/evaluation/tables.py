@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from rag_app.access.tables import OrganizationRow, UserRow
+from rag_app.access.tables import organizations_table, users_table
 from rag_app.database.tables import Base
 from rag_app.documents.tables import generations_table, sources_table
 
@@ -29,8 +29,8 @@ validations_table = Table(
     "validations",
     Base.metadata,
     Column("id", Uuid, primary_key=True),
-    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), nullable=False),
-    Column("user_id", ForeignKey(UserRow.id, ondelete="SET NULL")),
+    Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), nullable=False),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="SET NULL")),
     Column("index_name", Text, nullable=False),
     Column("generation_id", ForeignKey(generations_table.c.id), nullable=False),
     Column("top_k", Integer, nullable=False),
@@ -47,7 +47,7 @@ calibrations_table = Table(
     "calibrations",
     Base.metadata,
     Column("generation_id", ForeignKey(generations_table.c.id), primary_key=True),
-    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True, index=True),
+    Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), primary_key=True, index=True),
     Column("fit", JSONB, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
@@ -61,7 +61,7 @@ judgments_table = Table(
     "judgments",
     Base.metadata,
     Column("id", BigInteger, Identity(always=True), primary_key=True),
-    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), nullable=False),
+    Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("index_name", Text, nullable=False),
     Column("query", Text, nullable=False),
     Column("source_id", ForeignKey(sources_table.c.id, ondelete="CASCADE"), index=True, nullable=False),
@@ -88,7 +88,7 @@ kept_answers_table = Table(
     "kept_answers",
     Base.metadata,
     Column("id", Uuid, primary_key=True, default=uuid4),
-    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("request_id", Text, nullable=False),
     Column("capability", Text, nullable=False),
     Column("index_name", Text, nullable=False),

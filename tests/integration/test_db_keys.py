@@ -10,10 +10,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import func, select, text, update
+from sqlalchemy import Row, delete, func, select, text, update
 
 from rag_app.access.people import ApiKey, Keys, People
-from rag_app.access.tables import ApiKeyRow, MembershipRow
+from rag_app.access.tables import api_keys_table, memberships_table
 from rag_app.console import cli
 from rag_app.database.session import Database
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed, Unauthenticated
@@ -29,15 +29,15 @@ def keys(database: Database) -> Keys:
     return Keys(database)
 
 
-async def row(database: Database, key: ApiKey) -> ApiKeyRow:
+async def row(database: Database, key: ApiKey) -> Row[Any]:
     async with database.session() as session:
-        return (await session.scalars(select(ApiKeyRow).where(ApiKeyRow.id == key.id))).one()
+        return (await session.execute(select(api_keys_table).where(api_keys_table.c.id == key.id))).one()
 
 
 async def set_last_use(database: Database, key: ApiKey, ago: timedelta | None) -> None:
     async with database.session() as session:
         moment = None if ago is None else func.now() - ago
-        await session.execute(update(ApiKeyRow).where(ApiKeyRow.id == key.id).values(last_used_at=moment))
+        await session.execute(update(api_keys_table).where(api_keys_table.c.id == key.id).values(last_used_at=moment))
 
 
 async def test_a_key_acts_as_a_user_of_its_own_in_one_organization(
@@ -110,7 +110,9 @@ async def test_what_key_is_meant(keys: Keys, database: Database, organization: N
     async with database.session() as session:  # two that begin alike are rare
         alike = f"rag_{uuid4().hex[:8]}"
         for each, beginning in ((one, alike), (other, alike[:11] + "!")):
-            await session.execute(update(ApiKeyRow).where(ApiKeyRow.id == each.id).values(beginning=beginning))
+            await session.execute(
+                update(api_keys_table).where(api_keys_table.c.id == each.id).values(beginning=beginning)
+            )
     with pytest.raises(InvalidInput, match=f"2 keys begin with '{alike[:10]}'; name one of them by its id"):
         await keys.revoke(alike[:10])
     assert (await keys.revoke(alike)).id == one.id
@@ -161,7 +163,7 @@ async def test_nobody_waits_for_whoever_writes_the_last_use_down(
 ) -> None:
     made, secret = await keys.create(await organization(), "n")
     async with database.session() as session:
-        await session.execute(select(ApiKeyRow.id).where(ApiKeyRow.id == made.id).with_for_update())
+        await session.execute(select(api_keys_table.c.id).where(api_keys_table.c.id == made.id).with_for_update())
         async with asyncio.timeout(PATIENCE):
             assert (await keys.principal(secret)).subject == f"key:{made.id}"
     assert (await row(database, made)).last_used_at is None
@@ -192,8 +194,7 @@ async def test_whose_membership_ends_has_no_key(keys: Keys, database: Database, 
     made, secret = await keys.create(await organization(), "n")
     principal = await keys.principal(secret)
     async with database.session() as session:
-        gone = await session.get(MembershipRow, (principal.user, made.organization.id))
-        await session.delete(gone)
+        await session.execute(delete(memberships_table).where(memberships_table.c.user_id == principal.user))
     with pytest.raises(Unauthenticated):
         await keys.principal(secret)
     assert await keys.list(made.organization) == []

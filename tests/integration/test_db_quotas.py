@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.people import Keys, People
-from rag_app.access.tables import UserRow, organization_tokens_table
+from rag_app.access.tables import organization_tokens_table, users_table
 from rag_app.database.session import Database
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, InvalidInput, NotFound, QuotaExceeded
@@ -544,11 +544,11 @@ async def test_a_name_that_is_taken_keeps_nobody_out(database: Database) -> None
 @pytest.mark.parametrize("subject", ["", " ", "a\0b", "a\nb", "\ud800", "\u202eabc", "x" * 256])
 async def test_a_subject_that_cannot_be_kept(database: Database, subject: str) -> None:
     async with database.session() as session:
-        before = await session.scalar(select(func.count()).select_from(UserRow))
+        before = await session.scalar(select(func.count()).select_from(users_table))
     with pytest.raises(Forbidden, match="at most 255 characters"):
         await Accounts(database).find(Principal(subject))
     async with database.session() as session:
-        assert await session.scalar(select(func.count()).select_from(UserRow)) == before
+        assert await session.scalar(select(func.count()).select_from(users_table)) == before
 
 
 async def test_a_visitor_has_no_account(database: Database, organization: NewOrganization) -> None:

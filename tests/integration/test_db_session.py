@@ -12,7 +12,7 @@ from sqlalchemy import delete, func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from rag_app.access.people import People
-from rag_app.access.tables import OrganizationRow
+from rag_app.access.tables import organizations_table
 from rag_app.database import session as session_module
 from rag_app.database.session import Database
 from rag_app.database.tables import REVISION
@@ -179,7 +179,9 @@ async def test_one_transaction_commits_at_exit_and_rolls_back_on_an_error(
 
     async def fail() -> None:
         async with database.session() as session:
-            await session.execute(update(OrganizationRow).where(OrganizationRow.id == org.id).values(name="lost"))
+            await session.execute(
+                update(organizations_table).where(organizations_table.c.id == org.id).values(name="lost")
+            )
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

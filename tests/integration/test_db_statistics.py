@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import delete, event, insert, select, text, update
 
 from rag_app.access.people import Keys
-from rag_app.access.tables import UserRow, audit_events_table
+from rag_app.access.tables import audit_events_table, users_table
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig
 from rag_app.answering.tables import prompt_configs_table
@@ -99,8 +99,8 @@ async def test_nobody_but_an_administrator(
     org = await organization()
     made, _ = await Keys(database).create(org, "key", None)
     async with database.session() as session:
-        service = await session.scalar(select(UserRow.id).where(UserRow.name == f"key:{made.id}"))
-        await session.execute(update(UserRow).where(UserRow.id == service).values(role="admin"))
+        service = await session.scalar(select(users_table.c.id).where(users_table.c.name == f"key:{made.id}"))
+        await session.execute(update(users_table).where(users_table.c.id == service).values(role="admin"))
     key = Principal(f"key:{made.id}", service, frozenset({org.id}))
     ann, nobody = await somebody(database, org), Principal("nobody-we-know")
     for who in (ann, nobody, key, Principal("gone", uuid4())):
@@ -115,7 +115,7 @@ async def test_nobody_but_an_administrator(
     assert new.name not in {each.name for each in await configs.all()}
     await Statistics(database).read(admin, SINCE, UNTIL)
     async with database.session() as session:
-        await session.execute(update(UserRow).where(UserRow.id == admin.user).values(role="user"))
+        await session.execute(update(users_table).where(users_table.c.id == admin.user).values(role="user"))
     with pytest.raises(Forbidden):
         await Statistics(database).read(admin, SINCE, UNTIL)
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rag_app.access.audit import Act, administering
 from rag_app.access.people import Keys, Organization
-from rag_app.access.tables import UserRow, audit_events_table
+from rag_app.access.tables import audit_events_table, users_table
 from rag_app.database import migrate, pages
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
@@ -50,7 +50,7 @@ async def somebody(database: Database, organization: Organization | None = None,
     """A new user."""
     user = uuid4()
     async with database.session() as session:
-        await session.execute(insert(UserRow).values(id=user, name=f"user-{user.hex[:12]}", role=role))
+        await session.execute(insert(users_table).values(id=user, name=f"user-{user.hex[:12]}", role=role))
     return Principal(str(user), user, frozenset({organization.id}) if organization else frozenset())
 
 
@@ -776,7 +776,7 @@ async def test_others_may_not_ask_and_one_who_is_no_administrator_any_more_may_n
         await talk.page(bob, everybody=True)
     assert await talk.read(admin, hers.id)
     async with talk.database.session() as session:
-        await session.execute(update(UserRow).where(UserRow.id == admin.user).values(role="user"))
+        await session.execute(update(users_table).where(users_table.c.id == admin.user).values(role="user"))
     with pytest.raises(Forbidden):
         await talk.page(admin, everybody=True)
     with pytest.raises(NotFound):
@@ -786,7 +786,7 @@ async def test_others_may_not_ask_and_one_who_is_no_administrator_any_more_may_n
 async def test_a_role_is_not_taken_away_in_the_middle_of_what_it_allows(database: Database, admin: Principal) -> None:
     async def take_away() -> None:
         async with database.session() as session:
-            await session.execute(update(UserRow).where(UserRow.id == admin.user).values(role="user"))
+            await session.execute(update(users_table).where(users_table.c.id == admin.user).values(role="user"))
 
     act = Act("test", "nobody")
     async with administering(database, admin, act) as session:
@@ -808,7 +808,7 @@ async def test_a_key_reads_nobody_elses_threads_whatever_role_its_user_has(
     _, key = await keys.create(await organization(), "of a program", None)
     program = await keys.principal(key)
     async with database.session() as session:
-        await session.execute(update(UserRow).where(UserRow.id == program.user).values(role="admin"))
+        await session.execute(update(users_table).where(users_table.c.id == program.user).values(role="admin"))
     for wanted in ({"everybody": True}, {"user": ann.user}):
         with pytest.raises(Forbidden):
             await talk.page(program, **wanted)

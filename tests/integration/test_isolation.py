@@ -25,7 +25,7 @@ from qdrant_client import models
 from sqlalchemy import delete
 
 from rag_app.access.people import People
-from rag_app.access.tables import MembershipRow
+from rag_app.access.tables import memberships_table
 from rag_app.application import Application
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
@@ -689,5 +689,5 @@ async def test_who_joins_sees_it_at_once_and_who_leaves_no_more(
         > world.found(stranger, {**EVERYTHING, "filters": {"org_id": str(PUBLIC_ORGANIZATION)}})
     )
     async with database.session() as session:
-        await session.execute(delete(MembershipRow).where(MembershipRow.user_id == user.id))
+        await session.execute(delete(memberships_table).where(memberships_table.c.user_id == user.id))
     assert world.found(stranger, EVERYTHING) == {each.id for each in world.visible(stranger)}

@@ -17,7 +17,7 @@ from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from rag_app.access.people import Organization, User
-from rag_app.access.tables import MembershipRow, OrganizationRow, SiteRow, UserRow
+from rag_app.access.tables import memberships_table, organizations_table, sites_table, users_table
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.application import Application
 from rag_app.database.session import Database
@@ -231,21 +231,21 @@ class Personal:
 
     async def belonging_nowhere_else(self, org_id: UUID) -> list[User]:
         """The members who belong to this organization only, including the service users of its keys."""
-        other = select(MembershipRow.user_id).where(MembershipRow.org_id != org_id)
+        other = select(memberships_table.c.user_id).where(memberships_table.c.org_id != org_id)
         mine = (
-            select(UserRow)
-            .join(MembershipRow, MembershipRow.user_id == UserRow.id)
-            .where(MembershipRow.org_id == org_id, UserRow.id.not_in(other))
-            .order_by(UserRow.name)
+            select(users_table)
+            .join(memberships_table, memberships_table.c.user_id == users_table.c.id)
+            .where(memberships_table.c.org_id == org_id, users_table.c.id.not_in(other))
+            .order_by(users_table.c.name)
         )
-        return [User(row.id, row.name, row.plan_code, row.role) for row in await self._database.execute(mine)]
+        return [User(row.id, row.name, row.plan, row.role) for row in await self._database.execute(mine)]
 
     async def erase_organization(self, org_id: UUID) -> bool:
         """Delete its row, its sites and all that refers to it. Returns False, and changes nothing, if it still has sources."""
         try:
             async with self._database.scoped(Scope(frozenset({org_id})), operator=True) as session:
-                await session.execute(delete(SiteRow).where(SiteRow.org_id == org_id))
-                await session.execute(delete(OrganizationRow).where(OrganizationRow.id == org_id))
+                await session.execute(delete(sites_table).where(sites_table.c.org_id == org_id))
+                await session.execute(delete(organizations_table).where(organizations_table.c.id == org_id))
         except DBAPIError as error:
             cause = error.orig.__cause__ if error.orig else None
             if getattr(cause, "constraint_name", None) in {"fk_sources_org_id", "fk_sources_org_id_site_id"}:
@@ -294,14 +294,15 @@ class Personal:
     async def _erase(self, user: UUID) -> bool:
         async with self._database.scoped(Scope.alone(user)) as session:
             # first, as turns do: whoever is at work on a turn ends before, or finds nobody afterwards
-            found = await session.scalar(select(UserRow).where(UserRow.id == user).with_for_update())
+            this = users_table.c.id == user
+            found = (await session.execute(select(users_table.c.subject).where(this).with_for_update())).one_or_none()
             if found is None:
                 return True
             names = [f":{user}", *([f":{found.subject}"] if found.subject else [])]
             for table in "rate_windows", "request_leases":
                 await session.execute(_FORGET_KEYS[table], {"names": names, "hex": user.hex})
             await session.execute(_FORGET_MESSAGES, {"user": user})
-            await session.delete(found)
+            await session.execute(delete(users_table).where(this))
         return True
 
 

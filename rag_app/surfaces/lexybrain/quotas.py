@@ -33,7 +33,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.budgets import ADD_TOKENS, MONTH, NOW, OVER_BUDGET, RESETS, spending_parameters
 from rag_app.access.people import has_subject
-from rag_app.access.tables import ApiKeyRow, UserRow, plans_table
+from rag_app.access.tables import api_keys_table, plans_table, users_table
 from rag_app.database.session import Database, set_tenant
 from rag_app.domain import (
     BudgetSpent,
@@ -173,14 +173,16 @@ _PLANS = select(plans_table.c.plan_code, plans_table.c.rag_messages_per_month, p
     plans_table.c.plan_code
 )
 _ACCOUNTS: Select[tuple[UUID, str, int, bool, bool, bool]] = select(
-    UserRow.id,
-    UserRow.plan_code,
+    users_table.c.id,
+    users_table.c.plan,
     plans_table.c.rag_messages_per_month,
     plans_table.c.rag_enabled,
     # as rag_app.access.audit
-    and_(UserRow.role == "admin", ~exists().where(ApiKeyRow.user_id == UserRow.id)).label("administrator"),
-    UserRow.training_opt_in_at.is_not(None).label("training"),
-).join(plans_table, plans_table.c.plan_code == UserRow.plan_code)
+    and_(users_table.c.role == "admin", ~exists().where(api_keys_table.c.user_id == users_table.c.id)).label(
+        "administrator"
+    ),
+    users_table.c.training_opt_in_at.is_not(None).label("training"),
+).join(plans_table, plans_table.c.plan_code == users_table.c.plan)
 
 
 @frozen
@@ -254,7 +256,7 @@ class Accounts:
         async with self._database.session() as session:
             if principal.user is None:
                 return await _welcome(session, principal)
-            return _account((await session.execute(_ACCOUNTS.where(UserRow.id == principal.user))).one_or_none())
+            return _account((await session.execute(_ACCOUNTS.where(users_table.c.id == principal.user))).one_or_none())
 
     async def month(self, principal: Principal) -> tuple[Account, MonthlyUse]:
         """Plan, and messages of this month. Raises as `find`."""
@@ -278,7 +280,11 @@ async def holding(database: Database, scope: Scope) -> AsyncIterator[tuple[Async
 
     Neither changes until the transaction ends, because erasing a user and withdrawing consent lock the same row first.
     """
-    this = select(UserRow.training_opt_in_at.is_not(None)).where(UserRow.id == scope.user).with_for_update(read=True)
+    this = (
+        select(users_table.c.training_opt_in_at.is_not(None))
+        .where(users_table.c.id == scope.user)
+        .with_for_update(read=True)
+    )
     async with database.scoped_reading(scope, this) as (session, found):
         yield session, found[0][0] if found else None
 
@@ -308,8 +314,8 @@ async def admit(
             _COST_OF_TODAY.bindparams(now=now).columns(cents=Numeric()).scalar_subquery().label("spent"),
             over_budget.columns(budget=JSON()).scalar_subquery().label("over_budget"),
         )
-        .where(UserRow.id == scope.user)
-        .with_for_update(read=True, of=UserRow)
+        .where(users_table.c.id == scope.user)
+        .with_for_update(read=True, of=users_table)
     )
     async with database.scoped_reading(scope, this) as (session, rows):
         # a plan that was changed while this waited for the user's row leaves none: a new statement sees it
@@ -432,9 +438,11 @@ async def _welcome(session: AsyncSession, principal: Principal) -> Account:
     known = uuid_in(subject)
     fresh, stored = (uuid4(), subject) if known is None else (known, None)
     # as `People.principal` looks for it
-    this = _ACCOUNTS.where(has_subject(subject)).order_by((UserRow.subject == subject).desc().nulls_last()).limit(1)
+    this = (
+        _ACCOUNTS.where(has_subject(subject)).order_by((users_table.c.subject == subject).desc().nulls_last()).limit(1)
+    )
     for name in f"user-{fresh.hex[:12]}", f"user-{uuid4().hex}":  # the second where the first is somebody else's
         if (found := (await session.execute(this)).one_or_none()) is not None:
             return _account(found)
-        await session.execute(upsert(UserRow).values(id=fresh, name=name, subject=stored).on_conflict_do_nothing())
+        await session.execute(upsert(users_table).values(id=fresh, name=name, subject=stored).on_conflict_do_nothing())
     return _account((await session.execute(this)).one_or_none())

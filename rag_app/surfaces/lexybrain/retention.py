@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from sqlalchemy import CursorResult, delete, select, text
 
-from rag_app.access.tables import OrganizationRow, UserRow, organization_tokens_table
+from rag_app.access.tables import organization_tokens_table, organizations_table, users_table
 from rag_app.database.session import Database
 from rag_app.domain import RagError, Scope
 from rag_app.evaluation.tables import judgments_table, kept_answers_table
@@ -63,8 +63,8 @@ async def enforce(database: Database, days: Mapping[str, int | None]) -> dict[st
 async def _everybody(database: Database) -> list[Scope]:
     """The scope of each user, and of each organization for rows without a user."""
     async with database.session() as session:
-        users = await session.scalars(select(UserRow.id))
-        organizations = await session.scalars(select(OrganizationRow.id))
+        users = await session.scalars(select(users_table.c.id))
+        organizations = await session.scalars(select(organizations_table.c.id))
         return [*map(Scope.alone, users), *(Scope(frozenset({each})) for each in organizations)]
 
 

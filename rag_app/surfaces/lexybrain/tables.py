@@ -26,13 +26,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from rag_app.access.tables import UserRow
+from rag_app.access.tables import users_table
 from rag_app.database.tables import Base, InsertTime, Json
 from rag_app.documents.tables import sources_table
 from rag_app.domain import JsonObject
 
 _No = Annotated[bool, mapped_column(server_default=text("false"))]
-_User = Annotated[UUID, mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))]
+_User = Annotated[UUID, mapped_column(ForeignKey(users_table.c.id, ondelete="CASCADE"))]
 
 
 class _UserRecord:
@@ -113,7 +113,7 @@ training_requests_table = Table(
     "lexybrain_requests",
     Base.metadata,
     Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
-    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("message_id", ForeignKey(MessageRow.id, ondelete="CASCADE"), nullable=False, unique=True),
     Column("capability", Text, nullable=False),
     Column("prompt", JSONB, nullable=False),
@@ -127,7 +127,7 @@ Table(
     "lexybrain_responses",
     Base.metadata,
     Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
-    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False, index=True),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False, index=True),
     Column("request_id", ForeignKey(training_requests_table.c.id, ondelete="CASCADE"), nullable=False, unique=True),
     Column("model_id", Text, nullable=False),
     Column("content", Text, nullable=False),
@@ -139,7 +139,7 @@ Table(
 usage_counters_table = Table(
     "usage_counters",
     Base.metadata,
-    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), primary_key=True),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), primary_key=True),
     Column("key", Text, primary_key=True),
     Column("period", Date, primary_key=True),
     Column("used", Integer, nullable=False),
@@ -152,7 +152,7 @@ usage_reservations_table = Table(
     "usage_reservations",
     Base.metadata,
     Column("id", Uuid, primary_key=True),
-    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("key", Text, nullable=False),
     Column("period", Date, nullable=False),
     Column("expires_at", DateTime(timezone=True), nullable=False),
@@ -178,7 +178,7 @@ usage_events_table = Table(
     Column("message_id", Uuid),
     Column("capability", Text),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now(), index=True),
-    Column("user_id", ForeignKey(UserRow.id, ondelete="SET NULL")),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="SET NULL")),
     Column("type", Text, nullable=False),
     Column("plan_code", Text, nullable=False),
     Column("model_version", Text, nullable=False),
@@ -200,7 +200,7 @@ failures_table = Table(
     Column("message_id", Uuid),
     Column("capability", Text),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now(), index=True),
-    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), index=True),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), index=True),
     Column("model_id", Text),
     Column("kind", Text, nullable=False),
     Column("message", Text, nullable=False),

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import Uuid
 
 from rag_app.access.audit import Act, write_down
-from rag_app.access.tables import ApiKeyRow, MembershipRow, UserRow
+from rag_app.access.tables import api_keys_table, memberships_table, users_table
 from rag_app.answering.prompts import Prompt
 from rag_app.answering.synthesizers import messages_of
 from rag_app.database.session import Database
@@ -117,7 +117,9 @@ class Training:
             return ConsentInfo(False, None)
         async with self._database.scoped(Scope.alone(principal.user)) as session:
             await _check_person(session, principal.user)
-            since = await session.scalar(select(UserRow.training_opt_in_at).where(UserRow.id == principal.user))
+            since = await session.scalar(
+                select(users_table.c.training_opt_in_at).where(users_table.c.id == principal.user)
+            )
         return ConsentInfo(since is not None, since)
 
     async def decide(self, principal: Principal, training: bool) -> ConsentInfo:
@@ -127,14 +129,16 @@ class Training:
         and for a visitor without a name.
         """
         user = (await self._accounts.find(principal)).user
-        this = UserRow.id == user
+        this = users_table.c.id == user
         async with self._database.scoped(Scope.alone(user)) as session:
             await _check_person(session, user)
-            since = await session.scalar(select(UserRow.training_opt_in_at).where(this).with_for_update(key_share=True))
+            since = await session.scalar(
+                select(users_table.c.training_opt_in_at).where(this).with_for_update(key_share=True)
+            )
             if training == (since is not None):
                 return ConsentInfo(training, since)
-            changed = update(UserRow).where(this).values(training_opt_in_at=func.now() if training else None)
-            since = await session.scalar(changed.returning(UserRow.training_opt_in_at))
+            changed = update(users_table).where(this).values(training_opt_in_at=func.now() if training else None)
+            since = await session.scalar(changed.returning(users_table.c.training_opt_in_at))
             details = {} if training else {"collected": await _forget(session, user)}
             await write_down(
                 session, user, Act("training.consent" if training else "training.withdraw", str(user), details)
@@ -149,7 +153,7 @@ class Training:
         """
         user = scope.user
         said = {*lesson.told, lesson.message}
-        since = select(UserRow.training_opt_in_at).where(UserRow.id == user).scalar_subquery()
+        since = select(users_table.c.training_opt_in_at).where(users_table.c.id == user).scalar_subquery()
         there = (
             select(MessageRow.id, MessageRow.training_eligible)
             .where(
@@ -172,12 +176,14 @@ class Training:
     async def list_consenting(self) -> list[Consenting]:
         """All who consent now, for the operator."""
         organizations = (
-            select(func.array_agg(MembershipRow.org_id)).where(MembershipRow.user_id == UserRow.id).scalar_subquery()
+            select(func.array_agg(memberships_table.c.org_id))
+            .where(memberships_table.c.user_id == users_table.c.id)
+            .scalar_subquery()
         )
         consenting = (
-            select(UserRow.id, UserRow.training_opt_in_at, organizations)
-            .where(UserRow.training_opt_in_at.is_not(None))
-            .order_by(UserRow.id)
+            select(users_table.c.id, users_table.c.training_opt_in_at, organizations)
+            .where(users_table.c.training_opt_in_at.is_not(None))
+            .order_by(users_table.c.id)
         )
         return [
             Consenting(user, since, Scope(frozenset({PUBLIC_ORGANIZATION, *(found or ())}), user))
@@ -245,7 +251,7 @@ async def _forget(session: AsyncSession, user: UUID) -> int:
 
 
 async def _check_person(session: AsyncSession, user: UUID) -> None:
-    if await session.scalar(select(exists().where(ApiKeyRow.user_id == user))):
+    if await session.scalar(select(exists().where(api_keys_table.c.user_id == user))):
         raise Forbidden("An API key cannot consent: sign in as a person")
 
 
