@@ -29,8 +29,7 @@ from granian.server.embed import Server
 from litestar import Litestar
 from llama_index.core.schema import TextNode
 from msgspec import structs
-from sqlalchemy import Executable, Row, Select
-from sqlalchemy.orm import make_transient
+from sqlalchemy import Executable, Row, Select, Table, insert
 
 from rag_app.access.limits import Leases, RateLimiter, Window
 from rag_app.access.people import Keys, People
@@ -38,7 +37,6 @@ from rag_app.access.tokens import Tokens, issue_token
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
-from rag_app.database.tables import Base
 from rag_app.documents.generations import Generation
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, FoundHits, Hit, Mode, Question
@@ -78,6 +76,18 @@ AUDIENCE, ISSUER = "rag-tests", "https://issuer.test"
 BEGAN = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)
 
 
+@dataclass(frozen=True)
+class NewRow:
+    """A row to be added, as often as a test asks."""
+
+    table: Table
+    values: Mapping[str, Any]
+
+    @property
+    def id(self) -> UUID:
+        return UUID(str(self.values["id"]))
+
+
 class Tables:
     """PostgreSQL, for tests that say who is known and what was counted. It runs beside the servers."""
 
@@ -99,18 +109,13 @@ class Tables:
         found: list[Any] = self._run(self._connection.fetch(sql, *values))
         return found
 
-    def change(self, scope: Scope, *steps: Executable | Base) -> None:
+    def change(self, scope: Scope, *steps: "Executable | NewRow") -> None:
         """Statements and rows to be added, in one transaction of the scope, for its organizations as a whole."""
 
         async def work() -> None:
             async with self._database.scoped(scope, operator=True) as session:
                 for step in steps:
-                    if isinstance(step, Base):
-                        make_transient(step)  # it may have been added by an earlier test
-                        session.add(step)
-                        await session.flush()
-                    else:
-                        await session.execute(step)
+                    await session.execute(insert(step.table).values(step.values) if isinstance(step, NewRow) else step)
 
         self._run(work())
 

@@ -27,7 +27,7 @@ from rag_app.http.surface import Credential, surface_of
 from rag_app.surfaces.lexybrain import types as wire
 from rag_app.surfaces.lexybrain.feedback import FeedbackFilter
 from rag_app.surfaces.lexybrain.statistics import Period, StageLatencies, stats_of
-from rag_app.surfaces.lexybrain.tables import FeedbackRow
+from rag_app.surfaces.lexybrain.tables import feedback_table
 from rag_app.surfaces.lexybrain.types import Rating
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, BEGAN, ISSUER, SECRET, TABLES, Backstage
@@ -102,7 +102,7 @@ def prepared(kept: None) -> Iterator[None]:
         for number in range(1, 4)
     ]
     rated = [
-        FeedbackRow(
+        insert(feedback_table).values(
             message_id=each.id, user_id=ADA, rating="negative", comment="It is missing", expected_source_id=EXPECTED
         )
         for each in answers

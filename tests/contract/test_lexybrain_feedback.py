@@ -10,7 +10,7 @@ from sqlalchemy import delete
 
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Scope
-from rag_app.surfaces.lexybrain.tables import FeedbackRow
+from rag_app.surfaces.lexybrain.tables import feedback_table
 from rag_app.surfaces.lexybrain.types import Rating
 from tests.contract.conftest import TABLES, Backstage
 from tests.contract.test_lexybrain import THREADS, Validate, any_of, refused
@@ -38,7 +38,7 @@ def validator(client: httpx.Client) -> Validate:
 
 @pytest.fixture(autouse=True)
 def unrated(kept: None) -> None:
-    TABLES.change(Scope.alone(ADA), delete(FeedbackRow).where(FeedbackRow.user_id == ADA))
+    TABLES.change(Scope.alone(ADA), delete(feedback_table).where(feedback_table.c.user_id == ADA))
 
 
 def given(rating: str, comment: str | None, expected: str | None) -> tuple[str, dict[str, Any]]:

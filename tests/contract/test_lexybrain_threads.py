@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from sqlalchemy import delete, insert
+from sqlalchemy import Insert, delete, insert
 
 from rag_app.database import pages
 from rag_app.documents.tables import sources_table
@@ -15,8 +15,8 @@ from rag_app.domain import source_id
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Principal, Scope
 from rag_app.surfaces.lexybrain.conversations import INDEX
-from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
-from tests.contract.conftest import TABLES, Backstage
+from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table, threads_table
+from tests.contract.conftest import TABLES, Backstage, NewRow
 from tests.contract.test_lexybrain import SHOWN, THREADS, Validate, any_of, refused, validator
 
 __all__ = ["validator"]
@@ -27,9 +27,12 @@ IDS = [THREAD, uuid4(), uuid4(), uuid4()]
 """Of three threads of Ada's and one of Berta's."""
 AT = f"{THREADS}/{THREAD}"
 BEGAN = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)
-ASKED = MessageRow(
-    id=uuid4(), thread_id=THREAD, role="user", content="What is trending?", created_at=BEGAN,
-    capability="market_brief", context_json={"marketplaces": ["etsy"]},
+ASKED = NewRow(
+    messages_table,
+    {
+        "id": uuid4(), "thread_id": THREAD, "role": "user", "content": "What is trending?", "created_at": BEGAN,
+        "capability": "market_brief", "context_json": {"marketplaces": ["etsy"]},
+    },
 )  # fmt: skip
 GONE = {"id": str(uuid4()), "type": "alert", "label": "Trademark", "score": 0.5, "cited": None, "quote": "Filed."}
 EXPECTED = source_id(ORG, INDEX, "kw-ring-box")
@@ -39,7 +42,7 @@ CITED = {
 }  # fmt: skip
 
 
-def answered(**other: Any) -> MessageRow:
+def answered(**other: Any) -> NewRow:
     made = {
         "id": uuid4(), "thread_id": THREAD, "role": "assistant", "content": "Rings are [Source 1].",
         "created_at": BEGAN + timedelta(seconds=3), "capability": "market_brief",
@@ -49,11 +52,11 @@ def answered(**other: Any) -> MessageRow:
         },
         "flags": {"usedRag": True, "interrupted": True},
     }  # fmt: skip
-    return MessageRow(**{**made, **other})
+    return NewRow(messages_table, {**made, **other})
 
 
 ANSWERED = answered()
-RATED = FeedbackRow(
+RATED = insert(feedback_table).values(
     message_id=ANSWERED.id, user_id=ADA, rating="negative", comment="Where is it?", expected_source_id=EXPECTED
 )
 
@@ -63,11 +66,11 @@ def title(number: int) -> str:
     return f"Thread {number} of {ORG.hex}"
 
 
-def thread(number: int = 0, user: UUID = ADA, archived: bool = False) -> ThreadRow:
-    return ThreadRow(
+def thread(number: int = 0, user: UUID = ADA, archived: bool = False) -> Insert:
+    return insert(threads_table).values(
         id=IDS[number], user_id=user, title=title(number), created_at=BEGAN, updated_at=BEGAN,
         last_message_at=BEGAN - timedelta(hours=number), message_count=2, archived=archived,
-        metadata_={"client": "web", "version": "1.0", "prompts": {"global": "ask_lexybrain_system"}},
+        metadata={"client": "web", "version": "1.0", "prompts": {"global": "ask_lexybrain_system"}},
     )  # fmt: skip
 
 
@@ -86,7 +89,7 @@ def kept(backstage: Backstage) -> Iterator[None]:
     TABLES.change(Scope.alone(BERTA), thread(3, BERTA))
     yield
     for user in (ADA, BERTA):
-        TABLES.change(Scope.alone(user), delete(ThreadRow).where(ThreadRow.user_id == user))
+        TABLES.change(Scope.alone(user), delete(threads_table).where(threads_table.c.user_id == user))
         TABLES.administers(user, "user")
     TABLES.change(Scope(frozenset({ORG})), delete(sources_table).where(sources_table.c.id == EXPECTED))
 

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from rag_app.access.people import Organization
@@ -20,7 +20,7 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.evaluation.records import Validations
 from rag_app.evaluation.tables import judgments_table
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
-from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow
+from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.types import KeptMessageFeedback, MessageFeedback, Rating
 from tests.conftest import NewOrganization, NewPostgres
@@ -167,7 +167,7 @@ async def test_a_deleted_message_takes_its_feedback_along_and_gets_none_any_more
 async def test_a_message_that_is_deleted_meanwhile_gets_none(desk: Desk) -> None:
     async with desk.talk.database.scoped(desk.ann.scope()) as session:
         await session.execute(
-            update(MessageRow).where(MessageRow.id == desk.answer).values(deleted_at=datetime.now(UTC))
+            update(messages_table).where(messages_table.c.id == desk.answer).values(deleted_at=datetime.now(UTC))
         )
         giving = asyncio.create_task(desk.give())
         await until_blocked(desk.talk.database)
@@ -494,7 +494,8 @@ async def test_the_queries_hold_by_themselves_where_row_level_security_does_not(
             await feedback.withdraw(who, answer)
     other = await source(database, PUBLIC_ORGANIZATION)
     async with database.session() as session:  # a row of bob's, which no query of ours would have made
-        session.add(FeedbackRow(message_id=answer, user_id=bob.user, rating="positive", expected_source_id=other))
+        values = {"message_id": answer, "user_id": bob.user, "rating": "positive", "expected_source_id": other}
+        await session.execute(insert(feedback_table).values(values))
     assert [message.feedback for message in await talk.read(ann, begun.id)] == [
         None,
         MessageFeedback("negative", "Hers", None),

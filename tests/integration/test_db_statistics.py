@@ -22,7 +22,7 @@ from rag_app.domain.scope import Principal
 from rag_app.surfaces.lexybrain import statistics
 from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackLedger, FeedbackReview
 from rag_app.surfaces.lexybrain.statistics import Period, Statistics
-from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
+from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table, threads_table
 from rag_app.surfaces.lexybrain.types import Rating
 from tests.conftest import NewOrganization
 from tests.integration.test_db_threads import somebody
@@ -72,11 +72,11 @@ async def talked(database: Database, who: Principal, prompt: str = "ask_lexybrai
     }  # fmt: skip
     async with database.scoped(who.scope()) as session:
         kept = {"prompts": {"market_brief": prompt}}
-        await session.execute(insert(ThreadRow).values(id=thread, user_id=who.user, metadata_=kept))
+        await session.execute(insert(threads_table).values(id=thread, user_id=who.user, metadata=kept))
         for minutes, said in ((2, "Something else"), (1, f"What sells, {message.hex}?")):
             asked = {"content": said, "role": "user", "created_at": made["created_at"] - timedelta(minutes=minutes)}
-            await session.execute(insert(MessageRow).values(thread_id=thread, **asked))
-        await session.execute(insert(MessageRow).values(id=message, thread_id=thread, role="assistant", **made))
+            await session.execute(insert(messages_table).values(thread_id=thread, **asked))
+        await session.execute(insert(messages_table).values(id=message, thread_id=thread, role="assistant", **made))
     return message
 
 
@@ -90,7 +90,7 @@ async def rated(
 ) -> None:
     async with database.scoped(who.scope()) as session:
         values = {"message_id": message, "rating": rating, "feedback_text": said, "created_at": at}
-        await session.execute(insert(FeedbackRow).values(user_id=who.user, **values))
+        await session.execute(insert(feedback_table).values(user_id=who.user, **values))
 
 
 async def test_nobody_but_an_administrator(
@@ -229,12 +229,12 @@ async def test_what_was_deleted_is_not_shown(database: Database, admin: Principa
 
     async def remove(*where: Any) -> None:
         async with database.scoped(ann.scope()) as session:
-            await session.execute(update(MessageRow).where(*where).values(deleted_at=AT))
+            await session.execute(update(messages_table).where(*where).values(deleted_at=AT))
 
-    await remove(MessageRow.content == f"What sells, {message.hex}?")
+    await remove(messages_table.c.content == f"What sells, {message.hex}?")
     [review] = await reviews_of(database, admin, prompt)
     assert review.question is None, "nor the one before it in its place"
-    await remove(MessageRow.id == message)
+    await remove(messages_table.c.id == message)
     assert await reviews_of(database, admin, prompt) == []
 
 

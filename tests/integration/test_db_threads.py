@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from msgspec import convert, structs
-from sqlalchemy import event, func, insert, select, text, update
+from sqlalchemy import Row, event, func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from rag_app.access.audit import Act, administering
@@ -27,7 +27,7 @@ from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.surfaces.lexybrain import threads
 from rag_app.surfaces.lexybrain.messages import title_of
-from rag_app.surfaces.lexybrain.tables import MessageRow, ThreadRow
+from rag_app.surfaces.lexybrain.tables import messages_table, threads_table
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.types import (
     Flags,
@@ -84,7 +84,7 @@ class Talk:
         capability: str | None = None,
         context: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
-    ) -> tuple[ThreadRow, UUID]:
+    ) -> tuple[Row[Any], UUID]:
         assert who.user
         message = uuid4()
         async with self.database.scoped(who.scope()) as session:
@@ -118,7 +118,7 @@ class Talk:
 
     async def metadata(self, who: Principal, thread: UUID) -> Any:
         async with self.database.scoped(who.scope()) as session:
-            return await session.scalar(select(ThreadRow.metadata_).where(ThreadRow.id == thread))
+            return await session.scalar(select(threads_table.c.metadata).where(threads_table.c.id == thread))
 
 
 @pytest.fixture
@@ -181,9 +181,9 @@ async def test_a_message_begins_a_thread_and_what_was_said_is_kept(talk: Talk, a
         ThreadFlags(True, False, True, True, False), None,
     )  # fmt: skip
     async with talk.database.scoped(ann.scope()) as session:
-        kept = (await session.scalars(select(MessageRow).where(MessageRow.id == given.message))).one()
+        kept = (await session.execute(select(messages_table).where(messages_table.c.id == given.message))).one()
         assert await session.scalar(text("SELECT count(*) FROM rag_messages WHERE context_json = 'null'")) == 0
-        asked = select(MessageRow.context_json).where(MessageRow.id == message)
+        asked = select(messages_table.c.context_json).where(messages_table.c.id == message)
         assert await session.scalar(asked) == context and kept.generation_metadata == given.generation
     assert kept.retrieved_source_ids == [
         {"id": str(cited.id), "type": "keyword", "label": "vintage rings", "score": 0.92, "cited": 1,
@@ -255,7 +255,7 @@ async def test_the_query_names_the_user_even_where_row_level_security_lets_more_
         with pytest.raises(NotFound):
             await threads.add_user_message(session, admin.user, hers.id, uuid4(), "Hello", None, None)
     async with talk.database.scoped(admin.scope(), administrator=True) as session:
-        assert await session.scalar(select(ThreadRow.id).where(ThreadRow.id == hers.id)) == hers.id
+        assert await session.scalar(select(threads_table.c.id).where(threads_table.c.id == hers.id)) == hers.id
         assert not await threads.add_answer(session, admin.user, hers.id, outcome())
         with pytest.raises(NotFound):
             await threads.add_user_message(session, admin.user, hers.id, uuid4(), "Hello", None, None)
@@ -307,8 +307,8 @@ async def test_messages_keep_their_order_when_the_clock_is_set_back(talk: Talk, 
     begun, first = await talk.say(ann)
     async with talk.database.scoped(ann.scope()) as session:
         later = func.now() + text("interval '1 hour'")
-        await session.execute(update(ThreadRow).where(ThreadRow.id == begun.id).values(last_message_at=later))
-        await session.execute(update(MessageRow).where(MessageRow.id == first).values(created_at=later))
+        await session.execute(update(threads_table).where(threads_table.c.id == begun.id).values(last_message_at=later))
+        await session.execute(update(messages_table).where(messages_table.c.id == first).values(created_at=later))
     _, second = await talk.say(ann, "b", begun.id)
     third = await talk.answer(ann, begun.id, "c")
     assert [message.content for message in await talk.read(ann, begun.id)] == ["What sells?", "b", "c"]
@@ -429,7 +429,7 @@ async def test_threads_of_the_same_moment_are_paged_by_id(talk: Talk, ann: Princ
     made = {(await talk.say(ann))[0].id for _ in range(5)}
     moment = datetime(2026, 2, 3, 4, 5, 6, 789_123, UTC)
     async with talk.database.scoped(ann.scope()) as session:
-        await session.execute(update(ThreadRow).values(last_message_at=moment))
+        await session.execute(update(threads_table).values(last_message_at=moment))
     seen: list[UUID] = []
     after: str | None = None
     for _ in range(5):
@@ -589,8 +589,8 @@ async def test_a_deleted_thread_takes_its_messages_along(talk: Talk, ann: Princi
     assert [thread.id for thread in (await talk.page(ann)).threads] == [kept.id]
     async with talk.database.scoped(ann.scope()) as session:
         # a thread of the same id would show what was left; so would the id of a message that is still taken
-        await session.execute(insert(ThreadRow).values(id=begun.id, user_id=ann.user))
-        assert await session.scalar(select(func.count()).where(MessageRow.thread_id == begun.id)) == 0
+        await session.execute(insert(threads_table).values(id=begun.id, user_id=ann.user))
+        assert await session.scalar(select(func.count()).where(messages_table.c.thread_id == begun.id)) == 0
         await threads.add_user_message(session, ann.user, begun.id, first, "Same id", None, None)
 
 

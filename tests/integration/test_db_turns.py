@@ -11,12 +11,11 @@ from uuid import UUID, uuid4
 
 import pytest
 from msgspec import structs
-from sqlalchemy import Table, func, select, update
+from sqlalchemy import Table, delete, func, select, update
 
 from rag_app.access.people import People
 from rag_app.access.tables import organization_tokens_table
 from rag_app.database.session import Database
-from rag_app.database.tables import Base
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import (
     BudgetSpent,
@@ -31,10 +30,10 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain import threads
 from rag_app.surfaces.lexybrain.quotas import Account, Accounts, Plans
 from rag_app.surfaces.lexybrain.tables import (
-    MessageRow,
-    ThreadRow,
     daily_costs_table,
     failures_table,
+    messages_table,
+    threads_table,
     usage_counters_table,
     usage_events_table,
     usage_reservations_table,
@@ -81,7 +80,7 @@ def outcome(**changes: Any) -> Outcome:
     return replace(made, **changes)
 
 
-async def count(database: Database, account: Account, table: type[Base] | Table) -> int:
+async def count(database: Database, account: Account, table: Table) -> int:
     async with database.scoped(scope_of(account)) as session:
         return await session.scalar(select(func.count()).select_from(table)) or 0
 
@@ -91,8 +90,8 @@ async def state(database: Database, account: Account) -> dict[str, int]:
     async with database.scoped(scope_of(account)) as session:
         used = await session.scalar(select(func.sum(usage_counters_table.c.used)))
     return {
-        "threads": await count(database, account, ThreadRow),
-        "messages": await count(database, account, MessageRow),
+        "threads": await count(database, account, threads_table),
+        "messages": await count(database, account, messages_table),
         "used": used or 0,
         "reservations": await count(database, account, usage_reservations_table),
     }
@@ -119,7 +118,7 @@ async def test_a_turn_from_its_beginning_to_its_end(
     scope, caller = scope_of(who, org.id), asking(who, org.id)
     begun = await keep_message(database, caller, structs.replace(HELLO, context=RagContext(marketplaces=["etsy"])))
     assert begun.account == who and begun.thread.user_id == who.user
-    assert (begun.thread.title, begun.thread.metadata_) == (
+    assert (begun.thread.title, begun.thread.metadata) == (
         "What sells best in spring?",
         {"client": "web", "version": "1.0"},
     )
@@ -130,7 +129,7 @@ async def test_a_turn_from_its_beginning_to_its_end(
     assert await state(database, who) == {"threads": 1, "messages": 2, "used": 1, "reservations": 0}
     assert await spent(database) == before + Decimal("0.25")
     async with database.scoped(scope) as session:
-        said, answer = (await session.scalars(select(MessageRow).order_by(MessageRow.created_at))).all()
+        said, answer = (await session.execute(select(messages_table).order_by(messages_table.c.created_at))).all()
         assert (said.id, said.role, said.content) == (begun.message, "user", HELLO.text)
         assert said.context_json == {"marketplaces": ["etsy"]}
         assert (answer.id, answer.role, answer.content) == (done.message, "assistant", done.text)
@@ -140,7 +139,7 @@ async def test_a_turn_from_its_beginning_to_its_end(
     again = await keep_message(
         database, caller, RagRequest("And in autumn?", thread=begun.thread.id, meta=RagMeta("api"))
     )
-    assert (again.thread.id, again.thread.metadata_) == (begun.thread.id, {"client": "web", "version": "1.0"})
+    assert (again.thread.id, again.thread.metadata) == (begun.thread.id, {"client": "web", "version": "1.0"})
     assert await state(database, who) == {"threads": 1, "messages": 3, "used": 2, "reservations": 1}
 
 
@@ -244,7 +243,7 @@ async def test_a_thread_that_is_deleted_meanwhile(account: NewAccount, database:
     who = await account()
     begun = await keep_message(database, asking(who), HELLO)
     async with database.scoped(scope_of(who)) as session:
-        await session.delete(await session.get_one(ThreadRow, begun.thread.id))
+        await session.execute(delete(threads_table).where(threads_table.c.id == begun.thread.id))
     assert not await keep_answer(database, begun, outcome())
     assert await state(database, who) == {"threads": 0, "messages": 0, "used": 1, "reservations": 0}
     assert await count(database, who, usage_events_table) == 1
@@ -337,7 +336,7 @@ async def test_turns_of_one_user_in_one_thread_never_wait_for_each_other_in_a_ci
     kept = sum(1 for number in range(60) if number % 3 and number % 2)
     answers = sum(1 for number in range(60) if number % 3)
     async with database.scoped(scope) as session:
-        messages = await session.scalar(select(ThreadRow.message_count))
+        messages = await session.scalar(select(threads_table.c.message_count))
     assert messages == 1 + 60 + answers
     assert await used(database, who) == kept
 

@@ -287,7 +287,7 @@ class Turn:
     async def _choose_prompts(self) -> list[PromptConfig | None]:
         """The prompt versions for all capabilities and for this one; stored with the capability."""
         thread = self._begun.thread
-        kept = thread.metadata_.get("prompts", {})
+        kept = thread.metadata.get("prompts", {})
         async with self._with.prompts.active(self._scope) as (session, configs):
             chosen = [choose(configs, kind, thread.id, kept.get(kind)) for kind in (GLOBAL, self.capability)]
             self._prompts = {each.type: each.name for each in chosen if each is not None}

@@ -5,13 +5,12 @@ none.
 """
 
 from datetime import date, timedelta
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 from uuid import UUID
 
 from msgspec import Meta, Struct, field, to_builtins
-from sqlalchemy import ColumnElement, Delete, case, delete, func, insert, select, text, true, tuple_
+from sqlalchemy import ColumnElement, Delete, Row, case, delete, func, insert, select, text, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
 
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database import pages
@@ -21,7 +20,7 @@ from rag_app.domain import InvalidInput, NotFound, Principal, require, storable
 from rag_app.evaluation.records import check_comment, expected_source, judge
 from rag_app.http.fields import as_wire
 from rag_app.surfaces.lexybrain.statistics import VERSION, midnight
-from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
+from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table, threads_table
 from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptMessageFeedback, Moment, Rating, RatingValue, Role
 
 
@@ -66,32 +65,32 @@ class FeedbackResponse(Struct, frozen=True, rename="camel"):
     next_cursor: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
 
 
-_ANSWER, _QUESTION_MESSAGE = MessageRow, aliased(MessageRow)
+_ANSWER, _EARLIER = messages_table.c, messages_table.alias().c
 # the last message of the user before the answer, and nothing where that one was deleted
 _QUESTION = (
-    select(case((_QUESTION_MESSAGE.deleted_at.is_(None), _QUESTION_MESSAGE.content)).label("question"))
+    select(case((_EARLIER.deleted_at.is_(None), _EARLIER.content)).label("question"))
     .where(
-        _QUESTION_MESSAGE.thread_id == _ANSWER.thread_id,
-        _QUESTION_MESSAGE.role == Role.USER.value,
-        tuple_(_QUESTION_MESSAGE.created_at, _QUESTION_MESSAGE.id) < tuple_(_ANSWER.created_at, _ANSWER.id),
+        _EARLIER.thread_id == _ANSWER.thread_id,
+        _EARLIER.role == Role.USER.value,
+        tuple_(_EARLIER.created_at, _EARLIER.id) < tuple_(_ANSWER.created_at, _ANSWER.id),
     )
-    .order_by(_QUESTION_MESSAGE.created_at.desc(), _QUESTION_MESSAGE.id.desc())
+    .order_by(_EARLIER.created_at.desc(), _EARLIER.id.desc())
     .limit(1)
-    .correlate(_ANSWER)
+    .correlate(messages_table)
     .lateral("question")
 )
 # its columns are the fields of a FeedbackReview
 _REVIEWS = (
     select(
-        FeedbackRow.id,
-        FeedbackRow.user_id,
+        feedback_table.c.id,
+        feedback_table.c.user_id,
         _ANSWER.thread_id,
-        FeedbackRow.message_id,
-        FeedbackRow.rating,
-        FeedbackRow.comment,
-        FeedbackRow.expected_source_id,
-        FeedbackRow.created_at,
-        FeedbackRow.updated_at,
+        feedback_table.c.message_id,
+        feedback_table.c.rating,
+        feedback_table.c.comment.label("comment"),
+        feedback_table.c.expected_source_id,
+        feedback_table.c.created_at,
+        feedback_table.c.updated_at,
         _QUESTION.c.question,
         _ANSWER.content.label("answer"),
         _ANSWER.created_at.label("answered_at"),
@@ -100,10 +99,10 @@ _REVIEWS = (
         func.coalesce(_ANSWER.generation_metadata["prompts"], text("'{}'::jsonb")).label("prompts"),
         _ANSWER.retrieved_source_ids.label("sources"),
     )
-    .join(_ANSWER, _ANSWER.id == FeedbackRow.message_id)
+    .join(messages_table, _ANSWER.id == feedback_table.c.message_id)
     .outerjoin(_QUESTION, true())
     .where(_ANSWER.deleted_at.is_(None))
-    .order_by(FeedbackRow.created_at.desc(), FeedbackRow.id.desc())
+    .order_by(feedback_table.c.created_at.desc(), feedback_table.c.id.desc())
 )
 _SAID_BEFORE = text(
     "SELECT content FROM rag_messages WHERE thread_id = :thread AND role = 'user' AND (created_at, id) < (:created_at, :id)"
@@ -139,8 +138,8 @@ class FeedbackLedger:
             answer = await _load_answer(session, principal, message)
             source = None if expected is None else await expected_source(session, found, "expectedSourceId", expected)
             # made anew, not updated: so what it had judged goes, in whatever organization that was
-            since = await session.scalar(_delete_feedback(principal, message).returning(FeedbackRow.created_at))
-            made = insert(FeedbackRow).values(
+            since = await session.scalar(_delete_feedback(principal, message).returning(feedback_table.c.created_at))
+            made = insert(feedback_table).values(
                 message_id=message,
                 user_id=principal.user,
                 rating=rating.value,
@@ -148,7 +147,7 @@ class FeedbackLedger:
                 expected_source_id=source and source.id,
                 **({} if since is None else {"created_at": since}),
             )
-            row = (await session.scalars(made.returning(FeedbackRow))).one()
+            row = (await session.execute(made.returning(feedback_table))).one()
             if source is not None and (asked := await _question_text(session, answer)) is not None:
                 await judge(session, principal, self._index, asked, source, feedback=row.id)
         return as_wire(KeptMessageFeedback, row)
@@ -157,7 +156,7 @@ class FeedbackLedger:
         """Raises NotFound, also without feedback, and InvalidInput for a message that is not an answer."""
         async with self._database.scoped(principal.scope()) as session:
             await _load_answer(session, principal, message)
-            if await session.scalar(_delete_feedback(principal, message).returning(FeedbackRow.id)) is None:
+            if await session.scalar(_delete_feedback(principal, message).returning(feedback_table.c.id)) is None:
                 raise NotFound("feedback", str(message))
 
     async def review(
@@ -171,7 +170,7 @@ class FeedbackLedger:
         """
         statement = _REVIEWS.where(*_conditions(wanted)).limit(limit + 1)
         if after is not None:
-            statement = statement.where(pages.is_after_cursor(after, FeedbackRow.created_at, FeedbackRow.id))
+            statement = statement.where(pages.is_after_cursor(after, feedback_table.c.created_at, feedback_table.c.id))
         async with administering(
             self._database, principal, Act("feedback.read", EVERYBODY, to_builtins(wanted))
         ) as session:
@@ -185,15 +184,19 @@ class FeedbackLedger:
         return FeedbackResponse(page, pages.cursor(page[-1].created_at, page[-1].id) if len(rows) > limit else None)
 
 
-async def _load_answer(session: AsyncSession, principal: Principal, message: UUID) -> MessageRow:
+async def _load_answer(session: AsyncSession, principal: Principal, message: UUID) -> Row[Any]:
     """An answer in the principal's own thread, locked until the transaction ends."""
     statement = (
-        select(MessageRow)
-        .join(ThreadRow, ThreadRow.id == MessageRow.thread_id)
-        .where(MessageRow.id == message, ThreadRow.user_id == principal.user, MessageRow.deleted_at.is_(None))
-        .with_for_update(of=MessageRow, key_share=True)
+        select(messages_table)
+        .join(threads_table, threads_table.c.id == messages_table.c.thread_id)
+        .where(
+            messages_table.c.id == message,
+            threads_table.c.user_id == principal.user,
+            messages_table.c.deleted_at.is_(None),
+        )
+        .with_for_update(of=messages_table, key_share=True)
     )
-    row = require(await session.scalar(statement), NotFound("message", str(message)))
+    row = require((await session.execute(statement)).one_or_none(), NotFound("message", str(message)))
     if row.role != Role.ASSISTANT.value:
         raise InvalidInput(
             "message_id", str(message), "is one of your own messages; feedback can only be given on answers"
@@ -202,10 +205,12 @@ async def _load_answer(session: AsyncSession, principal: Principal, message: UUI
 
 
 def _delete_feedback(principal: Principal, message: UUID) -> Delete:
-    return delete(FeedbackRow).where(FeedbackRow.message_id == message, FeedbackRow.user_id == principal.user)
+    return delete(feedback_table).where(
+        feedback_table.c.message_id == message, feedback_table.c.user_id == principal.user
+    )
 
 
-async def _question_text(session: AsyncSession, answer: MessageRow) -> str | None:
+async def _question_text(session: AsyncSession, answer: Row[Any]) -> str | None:
     """The text searched for the answer; if unknown, the user's message before it."""
     searched = (answer.generation_metadata or {}).get("searched")
     if searched is not None:
@@ -218,10 +223,10 @@ def _conditions(wanted: FeedbackFilter) -> list[ColumnElement[bool]]:
     versions = func.jsonb_each_text(_ANSWER.generation_metadata["prompts"]).table_valued("value")
     last = min(wanted.until or date.max, date.max - timedelta(days=1))  # there must be a day after it
     conditions: list[tuple[object, ColumnElement[bool]]] = [
-        (wanted.rating, FeedbackRow.rating == wanted.rating),
+        (wanted.rating, feedback_table.c.rating == wanted.rating),
         (wanted.capability, _ANSWER.capability == wanted.capability),
         (wanted.prompt, select(versions).where(versions.c.value == wanted.prompt).exists()),
-        (wanted.since, FeedbackRow.created_at >= midnight(wanted.since or date.min)),
-        (wanted.until, FeedbackRow.created_at < midnight(last) + timedelta(days=1)),
+        (wanted.since, feedback_table.c.created_at >= midnight(wanted.since or date.min)),
+        (wanted.until, feedback_table.c.created_at < midnight(last) + timedelta(days=1)),
     ]
     return [condition for given, condition in conditions if given is not None]

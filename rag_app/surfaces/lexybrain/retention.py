@@ -17,9 +17,9 @@ from rag_app.database.session import Database
 from rag_app.domain import RagError, Scope
 from rag_app.evaluation.tables import judgments_table, kept_answers_table
 from rag_app.surfaces.lexybrain.tables import (
-    ThreadRow,
     daily_costs_table,
     failures_table,
+    threads_table,
     usage_counters_table,
     usage_events_table,
 )
@@ -30,7 +30,7 @@ _SECONDS_BETWEEN = 24 * 3600
 _TRY_LOCK = text("SELECT pg_try_advisory_lock(hashtextextended('rag_app/retention', 0))")
 _OF_A_MONTH = (usage_counters_table, organization_tokens_table)
 _KINDS: dict[str, list[Any]] = {
-    "threads": [ThreadRow.last_message_at],
+    "threads": [threads_table.c.last_message_at],
     "judgments": [judgments_table.c.created_at, kept_answers_table.c.asked_at],
     "usage": [
         usage_events_table.c.created_at,

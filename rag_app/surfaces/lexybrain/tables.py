@@ -1,9 +1,5 @@
 """The tables of conversations: threads, messages, feedback, training, usage."""
 
-from datetime import datetime
-from typing import Annotated
-from uuid import UUID
-
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -24,87 +20,72 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.orm import Mapped, mapped_column
 
 from rag_app.access.tables import users_table
-from rag_app.database.tables import Base, InsertTime, Json
+from rag_app.database.tables import Base
 from rag_app.documents.tables import sources_table
-from rag_app.domain import JsonObject
 
-_No = Annotated[bool, mapped_column(server_default=text("false"))]
-_User = Annotated[UUID, mapped_column(ForeignKey(users_table.c.id, ondelete="CASCADE"))]
-
-
-class _UserRecord:
-    """A row of one user."""
-
-    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
-    user_id: Mapped[_User]
-    created_at: Mapped[InsertTime]
-
-
-class ThreadRow(_UserRecord, Base):
-    __tablename__ = "rag_threads"
-    __table_args__ = (
-        Index("rag_threads_user_id_idx", "user_id", text("last_message_at DESC"), text("id DESC")),
-        Index("rag_threads_archived_idx", "archived", postgresql_where=text("NOT archived")),
-    )
-
-    title: Mapped[str | None]
-    updated_at: Mapped[InsertTime]
-    last_message_at: Mapped[InsertTime]
-    message_count: Mapped[int] = mapped_column(server_default=text("0"))
-    metadata_: Mapped[Json] = mapped_column("metadata")
-    archived: Mapped[_No]
+threads_table = Table(
+    "rag_threads",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("title", Text),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("last_message_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("message_count", Integer, nullable=False, server_default=text("0")),
+    Column("metadata", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("archived", Boolean, nullable=False, server_default=text("false")),
+    Index("rag_threads_user_id_idx", "user_id", text("last_message_at DESC"), text("id DESC")),
+    Index("rag_threads_archived_idx", "archived", postgresql_where=text("NOT archived")),
+)
 
 
-class MessageRow(Base):
-    """From `model_id` on: of the assistant's messages. `clock_timestamp`: two of one transaction come one after the other."""
-
-    __tablename__ = "rag_messages"
-    __table_args__ = (
-        CheckConstraint("role IN ('user', 'assistant')", name="role"),
-        Index("rag_messages_thread_id_idx", "thread_id", "created_at", "id"),
-        Index("rag_messages_role_idx", "role"),
-        Index(None, "created_at"),
-        Index("rag_messages_training_idx", "training_eligible", postgresql_where=text("training_eligible")),
-        Index("rag_messages_deleted_idx", "deleted_at", postgresql_where=text("deleted_at IS NULL")),
-    )
-
-    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
-    thread_id: Mapped[UUID] = mapped_column(ForeignKey(ThreadRow.id, ondelete="CASCADE"))
-    role: Mapped[str]
-    content: Mapped[str]
-    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
-    capability: Mapped[str | None]
-    context_json: Mapped[JsonObject | None]
-    model_id: Mapped[str | None]
-    retrieved_source_ids: Mapped[list[JsonObject] | None]
-    generation_metadata: Mapped[JsonObject | None]
-    flags: Mapped[Json]
-    training_eligible: Mapped[_No]
-    deleted_at: Mapped[datetime | None]
+# From `model_id` on: of the assistant's messages. `clock_timestamp`: two of one transaction come one after the other.
+messages_table = Table(
+    "rag_messages",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
+    Column("thread_id", ForeignKey(threads_table.c.id, ondelete="CASCADE"), nullable=False),
+    Column("role", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.clock_timestamp()),
+    Column("capability", Text),
+    Column("context_json", JSONB),
+    Column("model_id", Text),
+    Column("retrieved_source_ids", JSONB),
+    Column("generation_metadata", JSONB),
+    Column("flags", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("training_eligible", Boolean, nullable=False, server_default=text("false")),
+    Column("deleted_at", DateTime(timezone=True)),
+    CheckConstraint("role IN ('user', 'assistant')", name="role"),
+    Index("rag_messages_thread_id_idx", "thread_id", "created_at", "id"),
+    Index("rag_messages_role_idx", "role"),
+    Index(None, "created_at"),
+    Index("rag_messages_training_idx", "training_eligible", postgresql_where=text("training_eligible")),
+    Index("rag_messages_deleted_idx", "deleted_at", postgresql_where=text("deleted_at IS NULL")),
+)
 
 
-class FeedbackRow(_UserRecord, Base):
-    """What a user thinks of an answer; of one, one. `expected_source_id`: what should have been among its sources."""
-
-    __tablename__ = "rag_feedback"
-    __table_args__ = (
-        UniqueConstraint("message_id", "user_id"),
-        CheckConstraint("rating IN ('positive', 'negative', 'neutral')", name="rating"),
-        Index("rag_feedback_user_id_idx", "user_id", text("created_at DESC")),
-        Index("rag_feedback_rating_idx", "rating"),
-        Index(None, "created_at"),
-    )
-
-    message_id: Mapped[UUID] = mapped_column(ForeignKey(MessageRow.id, ondelete="CASCADE"))
-    rating: Mapped[str]
-    comment: Mapped[str | None] = mapped_column("feedback_text")
-    expected_source_id: Mapped[UUID | None] = mapped_column(
-        ForeignKey(sources_table.c.id, ondelete="SET NULL"), index=True
-    )
-    updated_at: Mapped[InsertTime]
+# What a user thinks of an answer; of one, one. `expected_source_id`: what should have been among its sources.
+feedback_table = Table(
+    "rag_feedback",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
+    Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("message_id", ForeignKey(messages_table.c.id, ondelete="CASCADE"), nullable=False),
+    Column("rating", Text, nullable=False),
+    Column("feedback_text", Text, key="comment"),
+    Column("expected_source_id", ForeignKey(sources_table.c.id, ondelete="SET NULL"), index=True),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    UniqueConstraint("message_id", "user_id"),
+    CheckConstraint("rating IN ('positive', 'negative', 'neutral')", name="rating"),
+    Index("rag_feedback_user_id_idx", "user_id", text("created_at DESC")),
+    Index("rag_feedback_rating_idx", "rating"),
+    Index(None, "created_at"),
+)
 
 
 # What a model was asked, of a user who consents to training: `prompt` is a list of messages (role, content),
@@ -114,7 +95,7 @@ training_requests_table = Table(
     Base.metadata,
     Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
-    Column("message_id", ForeignKey(MessageRow.id, ondelete="CASCADE"), nullable=False, unique=True),
+    Column("message_id", ForeignKey(messages_table.c.id, ondelete="CASCADE"), nullable=False, unique=True),
     Column("capability", Text, nullable=False),
     Column("prompt", JSONB, nullable=False),
     Column("context", JSONB, nullable=False),

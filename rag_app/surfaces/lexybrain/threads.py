@@ -20,6 +20,7 @@ from uuid import UUID, uuid4, uuid5
 from msgspec import convert, structs, to_builtins
 from sqlalchemy import (
     ColumnElement,
+    Row,
     Select,
     and_,
     bindparam,
@@ -45,7 +46,7 @@ from rag_app.http.fields import T, as_wire
 from rag_app.surfaces.lexybrain import quotas
 from rag_app.surfaces.lexybrain.messages import is_visible, title_of
 from rag_app.surfaces.lexybrain.quotas import Accounts, holding
-from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
+from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table, threads_table
 from rag_app.surfaces.lexybrain.types import (
     BegunTurn,
     CitedPassage,
@@ -69,8 +70,11 @@ from rag_app.surfaces.lexybrain.types import (
 
 async def add_thread(session: AsyncSession, user: UUID, title: str, metadata: Mapping[str, Any]) -> UUID:
     """A new thread without messages. `metadata` is JSON."""
-    made = insert(ThreadRow).values(user_id=user, title=title, metadata_=dict(metadata)).returning(ThreadRow.id)
-    return (await session.scalars(made)).one()
+    made = (
+        insert(threads_table).values(user_id=user, title=title, metadata=dict(metadata)).returning(threads_table.c.id)
+    )
+    thread: UUID = (await session.scalars(made)).one()
+    return thread
 
 
 async def add_user_message(
@@ -81,7 +85,7 @@ async def add_user_message(
     text: str,
     capability: str | None,
     context: Mapping[str, Any] | None,
-) -> ThreadRow:
+) -> Row[Any]:
     """Append a user's message to their thread, which is restored from the archive.
 
     Raises NotFound, also for another user's thread, and InvalidInput for a text that PostgreSQL cannot store.
@@ -289,13 +293,15 @@ class Threads:
 
         Without deleted messages and answers interrupted before any text. Empty if the thread was deleted.
         """
-        then = select(MessageRow.created_at).where(MessageRow.id == before, MessageRow.thread_id == thread)
+        then = select(messages_table.c.created_at).where(
+            messages_table.c.id == before, messages_table.c.thread_id == thread
+        )
         statement = (
             _newest_messages(thread, limit)
-            .join(ThreadRow, ThreadRow.id == MessageRow.thread_id)
+            .join(threads_table, threads_table.c.id == messages_table.c.thread_id)
             .where(
-                ThreadRow.user_id == scope.user,
-                MessageRow.content.regexp_match(r"\S"),
+                threads_table.c.user_id == scope.user,
+                messages_table.c.content.regexp_match(r"\S"),
                 _older_than(then.scalar_subquery(), before),
             )
         )
@@ -323,20 +329,26 @@ class Threads:
         """
         if everybody and user is not None:
             raise InvalidInput("user", user, "cannot be combined with `everybody`")
-        statement = select(ThreadRow).order_by(ThreadRow.last_message_at.desc(), ThreadRow.id.desc()).limit(limit + 1)
+        statement = (
+            select(threads_table)
+            .order_by(threads_table.c.last_message_at.desc(), threads_table.c.id.desc())
+            .limit(limit + 1)
+        )
         if not everybody:
-            statement = statement.where(ThreadRow.user_id == (principal.user if user is None else user))
+            statement = statement.where(threads_table.c.user_id == (principal.user if user is None else user))
         if archived is not None:
-            statement = statement.where(ThreadRow.archived.is_(archived))
+            statement = statement.where(threads_table.c.archived.is_(archived))
         if after is not None:
-            statement = statement.where(pages.is_after_cursor(after, ThreadRow.last_message_at, ThreadRow.id))
-        if search is not None:
-            said = select(MessageRow.id).where(
-                MessageRow.thread_id == ThreadRow.id,
-                MessageRow.deleted_at.is_(None),
-                MessageRow.content.icontains(search, autoescape=True),
+            statement = statement.where(
+                pages.is_after_cursor(after, threads_table.c.last_message_at, threads_table.c.id)
             )
-            statement = statement.where(or_(ThreadRow.title.icontains(search, autoescape=True), said.exists()))
+        if search is not None:
+            said = select(messages_table.c.id).where(
+                messages_table.c.thread_id == threads_table.c.id,
+                messages_table.c.deleted_at.is_(None),
+                messages_table.c.content.icontains(search, autoescape=True),
+            )
+            statement = statement.where(or_(threads_table.c.title.icontains(search, autoescape=True), said.exists()))
         widened = everybody or user is not None
         async with self._database.scoped(principal.scope(), administrator=widened) as session:
             if widened:
@@ -346,7 +358,7 @@ class Threads:
                     await write_down(
                         session, principal.user, Act("threads.list", EVERYBODY if user is None else str(user))
                     )
-            rows = (await session.scalars(statement)).all()
+            rows = (await session.execute(statement)).all()
         more = pages.cursor(rows[limit - 1].last_message_at, rows[limit - 1].id) if len(rows) > limit else None
         return ThreadsResponse([render_thread(ThreadInfo, row) for row in rows[:limit]], more)
 
@@ -357,26 +369,30 @@ class Threads:
         is the thread's user's. Raises NotFound, and InvalidInput if `before` is not a message of this thread.
         """
         async with self._database.scoped(principal.scope(), administrator=True) as session:
-            readable = or_(ThreadRow.user_id == principal.user, func.rag_administrator())
-            row = await session.scalar(select(ThreadRow).where(ThreadRow.id == thread, readable))
+            readable = or_(threads_table.c.user_id == principal.user, func.rag_administrator())
+            row = (
+                await session.execute(select(threads_table).where(threads_table.c.id == thread, readable))
+            ).one_or_none()
             if row is None or (row.user_id != principal.user and not await may_administer(session)):
                 raise NotFound("thread", str(thread))
             if row.user_id != principal.user:
                 await write_down(session, principal.user, Act("threads.read", str(thread), {"user": str(row.user_id)}))
-            theirs = and_(FeedbackRow.message_id == MessageRow.id, FeedbackRow.user_id == row.user_id)
-            statement = _newest_messages(thread, limit + 1).add_columns(FeedbackRow).outerjoin(FeedbackRow, theirs)
+            theirs = and_(feedback_table.c.message_id == messages_table.c.id, feedback_table.c.user_id == row.user_id)
+            statement = _newest_messages(thread, limit + 1).add_columns(*_RATING).outerjoin(feedback_table, theirs)
             if before is not None:
                 # deleted or not: it may have been deleted since it was shown
-                mark = select(MessageRow.created_at).where(MessageRow.id == before, MessageRow.thread_id == thread)
+                mark = select(messages_table.c.created_at).where(
+                    messages_table.c.id == before, messages_table.c.thread_id == thread
+                )
                 problem = InvalidInput("before", before, "must be a message of this thread")
                 then = require(await session.scalar(mark), problem)
-                statement = statement.where(_older_than(literal(then, MessageRow.created_at.type), before))
-            rows = (await session.execute(statement)).tuples().all()
+                statement = statement.where(_older_than(literal(then, messages_table.c.created_at.type), before))
+            rows = (await session.execute(statement)).all()
         shown = rows[:limit][::-1]
         # after the transaction: the ledger takes a connection of its own
-        named = {UUID(source["id"]) for message, _ in shown for source in message.retrieved_source_ids or ()}
+        named = {UUID(source["id"]) for message in shown for source in message.retrieved_source_ids or ()}
         seen = await self._ledger.visible_sources(principal.scope(), named) if named else set()
-        messages = [render_message(message, feedback, seen) for message, feedback in shown]
+        messages = [render_message(message, seen) for message in shown]
         return render_thread(ThreadWithMessages, row, messages=messages, has_more=len(rows) > limit)
 
     async def change(
@@ -401,17 +417,17 @@ class Threads:
         """
         values = {"thread": thread, "user": principal.user, "before": before, "branch": uuid4()}
         async with self._database.scoped(principal.scope()) as session:
-            row: ThreadRow | None = await session.scalar(
-                select(ThreadRow).from_statement(_BRANCH), values, execution_options=_FRESH
-            )
-            branch = require(row, NotFound("message", str(before)))
+            made = (await session.execute(_BRANCH, values)).one_or_none()
+            branch = require(made, NotFound("message", str(before)))
             await session.execute(_COPY, values)
             return render_thread(ThreadInfo, branch)
 
     async def delete(self, principal: Principal, thread: UUID) -> None:
         """Delete the thread with its messages. Raises NotFound if it has already been deleted."""
         gone = (
-            delete(ThreadRow).where(ThreadRow.id == thread, ThreadRow.user_id == principal.user).returning(ThreadRow.id)
+            delete(threads_table)
+            .where(threads_table.c.id == thread, threads_table.c.user_id == principal.user)
+            .returning(threads_table.c.id)
         )
         async with holding(self._database, principal.scope()) as (session, _):  # a withdrawal comes before, or after
             require(await session.scalar(gone), NotFound("thread", str(thread)))
@@ -420,15 +436,19 @@ class Threads:
         """Delete a message: it is not shown, counted or used as history any more. Its feedback is deleted, and so is training
         data from it or from later messages. Raises NotFound if it has already been deleted."""
         gone = (
-            update(MessageRow)
-            .where(MessageRow.id == message, MessageRow.thread_id == thread, MessageRow.deleted_at.is_(None))
+            update(messages_table)
+            .where(
+                messages_table.c.id == message,
+                messages_table.c.thread_id == thread,
+                messages_table.c.deleted_at.is_(None),
+            )
             .values(deleted_at=func.now())
-            .returning(MessageRow.id)
+            .returning(messages_table.c.id)
         )
         async with holding(self._database, principal.scope()) as (session, _):  # a withdrawal comes before, or after
-            await _change(session, principal.user, thread, message_count=ThreadRow.message_count - 1)
+            await _change(session, principal.user, thread, message_count=threads_table.c.message_count - 1)
             require(await session.scalar(gone), NotFound("message", str(message)))
-            await session.execute(delete(FeedbackRow).where(FeedbackRow.message_id == message))
+            await session.execute(delete(feedback_table).where(feedback_table.c.message_id == message))
             for statement in _FORGET_LESSONS:
                 await session.execute(statement, {"thread": thread, "message": message})
 
@@ -447,7 +467,7 @@ _BRANCH = text(
         AND EXISTS (SELECT FROM rag_messages WHERE id = :before AND thread_id = :thread)
     RETURNING *
     """
-)
+).columns(metadata=JSONB())
 _COPY = text(
     f"""
     INSERT INTO rag_messages (
@@ -485,18 +505,19 @@ async def _change(session: AsyncSession, user: UUID | None, thread: UUID, **valu
     """Change the user's own thread, lock its row, and return its new state. Raises NotFound."""
     # of the user None there are none: the column is NOT NULL
     changed = (
-        update(ThreadRow).where(ThreadRow.id == thread, ThreadRow.user_id == user).values(**values).returning(ThreadRow)
+        update(threads_table)
+        .where(threads_table.c.id == thread, threads_table.c.user_id == user)
+        .values(**values)
+        .returning(threads_table)
     )
-    row = await session.scalar(changed, execution_options=_FRESH)
+    row = (await session.execute(changed)).one_or_none()
     return render_thread(ThreadInfo, require(row, NotFound("thread", str(thread))))
 
 
-_FRESH = {"synchronize_session": False, "populate_existing": True}  # whatever the session has read before
-
-
 # a message comes after all others in their order even if the clock was set back; a user's brings an archived thread back
-_APPEND = text(
-    """
+_APPEND = (
+    text(
+        """
     WITH thread AS (
         UPDATE rag_threads SET message_count = message_count + 1, archived = archived AND :role <> 'user',
             last_message_at = greatest(clock_timestamp(), last_message_at + interval '1 microsecond')
@@ -512,8 +533,11 @@ _APPEND = text(
     )
     SELECT * FROM thread
     """
-).bindparams(
-    *(bindparam(each, type_=JSONB(none_as_null=True)) for each in ("context", "sources", "generation", "flags"))
+    )
+    .bindparams(
+        *(bindparam(each, type_=JSONB(none_as_null=True)) for each in ("context", "sources", "generation", "flags"))
+    )
+    .columns(metadata=JSONB())
 )
 _EMPTY_MESSAGE: Mapping[str, Any] = {
     "context": None,
@@ -527,35 +551,37 @@ _EMPTY_MESSAGE: Mapping[str, Any] = {
 
 async def _append(
     session: AsyncSession, user: UUID | None, thread: UUID, message: UUID, said: Mapping[str, Any]
-) -> ThreadRow | None:
+) -> Row[Any] | None:
     """Count a message and append it to the user's thread; None if there is no such thread."""
     values = {**_EMPTY_MESSAGE, **said, "user": user, "thread": thread, "message": message}
-    return (
-        await session.scalars(select(ThreadRow).from_statement(_APPEND), values, execution_options=_FRESH)
-    ).one_or_none()
+    return (await session.execute(_APPEND, values)).one_or_none()
 
 
-def _newest_messages(thread: UUID, limit: int) -> Select[tuple[MessageRow]]:
+_RATING = feedback_table.c.rating, feedback_table.c.comment, feedback_table.c.expected_source_id
+
+
+def _newest_messages(thread: UUID, limit: int) -> Select[Any]:
     return (
-        select(MessageRow)
-        .where(MessageRow.thread_id == thread, MessageRow.deleted_at.is_(None))
-        .order_by(MessageRow.created_at.desc(), MessageRow.id.desc())
+        select(messages_table)
+        .where(messages_table.c.thread_id == thread, messages_table.c.deleted_at.is_(None))
+        .order_by(messages_table.c.created_at.desc(), messages_table.c.id.desc())
         .limit(limit)
     )
 
 
 def _older_than(moment: ColumnElement[datetime], message: UUID) -> ColumnElement[bool]:
-    return tuple_(MessageRow.created_at, MessageRow.id) < tuple_(moment, literal(message))
+    return tuple_(messages_table.c.created_at, messages_table.c.id) < tuple_(moment, literal(message))
 
 
-def render_thread(of: type[T], row: ThreadRow, **others: Any) -> T:
+def render_thread(of: type[T], row: Row[Any], **others: Any) -> T:
     """A thread as shown to its user, without its prompt versions, which are internal."""
-    metadata = {name: value for name, value in row.metadata_.items() if name != "prompts"}
+    metadata = {name: value for name, value in row.metadata.items() if name != "prompts"}
     return as_wire(of, row, metadata=metadata, **others)
 
 
-def render_message(row: MessageRow, feedback: FeedbackRow | None, seen: Collection[UUID]) -> ThreadMessage:
-    """A message as shown to its user, with its cited sources; those not in `seen` have a label only."""
+def render_message(row: Row[Any], seen: Collection[UUID]) -> ThreadMessage:
+    """A message as shown to its user, with its feedback (`_RATING`) and cited sources; those not in `seen` have a label only."""
+    feedback = row if row.rating is not None else None
     if row.role == Role.USER:
         return as_wire(ThreadMessage, row, sources=(), model=None, flags=None, feedback=feedback)
     made, sources = row.generation_metadata or {}, []

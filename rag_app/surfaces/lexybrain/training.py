@@ -26,7 +26,7 @@ from rag_app.domain import PUBLIC_ORGANIZATION, Answer, Forbidden, Principal, Qu
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.quotas import Accounts, holding
 from rag_app.surfaces.lexybrain.tables import (
-    MessageRow,
+    messages_table,
 )
 from rag_app.surfaces.lexybrain.types import ConsentInfo
 
@@ -155,13 +155,15 @@ class Training:
         said = {*lesson.told, lesson.message}
         since = select(users_table.c.training_opt_in_at).where(users_table.c.id == user).scalar_subquery()
         there = (
-            select(MessageRow.id, MessageRow.training_eligible)
+            select(messages_table.c.id, messages_table.c.training_eligible)
             .where(
-                MessageRow.id == any_(literal(sorted(said), ARRAY(Uuid))),
-                MessageRow.deleted_at.is_(None),
-                MessageRow.created_at >= since,
+                messages_table.c.id == any_(literal(sorted(said), ARRAY(Uuid))),
+                messages_table.c.deleted_at.is_(None),
+                messages_table.c.created_at >= since,
             )
-            .order_by(MessageRow.created_at, MessageRow.id)  # as whoever deletes one takes it before those after it
+            .order_by(
+                messages_table.c.created_at, messages_table.c.id
+            )  # as whoever deletes one takes it before those after it
             .with_for_update(read=True)
         )
         async with holding(self._database, scope) as (session, consents):

@@ -10,6 +10,7 @@ from uuid import UUID
 from litestar.openapi.spec import Schema
 from msgspec import Meta, Struct, structs, to_builtins
 from msgspec import field as named
+from sqlalchemy import Row
 
 from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
@@ -19,7 +20,6 @@ from rag_app.http.fields import AnswerRemarks, RemovedCount
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
 from rag_app.surfaces.lexybrain.quotas import Account
-from rag_app.surfaces.lexybrain.tables import ThreadRow
 
 
 class Role(StrEnum):
@@ -527,7 +527,7 @@ class BegunTurn:
     `message` is the id of both. With `over_budget` no model may write the answer, nor help with it.
     """
 
-    thread: ThreadRow
+    thread: Row[Any]
     message: UUID
     account: Account
     scope: Scope
