@@ -24,11 +24,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from rag_app.database.tables import Base
+from rag_app.database.tables import SCHEMA
 
 organizations_table = Table(
     "organizations",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True, default=uuid4),
     Column("slug", Text, nullable=False, unique=True),
     Column("name", Text, nullable=False),
@@ -43,7 +43,7 @@ organizations_table = Table(
 
 sites_table = Table(
     "sites",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True, default=uuid4),
     Column("org_id", ForeignKey(organizations_table.c.id), nullable=False),
     Column("name", Text, nullable=False),
@@ -55,7 +55,7 @@ sites_table = Table(
 # A plan's entitlements; -1 messages: no limit.
 plans_table = Table(
     "plan_entitlements",
-    Base.metadata,
+    SCHEMA,
     Column("plan_code", Text, primary_key=True),
     Column("rag_messages_per_month", Integer, nullable=False, server_default=text("50")),
     Column("rag_enabled", Boolean, nullable=False, server_default=text("true")),
@@ -66,7 +66,7 @@ plans_table = Table(
 # `subject` is an identity provider's name for the user, if it is not our id.
 users_table = Table(
     "users",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True, default=uuid4),
     Column("name", Text, nullable=False, unique=True),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
@@ -80,7 +80,7 @@ users_table = Table(
 
 memberships_table = Table(
     "memberships",
-    Base.metadata,
+    SCHEMA,
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), primary_key=True),
     Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), primary_key=True),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
@@ -90,7 +90,7 @@ memberships_table = Table(
 # What a member or a key may do with an organization's sources in an index; `*` is every index.
 index_roles_table = Table(
     "index_roles",
-    Base.metadata,
+    SCHEMA,
     Column("org_id", Uuid, primary_key=True),
     Column("user_id", Uuid, primary_key=True),
     Column("index_name", Text, primary_key=True),
@@ -106,7 +106,7 @@ index_roles_table = Table(
 # Some members of an organization.
 groups_table = Table(
     "groups",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True, default=uuid4),
     Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("slug", Text, nullable=False),
@@ -120,7 +120,7 @@ groups_table = Table(
 # A user whom an administrator has added to a group of their organization.
 group_members_table = Table(
     "group_members",
-    Base.metadata,
+    SCHEMA,
     Column("group_id", Uuid, primary_key=True),
     Column("user_id", Uuid, primary_key=True, index=True),
     Column("org_id", Uuid, nullable=False),
@@ -135,7 +135,7 @@ group_members_table = Table(
 # A set of groups that sources refer to. Its id derives from theirs. It stays when a group is deleted.
 audiences_table = Table(
     "audiences",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True),
     Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), nullable=False),
     UniqueConstraint("org_id", "id"),
@@ -144,7 +144,7 @@ audiences_table = Table(
 
 audience_groups_table = Table(
     "audience_groups",
-    Base.metadata,
+    SCHEMA,
     Column("audience_id", Uuid, primary_key=True),
     Column("group_id", Uuid, primary_key=True, index=True),
     Column("org_id", Uuid, nullable=False),
@@ -159,7 +159,7 @@ audience_groups_table = Table(
 # UNLOGGED: the last minute need not survive a crash, and costs no write-ahead log.
 rate_windows_table = Table(
     "rate_windows",
-    Base.metadata,
+    SCHEMA,
     Column("key", Text, primary_key=True),
     Column("times", ARRAY(Double), nullable=False),
     Column("let_in", Boolean, nullable=False),
@@ -169,7 +169,7 @@ rate_windows_table = Table(
 # A request in progress. The lease of a killed process expires. UNLOGGED, like the windows.
 request_leases_table = Table(
     "request_leases",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True),
     Column("key", Text, nullable=False, index=True),
     Column("expires_at", DateTime(timezone=True), nullable=False),
@@ -180,7 +180,7 @@ request_leases_table = Table(
 # `digest` is the SHA-256 of the key, which has 256 bits of its own; `beginning` is what a list shows of it.
 api_keys_table = Table(
     "api_keys",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True, default=uuid4),
     Column("name", Text, nullable=False),
     Column("digest", Text, nullable=False, unique=True),
@@ -203,7 +203,7 @@ api_keys_table = Table(
 # Tokens that models counted for an organization's members in the month that begins on `period`.
 organization_tokens_table = Table(
     "organization_tokens",
-    Base.metadata,
+    SCHEMA,
     Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), primary_key=True),
     Column("period", Date, primary_key=True),
     Column("tokens", BigInteger, nullable=False),
@@ -215,7 +215,7 @@ organization_tokens_table = Table(
 # `actor_id` refers to nothing: it stays when its user is erased.
 audit_events_table = Table(
     "audit_events",
-    Base.metadata,
+    SCHEMA,
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     Column("actor_id", Uuid),
     Column("action", Text, nullable=False),
@@ -229,7 +229,7 @@ audit_events_table = Table(
 # `groups`: those that an identity provider named, where one has signed the user in.
 Table(
     "page_sessions",
-    Base.metadata,
+    SCHEMA,
     Column("digest", Text, primary_key=True),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False, index=True),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
@@ -242,7 +242,7 @@ Table(
 # A code that signs its user in once. `digest` is the SHA-256 of the code, which has 128 bits of its own.
 Table(
     "sign_in_codes",
-    Base.metadata,
+    SCHEMA,
     Column("digest", Text, primary_key=True),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False, index=True),
     Column("expires_at", DateTime(timezone=True), nullable=False),
@@ -251,7 +251,7 @@ Table(
 # A browser's attempt to sign in at the identity provider. `digest` is the SHA-256 of its cookie of 256 random bits.
 Table(
     "sign_in_attempts",
-    Base.metadata,
+    SCHEMA,
     Column("digest", Text, primary_key=True),
     Column("after", Text, nullable=False),
     Column("expires_at", DateTime(timezone=True), nullable=False),

@@ -3,12 +3,12 @@
 from sqlalchemy import Boolean, CheckConstraint, Column, DateTime, Index, Integer, Table, Text, Uuid, func, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from rag_app.database.tables import Base
+from rag_app.database.tables import SCHEMA
 
 # A version of a prompt. Files seed the table at `db upgrade`; from then on the table says what is active.
 prompt_configs_table = Table(
     "lexybrain_prompt_configs",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
     Column("name", Text, nullable=False, unique=True),
     Column("type", Text, nullable=False),

@@ -24,12 +24,12 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from rag_app.access.tables import audiences_table, organizations_table, sites_table, users_table
-from rag_app.database.tables import Base
+from rag_app.database.tables import SCHEMA
 
 # A build of an index in one vector store; at most one of them answers.
 generations_table = Table(
     "generations",
-    Base.metadata,
+    SCHEMA,
     Column("id", Integer, Identity(always=True), primary_key=True),
     Column("index_name", Text, key="index", nullable=False),
     Column("store", Text, nullable=False),
@@ -49,7 +49,7 @@ generations_table = Table(
 # A source type that an index declares, for the SQL functions. Written when indexes are built.
 Table(
     "source_types",
-    Base.metadata,
+    SCHEMA,
     Column("index_name", Text, primary_key=True),
     Column("source_type", Text, primary_key=True),
 )
@@ -58,7 +58,7 @@ Table(
 # A source as it was last read. With `deleted_at` it is being deleted: nobody sees it, but its chunks may still exist.
 sources_table = Table(
     "sources",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True),
     Column("org_id", ForeignKey(organizations_table.c.id), nullable=False),
     Column("index_name", Text, key="index", nullable=False),
@@ -103,7 +103,7 @@ sources_table = Table(
 # `digest` is that of everything that its sources follow from.
 Table(
     "read_files",
-    Base.metadata,
+    SCHEMA,
     Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), primary_key=True),
     Column("index_name", Text, primary_key=True),
     Column("origin", Text, primary_key=True),
@@ -116,7 +116,7 @@ Table(
 # The uploaded file of a source, valid if `version` is the source's. Its bytes are in a file named by `sha256`.
 originals_table = Table(
     "originals",
-    Base.metadata,
+    SCHEMA,
     Column("source_id", Uuid, primary_key=True),
     Column("org_id", Uuid, nullable=False),
     Column("version", Text, nullable=False),
@@ -133,7 +133,7 @@ originals_table = Table(
 # The response to a request with an `Idempotency-Key`; without one, the request is in progress or its process died.
 repeats_table = Table(
     "idempotency_keys",
-    Base.metadata,
+    SCHEMA,
     Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), primary_key=True),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), primary_key=True),
     Column("key", Text, primary_key=True),
@@ -146,7 +146,7 @@ repeats_table = Table(
 # A source's state in a generation's vector store.
 source_builds_table = Table(
     "source_builds",
-    Base.metadata,
+    SCHEMA,
     Column("generation_id", ForeignKey(generations_table.c.id), primary_key=True),
     Column("source_id", Uuid, primary_key=True),
     Column("org_id", Uuid, nullable=False),
@@ -165,7 +165,7 @@ source_builds_table = Table(
 # A job of files that a user has uploaded for an index. `done` and `failed` count them; the others wait.
 jobs_table = Table(
     "jobs",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True),
     Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
@@ -189,7 +189,7 @@ jobs_table = Table(
 # A file of a job. Its content is kept until the job is deleted, so that failed and cancelled files can be retried.
 job_files_table = Table(
     "job_files",
-    Base.metadata,
+    SCHEMA,
     Column("job_id", Uuid, primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("org_id", Uuid, nullable=False),

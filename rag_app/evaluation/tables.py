@@ -21,13 +21,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from rag_app.access.tables import organizations_table, users_table
-from rag_app.database.tables import Base
+from rag_app.database.tables import SCHEMA
 from rag_app.documents.tables import generations_table, sources_table
 
 # One validation run of a set of queries with known answers; `report` is the response.
 validations_table = Table(
     "validations",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True),
     Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="SET NULL")),
@@ -45,7 +45,7 @@ validations_table = Table(
 # `fit` is a rag_app.retrieval.confidence.Fit.
 calibrations_table = Table(
     "calibrations",
-    Base.metadata,
+    SCHEMA,
     Column("generation_id", ForeignKey(generations_table.c.id), primary_key=True),
     Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), primary_key=True, index=True),
     Column("fit", JSONB, nullable=False),
@@ -59,7 +59,7 @@ calibrations_table = Table(
 # on a message or on a kept answer, and takes its judgment along when it goes.
 judgments_table = Table(
     "judgments",
-    Base.metadata,
+    SCHEMA,
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("index_name", Text, nullable=False),
@@ -86,7 +86,7 @@ judgments_table = Table(
 # `sources` are those it cites ({"source_id", "chunk_id", "label"}). Without a `verdict` the row goes after a day.
 kept_answers_table = Table(
     "kept_answers",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True, default=uuid4),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("request_id", Text, nullable=False),

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Table
 
 import rag_app
-from rag_app.database.tables import Base, all_tables
+from rag_app.database.tables import all_tables
 
 PACKAGE = Path(rag_app.__file__).parent
 UNSCOPED = {"session", "autocommit", "execute", "fetch", "dedicated", "driver"}
@@ -98,9 +98,8 @@ def _texts(node: ast.AST) -> Iterator[str]:
 
 
 def pattern(tables: set[str]) -> re.Pattern[str]:
-    """Finds a table's class, and its name where a statement reads or writes it; those of generations, too."""
-    rows = {mapper.class_.__name__ for mapper in Base.registry.mappers if str(mapper.local_table) in tables}
-    rows |= {
+    """Finds a table's variable, and its name where a statement reads or writes it; those of generations, too."""
+    rows = {
         name
         for module in [*sys.modules.values()]
         if getattr(module, "__name__", "").startswith("rag_app.")

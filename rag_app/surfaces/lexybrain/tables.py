@@ -22,12 +22,12 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from rag_app.access.tables import users_table
-from rag_app.database.tables import Base
+from rag_app.database.tables import SCHEMA
 from rag_app.documents.tables import sources_table
 
 threads_table = Table(
     "rag_threads",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
@@ -45,7 +45,7 @@ threads_table = Table(
 # From `model_id` on: of the assistant's messages. `clock_timestamp`: two of one transaction come one after the other.
 messages_table = Table(
     "rag_messages",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
     Column("thread_id", ForeignKey(threads_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("role", Text, nullable=False),
@@ -71,7 +71,7 @@ messages_table = Table(
 # What a user thinks of an answer; of one, one. `expected_source_id`: what should have been among its sources.
 feedback_table = Table(
     "rag_feedback",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
@@ -92,7 +92,7 @@ feedback_table = Table(
 # `context` the passages it was shown, with their sources. `message_id` is the answer's.
 training_requests_table = Table(
     "lexybrain_requests",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("message_id", ForeignKey(messages_table.c.id, ondelete="CASCADE"), nullable=False, unique=True),
@@ -106,7 +106,7 @@ training_requests_table = Table(
 # The model's answer to a training request.
 Table(
     "lexybrain_responses",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False, index=True),
     Column("request_id", ForeignKey(training_requests_table.c.id, ondelete="CASCADE"), nullable=False, unique=True),
@@ -119,7 +119,7 @@ Table(
 # A user's use of `key` in the month that begins on `period`, including reservations.
 usage_counters_table = Table(
     "usage_counters",
-    Base.metadata,
+    SCHEMA,
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), primary_key=True),
     Column("key", Text, primary_key=True),
     Column("period", Date, primary_key=True),
@@ -131,7 +131,7 @@ usage_counters_table = Table(
 # A counted use without an answer yet. It is deleted when the answer is stored, or given back when it expires.
 usage_reservations_table = Table(
     "usage_reservations",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("key", Text, nullable=False),
@@ -144,7 +144,7 @@ usage_reservations_table = Table(
 # The cost of all users' answers on a day (UTC).
 daily_costs_table = Table(
     "daily_costs",
-    Base.metadata,
+    SCHEMA,
     Column("day", Date, primary_key=True),
     Column("cents", Numeric, nullable=False),
     CheckConstraint("cents >= 0", name="cents"),
@@ -154,7 +154,7 @@ daily_costs_table = Table(
 # One answer and its use, which may stay when its user is erased. `stages` in milliseconds.
 usage_events_table = Table(
     "ai_usage_events",
-    Base.metadata,
+    SCHEMA,
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     Column("message_id", Uuid),
     Column("capability", Text),
@@ -176,7 +176,7 @@ usage_events_table = Table(
 # A part that failed while an answer was made: `kind` is the error's name, `message` its text, without what was asked.
 failures_table = Table(
     "ai_failures",
-    Base.metadata,
+    SCHEMA,
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     Column("message_id", Uuid),
     Column("capability", Text),

@@ -4,14 +4,14 @@ from uuid import uuid4
 
 from sqlalchemy import CheckConstraint, Column, DateTime, ForeignKey, Table, Text, Uuid, func
 
-from rag_app.database.tables import Base
+from rag_app.database.tables import SCHEMA
 from rag_app.evaluation.tables import kept_answers_table
 
 # An administrator's settlement of a feedback on a message or a kept answer. It is deleted with the feedback.
 # `settled_by` refers to nothing: it stays when its user is erased.
 settlements_table = Table(
     "feedback_settlements",
-    Base.metadata,
+    SCHEMA,
     Column("id", Uuid, primary_key=True, default=uuid4),
     Column("feedback_id", ForeignKey("rag_feedback.id", ondelete="CASCADE"), unique=True),
     Column("answer_id", ForeignKey(kept_answers_table.c.id, ondelete="CASCADE"), unique=True),
