@@ -14,7 +14,7 @@ widens nothing across organizations, and no request of a principal sets it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import lru_cache
 from typing import Any, cast
@@ -335,11 +335,17 @@ class Database:
             return rows
 
     @asynccontextmanager
-    async def driver_scoped(self, scope: Scope) -> AsyncIterator[asyncpg.Connection]:
-        """`scoped(scope, operator=True)` on the driver's connection, to write many rows. Never used for a question."""
+    async def driver_scoped(self, scope: Scope, settings: Mapping[str, str]) -> AsyncIterator[asyncpg.Connection]:
+        """`scoped(scope, operator=True)` on the driver's connection, to write many rows. Never used for a question.
+
+        `settings` of PostgreSQL, which are constants of the code, hold until the transaction ends.
+        """
         async with self.driver() as connection, connection.transaction():
             places = (f"${place}" for place in range(1, len(_SETTINGS) + 1))
-            await connection.execute(f"SELECT {_TENANT.format(*places)}", *_tenant_settings(scope, operator=True))
+            others = (f"set_config('{name}', '{value}', true)" for name, value in settings.items())
+            await connection.execute(
+                f"SELECT {' || '.join((_TENANT.format(*places), *others))}", *_tenant_settings(scope, operator=True)
+            )
             yield connection
 
     @asynccontextmanager

@@ -11,7 +11,7 @@ table of a tenant.
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 from uuid import UUID
@@ -66,11 +66,16 @@ _PLANS = (
 )
 # For what is written, a hundred rows at once. Rows of postings are looked up by their place, however many they are: they
 # would be joined with all rows of the organization.
-_USUAL_PLANS = (
-    "SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on; "
-    "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
-    "SET LOCAL max_parallel_workers_per_gather = 2"
-)
+_USUAL_PLANS = {
+    "plan_cache_mode": "auto",
+    "enable_seqscan": "on",
+    "enable_sort": "on",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "max_parallel_workers_per_gather": "2",
+}
+# A write of so few chunks and sources takes less time than planning it.
+_FEW, _PLANS_OF_FEW = 8, _USUAL_PLANS | {"plan_cache_mode": "force_generic_plan"}
 
 
 class PostgresBackend(Backend):
@@ -122,12 +127,13 @@ class PostgresBackend(Backend):
         await self.database.close()
 
     @asynccontextmanager
-    async def transaction(self, scope: Scope) -> AsyncIterator[asyncpg.Connection]:
+    async def transaction(
+        self, scope: Scope, settings: Mapping[str, str] = _USUAL_PLANS
+    ) -> AsyncIterator[asyncpg.Connection]:
         """An operator's transaction, which also sees private sources of the scope's organizations. For ingestion, never
         for a question.
         """
-        async with self.database.driver_scoped(scope) as connection:
-            await connection.execute(_USUAL_PLANS)
+        async with self.database.driver_scoped(scope, settings) as connection:
             yield connection
 
 
@@ -234,7 +240,8 @@ class ChunkStore(ScopedStore):
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         self.check(nodes)
-        async with self.backend.transaction(self.scope) as connection:
+        plans = _USUAL_PLANS if len(nodes) + len(replacing) > _FEW else _PLANS_OF_FEW
+        async with self.backend.transaction(self.scope, plans) as connection:
             # One writer an organization at a time: its postings are rows that grow, in the order of its chunks.
             await connection.execute(_LOCK, self.prefix, sorted(self.scope.organizations))
             gone = await self._take_out(connection, [UUID(node.node_id) for node in nodes], replacing)
@@ -379,10 +386,6 @@ class PostgresStore(ChunkStore):
 
     async def _finish(self, connection: asyncpg.Connection, gone: list[int], written: int) -> None:
         organizations = list(self.scope.organizations)
-        if gone:
-            await connection.execute(
-                f"DELETE FROM {self.prefix}_signs WHERE no = ANY($1) AND org_id = ANY($2)", gone, organizations
-            )
         more = await connection.fetchval(
             _GROW.format(t=self.prefix, many=GRAPHED, dimensions=LARGEST_GRAPH),
             gone,
@@ -401,7 +404,8 @@ _MOVE = """
     WHERE c.source_id = moved.source_id AND c.org_id = ANY($3)"""
 
 _GROW = """
-    WITH gone AS (DELETE FROM {t}_graph WHERE no = ANY($1) AND org_id = ANY($2) RETURNING no),
+    WITH unsigned AS (DELETE FROM {t}_signs WHERE no = ANY($1) AND org_id = ANY($2)),
+    gone AS (DELETE FROM {t}_graph WHERE no = ANY($1) AND org_id = ANY($2) RETURNING no),
     grown AS (
         INSERT INTO {t}_graph (org_id, no, private_to, embedding)
         SELECT v.org_id, v.no, v.private_to, v.embedding FROM {t}_sizes s CROSS JOIN LATERAL (

@@ -352,7 +352,7 @@ class Query:
     def __init__(self, spec: IndexSpec, scope: Scope, t: str, fields: str, languages: Sequence[str]) -> None:
         self.spec, self.scope, self.t, self.fields, self.languages = spec, scope, t, fields, languages
         self.values: list[Any] = []
-        self.proposal = Proposal("", [])
+        self.proposal = Proposal("", [], ())
         """What the process remembers, for REMEMBERED."""
         self._names: list[str | None] = []
 
@@ -426,7 +426,7 @@ class Query:
             "top_k": asked.top_k,
         }
         if method is not Method.EXACT and asked.mode is not Mode.TEXT:
-            sides, halves = _planes(asked.vector)
+            sides, halves = self.proposal.planes or _planes(asked.vector)
             most, sure = _scan_bounds(asked, asked.top_k)
             values |= {"sides": sides, "halves": halves, "most": most, "sure": sure}
         if method is Method.REMEMBERED:
@@ -586,12 +586,12 @@ class Query:
         """
         distance = f"SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM"
         near = "" if method is Method.EXACT else self._nearest(embedding, asked, method, sure, limit, visible)
+        selected = f"{distance} {self.fields} v WHERE v.no = ANY (ARRAY(SELECT no FROM near)) AND {visible}"
         compared = {
             Method.EXACT: f"{distance} {self.fields} v WHERE {visible}",
-            Method.SIGNS: f"{distance} near {self._looked_up('near', visible)}",
-            Method.REMEMBERED: f"{distance} near {self._looked_up('near', visible)}",
-            Method.ANY: f"""{distance} {self.fields} v WHERE (SELECT small FROM size) AND {visible}
-                UNION ALL {distance} near {self._looked_up("near", visible)}""",
+            Method.SIGNS: selected,
+            Method.REMEMBERED: selected,
+            Method.ANY: f"{distance} {self.fields} v WHERE (SELECT small FROM size) AND {visible} UNION ALL {selected}",
         }
         return _DENSE.format(near=near, compared=compared[method], limit=limit)
 
@@ -689,7 +689,7 @@ def propose(signs: Signs, asked: Search) -> Proposal:
     """What `Query.best` takes for the nearest by sign, of signs that are remembered."""
     most, sure = _scan_bounds(asked, asked.top_k)
     margin = ceil(_MARGIN * len(asked.vector) ** 0.5) + 1
-    planes = [plane.bytes for plane in _planes(asked.vector)]
+    planes = _planes(asked.vector)
     return signs.propose(planes, max(asked.depth, 1), sure + 1, most + 1, margin, 2**words.NUMBER)
 
 

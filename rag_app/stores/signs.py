@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from asyncpg import BitString
 
 MOST_BYTES = 32 * 2**20
 """Of signs in the memory of one process: some 500,000 chunks with 384 dimensions."""
@@ -33,6 +34,8 @@ class Proposal:
 
     version: str
     far: list[float]
+    planes: Sequence[BitString]
+    """Of the question, which it was made with."""
 
 
 class Signs:
@@ -51,12 +54,16 @@ class Signs:
         """In bytes."""
         return int(self._words.nbytes + self._numbers.nbytes)
 
-    def propose(self, planes: Sequence[bytes], limit: int, sure: int, most: int, margin: int, place: int) -> Proposal:
+    def propose(
+        self, planes: Sequence[BitString], limit: int, sure: int, most: int, margin: int, place: int
+    ) -> Proposal:
         """At least those among the `most` nearest that are as near as the `limit`-th, or up to `margin` farther than the
         `sure`-th: what is too much, the statement leaves out.
         """
         counts = np.empty(self._words.shape, np.uint8)
-        for row, (words, side, half) in enumerate(zip(self._words, *map(_words, planes), strict=True)):
+        for row, (words, side, half) in enumerate(
+            zip(self._words, *(_words(each.bytes) for each in planes), strict=True)
+        ):
             differing = words ^ side  # a row at a time: the processor's cache holds it
             np.multiply(np.bitwise_count(differing), 2, out=counts[row])
             counts[row] += np.bitwise_count(differing ^ (side ^ half))
@@ -66,7 +73,7 @@ class Signs:
         chosen = np.flatnonzero(distances <= min(max(last, at_sure + margin), at_most))
         far = distances[chosen] * float(place) + self._numbers[chosen]
         far.sort()
-        return Proposal(self.version, far.tolist())
+        return Proposal(self.version, far.tolist(), planes)
 
 
 class SignMemory:

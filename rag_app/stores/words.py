@@ -87,6 +87,12 @@ Postings of later chunks are appended: to the last row of their term as far as t
 own. The caller is the only writer of its organizations, so that rows stay where they are.
 """
 
+# A row's postings are in order, so that the place of a chunk's is found by halves. As many places before it as there are
+# smaller ones: the posting of a chunk is larger than its number alone.
+_SMALLER = f"width_bucket(h.gone[1] << {CHUNK}, w.postings)"
+_IS_ONE = f"cardinality(h.gone) = 1 AND w.postings[{_SMALLER} + 1] >> {CHUNK} = h.gone[1]"
+_WITHOUT_ONE = f"w.postings[:{_SMALLER}] || w.postings[{_SMALLER} + 2:]"
+
 DELETE = f"""
     WITH old AS MATERIALIZED (
         SELECT no, org_id, private_to, length, terms FROM {{t}}_chunks
@@ -104,8 +110,8 @@ DELETE = f"""
         WHERE w.ctid = h.place AND cardinality(w.postings) = cardinality(h.gone)),
     trimmed AS (
         UPDATE {{t}}_words w
-        SET postings = ARRAY(
-            SELECT each FROM (SELECT unnest(w.postings) AS each OFFSET 0) every WHERE (each >> {CHUNK}) <> ALL(h.gone))
+        SET postings = CASE WHEN {_IS_ONE} THEN {_WITHOUT_ONE} ELSE ARRAY(
+            SELECT each FROM (SELECT unnest(w.postings) AS each OFFSET 0) every WHERE (each >> {CHUNK}) <> ALL(h.gone)) END
         FROM held h WHERE w.ctid = h.place AND cardinality(w.postings) > cardinality(h.gone)
         RETURNING w.org_id, w.term, cardinality(w.postings) AS kept),
     sizes AS (
