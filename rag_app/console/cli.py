@@ -22,6 +22,9 @@ _OBJECTS_WHILE_STARTING = 1_000_000
 """Imports make some hundred thousand objects that stay. With Python's own 700 between two collections, looking for garbage
 among them takes a fifth of a command."""
 
+_INTERRUPTED = 130
+"""What typer returns after Ctrl-C, and shells expect."""
+
 _COMMANDS = {
     "demo": "serving.app",
     "serve": "serving.app",
@@ -95,6 +98,8 @@ def main() -> None:
     try:
         status = get_command(app).main(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()
+        if status == _INTERRUPTED:
+            print("interrupted", file=sys.stderr)
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "rag-app"

@@ -1,5 +1,6 @@
 """`rag-app ingest` and `rag-app sources`: an operator sees all of one organization, private sources included."""
 
+import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -112,7 +113,7 @@ async def ingest(
     --dry-run, prints a suggestion for the table's [[rows]] in index.toml.
     """
     from rag_app.documents.documents import Document
-    from rag_app.documents.ingest import offered_files
+    from rag_app.documents.ingest import Summary, offered_files
     from rag_app.documents.metadata import to_source
     from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.rag import target_of
@@ -125,15 +126,22 @@ async def ingest(
     asked = RowsRule(key=tuple(row_key or ()), date=tuple(row_date or ()), title=row_title or "", text=row_text or "")
     passed_over = exclude or []
     ingestor = await application.ingestor(spec, target)
-    with progress_bar(f"{spec.name}/{org}", sum(1 for _ in offered_files(paths, passed_over))) as progress:
-        summary = await ingestor.ingest(
-            paths,
-            base=base or Path.cwd(),
-            progress=progress,
-            exclude=passed_over,
-            rows=asked if rows or asked != RowsRule() else None,
-            dry_run=dry_run,
-        )
+    summary, count = Summary(), sum(1 for _ in offered_files(paths, passed_over))
+    try:
+        with progress_bar(f"{spec.name}/{org}", count) as progress:
+            await ingestor.ingest(
+                paths,
+                base=base or Path.cwd(),
+                progress=progress,
+                summary=summary,
+                exclude=passed_over,
+                rows=asked if rows or asked != RowsRule() else None,
+                dry_run=dry_run,
+            )
+    except asyncio.CancelledError:  # Ctrl-C
+        if not dry_run:
+            print(f"kept: {summary_text(summary)}; the same command ingests the rest", file=sys.stderr)
+        raise
     if prune:
         for gone in await ingestor.prune(folders, summary=summary, dry_run=dry_run):
             print(f"gone: {gone}", file=sys.stderr)

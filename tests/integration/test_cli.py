@@ -505,6 +505,30 @@ cli.run()
         assert (done.returncode, done.stdout.splitlines()[-1]) == (status, "at the end"), done.stderr
 
 
+@ON_DEFAULT
+def test_an_interrupted_ingest_says_what_is_kept_and_how_to_go_on(
+    environment: str, main: Run, slug: str, tmp_path: Path
+) -> None:
+    main("db", "upgrade")
+    main("orgs", "create", slug)
+    folder, files = tmp_path / "many", 500
+    folder.mkdir()
+    for number in range(files):
+        lines = (f"The shelf {number}-{line} holds {line} boxes." for line in range(100))
+        (folder / f"{number:03}.md").write_text(" ".join(lines), "utf-8")
+    ingest = ("ingest", str(folder), "--index", INDEX, "--org", slug)
+    with subprocess.Popen([COMMAND, *ingest], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None and f"/{files} files" in running.stderr.readline()
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 130
+    kept = re.search(r"kept: (\d+) added, .*; the same command ingests the rest\ninterrupted\n$", said)
+    assert kept and 0 < int(kept[1]) < files, said
+    assert main("sources", "list", "--index", INDEX, "--org", slug).out.count("\n") == int(kept[1])
+    rest = main(*ingest, "--dry-run").out
+    assert rest.startswith(f"would be: {files - int(kept[1])} added, 0 updated, {kept[1]} unchanged")
+
+
 def test_a_shell_completes_groups_and_their_commands() -> None:
     def complete(words: str, at: int) -> list[str]:
         asked = {"_RAG_APP_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at)}
