@@ -22,7 +22,7 @@ from pgvector.asyncpg import register_vector
 from tokenizers import Tokenizer
 
 from bench import tables
-from rag_app.retrieval.text import TOKENIZER_FILE
+from rag_app.retrieval.embedders import TOKENIZER_FILE
 
 
 class Search(Struct):

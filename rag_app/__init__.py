@@ -100,7 +100,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is here
     }
 
     def __getattr__(name):
-        # LlamaIndex takes seconds to import; `rag-app --help` is not to wait for it
+        # LlamaIndex takes seconds to import: `rag-app --help` does without, others take the parts that they use
         from importlib import import_module
         from importlib.metadata import version
 
@@ -108,6 +108,8 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is here
             return version("rag-app")
         for module, names in _MODULES.items():
             if name in names.split():
+                if module in ("pipeline", "rag", "retrieval"):
+                    from rag_app.console.lazy_packages import import_frozen as import_module
                 return getattr(import_module(f"rag_app.surfaces.library.{module}"), name)
         raise AttributeError(f"module 'rag_app' has no attribute {name!r}")
 

@@ -9,55 +9,52 @@ from decimal import Decimal
 from functools import cached_property, partial
 from importlib.metadata import version
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
-from llama_index.core.base.embeddings.base import BaseEmbedding
-
-from rag_app.access.budgets import Budgets
 from rag_app.access.calendar import Calendar
 from rag_app.access.directory import Directory
 from rag_app.access.limits import Leases, RateLimiter
 from rag_app.answering.capabilities import Capability, capability_named
-from rag_app.answering.chosen_models import ChosenModels
-from rag_app.answering.models_file import ModelsFile, read_models
 from rag_app.answering.parts import NO_PARTS, Parts
-from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.prompts import released_prompts
-from rag_app.answering.reader import the_reader
-from rag_app.answering.rerankers import Rerankers
 from rag_app.database.session import Database
 from rag_app.database.urls import DatabaseUrls, database_urls
-from rag_app.documents.chunking import NodeWriter
 from rag_app.documents.generations import Generation, Generations
-from rag_app.documents.ingest import Ingestor
 from rag_app.documents.ledger import SourceLedger
-from rag_app.documents.limits import Limits
-from rag_app.documents.metadata import Target, language_identifier
 from rag_app.documents.originals import Originals
-from rag_app.documents.reading import Readers
 from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, resource_folder
-from rag_app.evaluation.kept_answers import KeptAnswers
-from rag_app.evaluation.records import Validations
 from rag_app.evaluation.stored_fits import Calibrations
-from rag_app.pipeline import Pipeline
 from rag_app.retrieval.confidence import shipped_fit
-from rag_app.retrieval.embedders import build_embedder
-from rag_app.retrieval.embedding import MiniLM, OwnEmbedder, embed_query
-from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
-from rag_app.retrieval.store import LAYOUT, Backend, ScopedStore
+from rag_app.retrieval.embedders import EMBEDDERS, build_embedder
+from rag_app.retrieval.index import LAYOUT, ConfidenceRule, IndexSpec, find_index, load_indexes
 from rag_app.settings import Settings
 from rag_app.stores.registry import STORES, store_named, unshared_store
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from litestar import Litestar
+    from llama_index.core.base.embeddings.base import BaseEmbedding
 
     from rag_app.access.openid import Provider
     from rag_app.access.tokens import PublicKeys
+    from rag_app.answering.chosen_models import ChosenModels
+    from rag_app.answering.models_file import ModelsFile
+    from rag_app.answering.prompt_configs import PromptConfigs
+    from rag_app.documents.chunking import NodeWriter
+    from rag_app.documents.ingest import Ingestor
     from rag_app.documents.jobs import Jobs
+    from rag_app.documents.metadata import Target
+    from rag_app.documents.reading import Readers
     from rag_app.documents.uploads import ReceivedUpload, Upload, Uploads
+    from rag_app.evaluation.kept_answers import KeptAnswers
+    from rag_app.evaluation.records import Validations
     from rag_app.http.entrance import Entrance
     from rag_app.http.server import Site
+    from rag_app.pipeline import Pipeline
+    from rag_app.retrieval.embedders import Bundled
+    from rag_app.retrieval.searcher import Searcher
+    from rag_app.retrieval.store import Backend, ScopedStore
     from rag_app.surfaces.lexybrain.conversations import Conversations
     from rag_app.surfaces.sources.service import Sources
 
@@ -82,7 +79,7 @@ class Backends:
         self._settings, self._urls, self._database = settings, urls, database
         self._ledger, self._generations = ledger, generations
         self._check_reads = check_reads
-        self._opened: dict[str, Backend] = {}
+        self._opened = dict[str, "Backend"]()
         self._ids: dict[tuple[str, str], int] = {}
 
     def kind(self, spec: IndexSpec) -> str:
@@ -92,12 +89,12 @@ class Backends:
         """Where the index's store is, for people."""
         return store_named(self.kind(spec)).place(self._settings)
 
-    def backend(self, kind: str) -> Backend:
+    def backend(self, kind: str) -> "Backend":
         if kind not in self._opened:
             self._opened[kind] = store_named(kind).open(self._settings, self._database, partial(self._visible, kind))
         return self._opened[kind]
 
-    async def open(self, spec: IndexSpec, scope: Scope) -> ScopedStore:
+    async def open(self, spec: IndexSpec, scope: Scope) -> "ScopedStore":
         """The index's active generation as `scope` sees it.
 
         Raises Misconfigured where there is none, StoreFailed where this process cannot read it.
@@ -107,7 +104,7 @@ class Backends:
         self._check_reads(spec, generation)
         return self.scoped(spec, generation, scope)
 
-    def scoped(self, spec: IndexSpec, generation: Generation, scope: Scope) -> ScopedStore:
+    def scoped(self, spec: IndexSpec, generation: Generation, scope: Scope) -> "ScopedStore":
         """A generation as `scope` sees it."""
         self._ids[generation.store, generation.table_prefix] = generation.id
         return self.backend(generation.store).scoped(spec, generation.table_prefix, scope)
@@ -115,6 +112,19 @@ class Backends:
     async def active(self, spec: IndexSpec) -> Generation:
         """The generation that answers, as it was at most a moment ago. Raises Misconfigured where there is none."""
         return self._check_built(spec, await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS))
+
+    async def check(self, spec: IndexSpec) -> None:
+        """Raises StoreFailed where what the active generation is stored in is missing. The database alone is asked, if it
+        has the vectors."""
+        generation = await self.active(spec)
+        chunks = f"SELECT FROM {generation.table_prefix}_chunks LIMIT 0"  # PostgreSQL has them for every store
+        await self._database.fetch_scoped(Scope(frozenset({UUID(int=0)})), chunks)
+        if store_named(generation.store).in_database:
+            return
+        if not await self.backend(generation.store).holds(generation.table_prefix):
+            raise StoreFailed(
+                f"{generation.store} has no data of index {spec.name}: {generation.table_prefix} is missing"
+            )
 
     def _check_built(self, spec: IndexSpec, generation: Generation | None) -> Generation:
         if generation is None:
@@ -130,7 +140,7 @@ class Backends:
     ) -> Generation:
         """The index's next generation, empty. `copied_to`: another store, and with which settings the original was built."""
         self.owner()  # refuses before there is one
-        store, settings = copied_to or (self.kind(spec), _built_with(spec))
+        store, settings = copied_to or (self.kind(spec), spec.built_with)
         made = await self._generations.create(spec.name, store, embedding_model, dimension, settings)
         await self.create(spec, made)
         return made
@@ -181,30 +191,110 @@ class Backends:
 class Application(Directory):
     """Everything a command or a server works with, over one database. What few commands need is made at its first use."""
 
+    _owner: asyncio.AbstractEventLoop | None
+
     def __init__(self, settings: Settings, urls: DatabaseUrls, parts: Parts = NO_PARTS) -> None:
         super().__init__(settings, Database(urls.app, settings.database.pool_size))
         self.urls, self.indexes, database = urls, _indexes(settings), self.database
         self.ledger, self.generations = SourceLedger(database), Generations(database)
         self.limiter, self.leases = RateLimiter(database), Leases(database)
-        self.validations = Validations(database)
+        self.calendar = Calendar(database)
         self.backends = Backends(settings, urls, database, self.ledger, self.generations, self._check_reads)
-        file = read_models(settings.model.models_file)
-        self.embedder, self.dimension = _embedder(settings, file, parts)
-        self.prompts, self.calendar = PromptConfigs(database), Calendar(database)
-        self.models = ChosenModels(settings, self.embedder, self.prompts.draw, parts, file)
-        self.kept_answers = KeptAnswers(database, self.ledger, self.models.cost_cents)
-        rerankers = Rerankers(file, settings.model.models_file)
         self.calibrations = Calibrations(
             database,
             self.backends.kind,
-            lambda spec: shipped_fit(resource_folder("indexes"), spec.name, self.embedder.model_name),
+            lambda spec: shipped_fit(resource_folder("indexes"), spec.name, self.embedding[0]),
         )
-        self.fit_for = self.calibrations.fit_for
+        self.fit_for, self.originals = self.calibrations.fit_for, _originals(settings, database)
+        self._parts, self._owner = parts, None
+        self._closing = AsyncExitStack()  # the last first
+        for close in (database.close, self.backends.close):
+            self._closing.push_async_callback(close)
+        if settings.names_models or parts != NO_PARTS:
+            _ = self.pipeline  # what cannot be used is told at once
+
+    @cached_property
+    def _models_file(self) -> "ModelsFile":
+        from rag_app.answering.models_file import read_models
+
+        return read_models(self.settings.model.models_file)
+
+    @cached_property
+    def bundled(self) -> "Bundled | None":
+        """The embedding model, if it comes with this package."""
+        given = self._parts.embedder or (self.settings.model.models_file and self._models_file.embedding)
+        return None if given else EMBEDDERS[self.settings.embedding.kind].bundled
+
+    @property
+    def embedding(self) -> tuple[str, int]:
+        """The embedding model's name and dimension, by which a generation remembers it. A bundled model is not loaded."""
+        if self.bundled is None:
+            return self.embedder.model_name, getattr(self.embedder, "dimension", self.settings.embedding.dimension)
+        loaded = vars(self).get("embedder")
+        return (loaded.model_name if loaded else self.bundled.name), self.bundled.dimension
+
+    @property
+    def dimension(self) -> int:
+        return self.embedding[1]
+
+    @cached_property
+    def embedder(self) -> "BaseEmbedding":
+        if self.bundled is not None:
+            return build_embedder(self.settings.embedding.kind, self.bundled.name, None, None)
+        return _embedder(self.settings, self._models_file, self._parts)
+
+    @cached_property
+    def searcher(self) -> "Searcher":
+        """Finds hits, and imports nothing that answers."""
+        from rag_app.retrieval.searcher import Searcher
+
+        return Searcher(self.indexes, self.backends.open, self.embedder, self.dimension)
+
+    @cached_property
+    def prompts(self) -> "PromptConfigs":
+        from rag_app.answering.prompt_configs import PromptConfigs
+
+        return PromptConfigs(self.database)
+
+    @cached_property
+    def models(self) -> "ChosenModels":
+        from rag_app.answering.chosen_models import ChosenModels
+
+        made = ChosenModels(self.settings, self.embedder, self.prompts.draw, self._parts, self._models_file)
+        self._closing.push_async_callback(made.aclose)
+        return made
+
+    @cached_property
+    def validations(self) -> "Validations":
+        from rag_app.evaluation.records import Validations
+
+        return Validations(self.database)
+
+    @cached_property
+    def kept_answers(self) -> "KeptAnswers":
+        from rag_app.evaluation.kept_answers import KeptAnswers
+
+        return KeptAnswers(self.database, self.ledger, self.models.cost_cents)
+
+    @cached_property
+    def pipeline(self) -> "Pipeline":
+        from rag_app.access.budgets import Budgets
+
+        return self._pipeline(budgets=Budgets(self.database, self.settings.lexybrain.token_budget))
+
+    @cached_property
+    def _pipeline(self) -> "Callable[..., Pipeline]":
+        """Makes a pipeline over the parts of this application."""
+        from rag_app.answering.rerankers import Rerankers
+        from rag_app.pipeline import Pipeline
+
+        rerankers = Rerankers(self._models_file, self.settings.model.models_file)
+        self._closing.push_async_callback(rerankers.aclose)
 
         def own(capability: Capability) -> Parts:
-            return capability.parts.fall_back_to(parts).fall_back_to(rerankers.parts(capability))
+            return capability.parts.fall_back_to(self._parts).fall_back_to(rerankers.parts(capability))
 
-        self._pipeline = partial(
+        return partial(
             Pipeline,
             self.indexes,
             self.backends.open,
@@ -215,13 +305,14 @@ class Application(Directory):
             parts=own,
             today=self.calendar.today,
             query_writer=self.models.query_writer,
+            owner=lambda: self._owner,
         )
-        self.pipeline = self._pipeline(budgets=Budgets(database, settings.lexybrain.token_budget))
-        self.readers, self.originals = _readers(settings, settings.reading.processes), _originals(settings, database)
-        self._closing = AsyncExitStack()  # the last first
-        for close in (database.close, self.backends.close, rerankers.aclose, self.models.aclose):
-            self._closing.push_async_callback(close)
-        self._closing.callback(self.readers.close)
+
+    @cached_property
+    def readers(self) -> "Readers":
+        made = _readers(self.settings, self.settings.reading.processes)
+        self._closing.callback(made.close)
+        return made
 
     @cached_property
     def jobs(self) -> "Jobs":
@@ -282,7 +373,7 @@ class Application(Directory):
 
         Raises Misconfigured with what to do, StoreFailed where the database does not answer.
         """
-        self.pipeline.owner = asyncio.get_running_loop()
+        self._owner = asyncio.get_running_loop()
         await self.database.check()
         if self.urls.private:
             await self.build_missing()
@@ -292,6 +383,10 @@ class Application(Directory):
 
     async def load_models(self) -> None:
         """Load the bundled models that requests would load one by one, so that a server is soon as large as it will be."""
+        from rag_app.answering.reader import the_reader
+        from rag_app.documents.metadata import language_identifier
+        from rag_app.retrieval.embedding import MiniLM
+
         await asyncio.to_thread(language_identifier)
         if isinstance(self.embedder, MiniLM):
             await asyncio.to_thread(self.embedder.load)
@@ -311,17 +406,24 @@ class Application(Directory):
             async with self.ledger.switching(spec.name):
                 if await self.generations.active(spec.name, store) is not None:
                     continue
-                generation = await self.backends.begin(spec, self.embedder.model_name, self.dimension)
+                generation = await self.backends.begin(spec, *self.embedding)
                 await self.generations.activate(generation.id, retire=False)
             made.append(spec.name)
         return made
 
     async def seed_prompts(self) -> list[str]:
         """Add the versions of prompts that the files have and the database has not; the names of those added."""
-        return await self.prompts.seed(released_prompts(resource_folder("prompts")))
+        from rag_app.answering.prompts import released_names, released_prompts
+
+        folder = resource_folder("prompts")
+        if {each.name for each in await self.prompts.all()} >= released_names(folder):
+            return []
+        return await self.prompts.seed(released_prompts(folder))
 
     async def check_embedder(self) -> None:
         """Raises EmbeddingFailed where it does not answer, Misconfigured where its vectors have another length."""
+        from rag_app.retrieval.embedding import embed_query
+
         vector = await embed_query(self.embedder, "ready?")
         if len(vector) != self.dimension:
             raise Misconfigured(
@@ -332,12 +434,12 @@ class Application(Directory):
     async def close(self) -> None:
         await self._closing.aclose()
 
-    async def ingestor(self, spec: IndexSpec, target: Target) -> Ingestor:
+    async def ingestor(self, spec: IndexSpec, target: "Target") -> "Ingestor":
         """What writes an organization's sources into an index. Raises Misconfigured where these settings do not fit it."""
         self._check_fits(spec, await self.backends.active(spec))
         return await self._ingestor(spec, target)
 
-    async def node_store(self, spec: IndexSpec, target: Target, scope: Scope) -> ScopedStore:
+    async def node_store(self, spec: IndexSpec, target: "Target", scope: Scope) -> "ScopedStore":
         """The index as `scope` sees it; ordinary nodes that are put into it become chunks of sources of `target`.
 
         Raises Misconfigured where these settings do not fit the index.
@@ -345,13 +447,17 @@ class Application(Directory):
         writer = await self.node_writer(spec, target)
         return self.backends.scoped(spec, await self.backends.active(spec), scope).model_copy(update={"writer": writer})
 
-    async def node_writer(self, spec: IndexSpec, target: Target) -> NodeWriter:
+    async def node_writer(self, spec: IndexSpec, target: "Target") -> "NodeWriter":
         """What makes nodes chunks of sources of `target`. Raises Misconfigured where these settings do not fit the index."""
+        from rag_app.documents.chunking import NodeWriter
+
         ingestor, generation = await self.ingestor(spec, target), await self.backends.active(spec)
         store = self.backends.scoped(spec, generation, Scope(frozenset({target.org_id}), target.owner_id))
         return NodeWriter(spec, generation, store, self.ledger, target, ingestor.delete)
 
-    async def _ingestor(self, spec: IndexSpec, target: Target) -> Ingestor:
+    async def _ingestor(self, spec: IndexSpec, target: "Target") -> "Ingestor":
+        from rag_app.documents.ingest import Ingestor
+
         generation = await self.backends.active(spec)
         store = self.backends.scoped(spec, generation, Scope(frozenset({target.org_id}), target.owner_id))
 
@@ -381,7 +487,7 @@ class Application(Directory):
         from rag_app.documents.jobs import take_turn
 
         async def ingest(
-            index: str, target: Target, uploads: "Sequence[Upload]", sender: Scope
+            index: str, target: "Target", uploads: "Sequence[Upload]", sender: Scope
         ) -> "Sequence[ReceivedUpload]":
             return await self.uploads.ingest(find_index(self.indexes, index), target, uploads, sender)
 
@@ -414,6 +520,8 @@ class Application(Directory):
 
     async def finish_deletions(self) -> None:
         """Complete the deletions of sources that a killed process began."""
+        from rag_app.documents.metadata import Target
+
         organizations = [organization.id for organization in await self.people.organizations()]
         for org_id, index in await self.ledger.list_interrupted(organizations):
             await (await self._ingestor(find_index(self.indexes, index), Target(org_id))).finish_deletions()
@@ -443,12 +551,7 @@ class Application(Directory):
 
     async def _check_stores(self) -> None:
         for spec in self.indexes.values():
-            generation = await self.backends.active(spec)
-            await self.backends.scoped(spec, generation, Scope(frozenset({UUID(int=0)}))).fetch([UUID(int=0)])
-            if not await self.backends.backend(generation.store).holds(generation.table_prefix):
-                raise StoreFailed(
-                    f"{generation.store} has no data of index {spec.name}: {generation.table_prefix} is missing"
-                )
+            await self.backends.check(spec)
 
     async def _check_readable(self) -> None:
         for spec in self.indexes.values():
@@ -456,15 +559,15 @@ class Application(Directory):
 
     def misfit(self, spec: IndexSpec, generation: Generation) -> str | None:
         """Why this process cannot write to a generation, and what to put back; None if it can."""
-        was = (generation.embedding_model, generation.dimension)
-        if was != (self.embedder.model_name, self.dimension):
+        was, now = (generation.embedding_model, generation.dimension), self.embedding
+        if was != now:
             return (
                 f"was built with {was[0]} ({was[1]} dimensions), but the settings name "
-                f"{self.embedder.model_name} ({self.dimension}): restore the earlier RAG_EMBEDDING"
+                f"{now[0]} ({now[1]}): restore the earlier RAG_EMBEDDING"
             )
         if generation.settings.get("layout") != LAYOUT:
             return "was built by another release, which stores indexes differently: go back to that release"
-        if dict(generation.settings) != _built_with(spec):
+        if dict(generation.settings) != spec.built_with:
             return f"was built with other fields or chunking than {spec.name}/index.toml now declares: restore the earlier index.toml"
         return None
 
@@ -475,9 +578,9 @@ class Application(Directory):
 
     def _check_reads(self, spec: IndexSpec, generation: Generation) -> None:
         """After a switch beside a running process; how a generation was chunked is nothing to a reader."""
-        mine, settings = _built_with(spec), generation.settings
+        mine, settings = spec.built_with, generation.settings
         same = all(settings.get(part) == mine[part] for part in mine if part != "chunking")
-        if not same or (generation.embedding_model, generation.dimension) != (self.embedder.model_name, self.dimension):
+        if not same or (generation.embedding_model, generation.dimension) != self.embedding:
             raise StoreFailed(
                 f"index {spec.name} was switched to generation {generation.number} "
                 f"({generation.embedding_model}, {generation.dimension} dimensions), but this process was started "
@@ -660,7 +763,10 @@ def _originals(settings: Settings, database: Database) -> Originals:
     return Originals(database, folder if chosen.originals == "files" else None)
 
 
-def _readers(settings: Settings, processes: int) -> Readers:
+def _readers(settings: Settings, processes: int) -> "Readers":
+    from rag_app.documents.limits import Limits
+    from rag_app.documents.reading import Readers
+
     return Readers(Limits(**settings.reading.model_dump(exclude={"processes"})), processes)
 
 
@@ -683,24 +789,23 @@ def entrance(settings: Settings) -> "Entrance":
 
 def identity_provider(settings: Settings) -> "Provider | None":
     """The one that signs people in to the pages, if there is one. Raises Misconfigured."""
-    from rag_app.access.openid import Provider
-
     chosen = settings.oidc
     if chosen.issuer is None or chosen.client_id is None:
         return None
+    from rag_app.access.openid import Provider
+
     secret = chosen.client_secret.get_secret_value() if chosen.client_secret else None
     return Provider(chosen.issuer, chosen.client_id, secret, scopes=chosen.scopes, groups=settings.api.jwt_groups)
 
 
 def public_keys(settings: Settings) -> "PublicKeys | None":
     """Of the identity provider that issues the tokens; None where they are signed with a secret."""
+    url, file = settings.api.jwt_jwks_url, settings.api.jwt_key_file
+    if url is None and file is None:
+        return None
     from rag_app.access.tokens import PublicKeys
 
-    if settings.api.jwt_jwks_url is not None:
-        return PublicKeys.from_url(settings.api.jwt_jwks_url)
-    if settings.api.jwt_key_file is not None:
-        return PublicKeys.in_file(settings.api.jwt_key_file)
-    return None
+    return PublicKeys.from_url(url) if url is not None else PublicKeys.in_file(cast("Path", file))
 
 
 def _indexes(settings: Settings) -> dict[str, IndexSpec]:
@@ -719,11 +824,15 @@ def _indexes(settings: Settings) -> dict[str, IndexSpec]:
     return {**specs, judged.name: judged.model_copy(update={"confidence": rule})}
 
 
-def _embedder(settings: Settings, file: ModelsFile, parts: Parts) -> tuple[BaseEmbedding, int]:
+def _embedder(settings: Settings, file: "ModelsFile", parts: Parts) -> "BaseEmbedding":
+    from llama_index.core.base.embeddings.base import BaseEmbedding
+
+    from rag_app.retrieval.embedding import Embedder, OwnEmbedder
+
     chosen, said = settings.embedding, file.embedding
     if parts.embedder is not None and parts.dimension is not None:
-        ours = isinstance(parts.embedder, MiniLM | OwnEmbedder)
-        return parts.embedder if ours else OwnEmbedder(parts.embedder, parts.dimension), parts.dimension
+        ours = isinstance(parts.embedder, Embedder)
+        return parts.embedder if ours else OwnEmbedder(parts.embedder, parts.dimension)
     if said is not None:
         where = f"{settings.model.models_file}: embedding"
         if "kind" in chosen.model_fields_set:
@@ -731,15 +840,9 @@ def _embedder(settings: Settings, file: ModelsFile, parts: Parts) -> tuple[BaseE
         waits = {"max_retries": 0, "timeout": said.timeout, "request_timeout": said.timeout}
         inner, _ = said.build(BaseEmbedding, where, file.folder, waits)  # type: ignore[type-abstract]
         limits = {"timeout_s": said.timeout, "retries": said.retries, "batch": said.batch}
-        return OwnEmbedder(inner, said.dimension, said.model, **limits), said.dimension
+        return OwnEmbedder(inner, said.dimension, said.model, **limits)
     key = chosen.api_key or settings.providers.openai_api_key
-    embedder = build_embedder(chosen.kind, chosen.model, chosen.api_base, key.get_secret_value() if key else None)
-    return embedder, getattr(embedder, "dimension", chosen.dimension)
-
-
-def _built_with(spec: IndexSpec) -> dict[str, object]:
-    """What of a spec is baked into a generation."""
-    return {"layout": LAYOUT, **spec.built_with}
+    return build_embedder(chosen.kind, chosen.model, chosen.api_base, key.get_secret_value() if key else None)
 
 
 async def _state(check: Awaitable[None]) -> str:

@@ -37,8 +37,6 @@ from rag_app.domain import (
     Delta,
     Event,
     FoundHits,
-    Hit,
-    Mode,
     Question,
     Scope,
     StoreFailed,
@@ -46,21 +44,17 @@ from rag_app.domain import (
     resource_folder,
 )
 from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
-from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.foreign import adopt, with_cosines
-from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.retrieval.periods import period_of
 from rag_app.retrieval.postprocessors import GuardedPostprocessor, leave_out, postprocessors_for, step
 from rag_app.retrieval.retriever import ChunkRetriever
-from rag_app.retrieval.store import ScopedStore
+from rag_app.retrieval.searcher import OpenStore, Searcher
 from rag_app.telemetry import observing
-from rag_app.telemetry.observing import Stage, safe_text
+from rag_app.telemetry.observing import safe_text
 
 log = logging.getLogger(__name__)
 
-OpenStore = Callable[[IndexSpec, Scope], Awaitable[ScopedStore]]
-"""The active generation of an index, as a scope sees it."""
 LoadFit = Callable[[IndexSpec, Scope], Awaitable[tuple[Fit, Basis]]]
 """What the hits of an index are judged by, for a scope."""
 
@@ -73,7 +67,7 @@ async def today_in_utc(scope: Scope) -> date:
     return datetime.now(UTC).date()
 
 
-class Pipeline:
+class Pipeline(Searcher):
     """Finds hits and answers questions with the given store, embedding model and synthesizers.
 
     With `budgets`, answers by a model are limited by the token budgets of the scope's organizations and counted there.
@@ -81,7 +75,7 @@ class Pipeline:
 
     `parts` returns the custom retriever and postprocessors of a capability, if it has any.
 
-    `owner` is the event loop that the store and the models belong to. LlamaIndex's synchronous calls run on it.
+    `owner` returns the event loop that the store and the models belong to. LlamaIndex's synchronous calls run on it.
     """
 
     def __init__(
@@ -96,13 +90,13 @@ class Pipeline:
         parts: Callable[[Capability], Parts] = lambda _: NO_PARTS,
         today: Today = today_in_utc,
         query_writer: Callable[[Capability], QueryWriter | None] = lambda _: None,
+        owner: Callable[[], asyncio.AbstractEventLoop | None] = lambda: None,
     ) -> None:
+        super().__init__(indexes, open_store, embedder, dimension)
+        self._owner = owner
         self._parts, self.today, self._query_writer = parts, today, query_writer
         self._load_fit = load_fit or shipped_fits(embedder.model_name)
-        self._indexes, self._open_store = indexes, open_store
-        self._embedder, self._synthesizer, self._budgets = embedder, synthesizer, budgets
-        self._dimension = dimension
-        self.owner: asyncio.AbstractEventLoop | None = None
+        self._synthesizer, self._budgets = synthesizer, budgets
 
     def warnings(self, question: Question) -> list[str]:
         """Messages about parts of the question that the embedding model ignores, or a language that it does not know.
@@ -111,24 +105,6 @@ class Pipeline:
         text = question.searched or question.text
         unknown = not_understood(text, self._embedder.model_name, getattr(self._embedder, "languages", ()))
         return [*(losses(text) if losses else ()), *filter(None, [unknown])]
-
-    def search_mode(self, index: str) -> Mode:
-        """How an index is searched where a request names no mode. Raises NotFound for an unknown index."""
-        return find_index(self._indexes, index).search_mode
-
-    async def search(self, index: str, question: Question, scope: Scope) -> tuple[Hit, ...]:
-        """The hits of a question, best first. Calls no answering model.
-
-        Raises NotFound for an unknown index, InvalidInput for a filter that the index does not declare, EmbeddingFailed
-        and StoreFailed.
-        """
-        retriever = self.retriever(index, question, scope)
-        with Stage("retrieval", {"rag.index": index}) as span:
-            found = await retriever.aretrieve(QueryBundle(question.searched or question.text))
-            for postprocessor in postprocessors_for(question, scope):
-                found = await postprocessor.apostprocess_nodes(found)
-            span.set_attribute("rag.hits", len(found))
-        return to_hits(found)
 
     async def answer(self, capability: str, question: Question, scope: Scope) -> Answer:
         """An answer with verified citations, or the capability's refusal.
@@ -250,7 +226,7 @@ class Pipeline:
             retriever=retriever,
             postprocessors=postprocessors,
             synthesizer=self._synthesizer(chosen),
-            owner=self.owner,
+            owner=self._owner(),
             prepare=prepare,
             languages=find_index(self._indexes, chosen.index).languages,
             warn=partial(
@@ -278,18 +254,6 @@ class Pipeline:
             return FixedGate(spec.confidence)
         count_words = retriever.word_use if isinstance(retriever, ChunkRetriever) else None
         return FittedGate(self._embedder, partial(self._load_fit, spec, scope), count_words)
-
-    def retriever(self, index: str, question: Question, scope: Scope) -> ChunkRetriever:
-        """The LlamaIndex retriever of an index, for one scope, with the question's filters, named sources and mode.
-
-        It finds as many chunks as the question wants fetched.
-        """
-        spec = find_index(self._indexes, index)
-        check_filters((*question.filters, *question.preferred), spec)  # before a model is asked for anything
-        most = max(question.fetch or 0, question.top_k)
-        wanted = question if most == question.top_k else replace(question, top_k=most)
-        opening = partial(self._open_store, spec, scope)
-        return ChunkRetriever(opening, self._embedder, wanted, self._dimension, spec.dated_types)
 
 
 def shipped_fits(embedding_model: str) -> LoadFit:

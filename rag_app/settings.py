@@ -714,6 +714,12 @@ class Settings:
         if (self.oidc.issuer is None) != (self.oidc.client_id is None):
             raise Misconfigured("RAG_OIDC_ISSUER and RAG_OIDC_CLIENT_ID go together: set both, or none")
 
+    @property
+    def names_models(self) -> bool:
+        """Whether a model may write answers, or a file says more about models."""
+        wanted = self.model.kind != EXTRACTIVE or self.providers.hf_token is not None
+        return wanted or self.model.models_file is not None
+
     def jwt_secret(self) -> str:
         """The configured secret, or the one kept under RAG_HOME, generated at first use (readable by its owner).
 

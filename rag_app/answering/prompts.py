@@ -39,15 +39,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from uuid import UUID
 
-from jinja2 import TemplateError
-from llama_index.core.llms import ChatMessage
-from llama_index.core.prompts import BasePromptTemplate
 from msgspec import UNSET, Meta, Struct, UnsetType, convert
 from msgspec import ValidationError as MsgspecError
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS
 from rag_app.domain import InvalidInput, JsonObject, Misconfigured, frozen
+
+if TYPE_CHECKING:
+    from llama_index.core.llms import ChatMessage
+    from llama_index.core.prompts import BasePromptTemplate
 
 
 @frozen
@@ -56,10 +57,10 @@ class Prompt:
 
     name: str
     version: str
-    template: BasePromptTemplate
+    template: "BasePromptTemplate"
     variables: frozenset[str]
 
-    def messages(self, **values: str) -> list[ChatMessage]:
+    def messages(self, **values: str) -> "list[ChatMessage]":
         """The chat messages. Raises Misconfigured unless exactly the declared variables are given.
 
         >>> hello = prompt("hello", "v1", "{% chat role='user' %}Hello {{ who }}!{% endchat %}", ["who"])
@@ -77,7 +78,7 @@ _LLAMA_INDEX = {"context": "context_str", "question": "query_str"}
 """What LlamaIndex' own prompts call these variables."""
 
 
-def own_prompt(name: str, template: BasePromptTemplate, variables: Iterable[str]) -> Prompt:
+def own_prompt(name: str, template: "BasePromptTemplate", variables: Iterable[str]) -> Prompt:
     """Any LlamaIndex template in the place of a prompt. It takes the same variables, under our names or LlamaIndex'.
 
     Raises Misconfigured where it takes others.
@@ -113,6 +114,7 @@ class PromptFiles(BaseModel):
 
 def prompt(name: str, version: str, text: str, variables: Iterable[str]) -> Prompt:
     """A checked prompt. Raises Misconfigured where the text is no template or uses other variables than declared."""
+    from jinja2 import TemplateError
     from llama_index.core.prompts import RichPromptTemplate  # 150 modules: a search needs no prompt
 
     what, declared = f"prompt {name} {version}", frozenset(variables)
@@ -364,6 +366,12 @@ def load_configs(folder: Path) -> list[PromptConfig]:
     if not files:
         raise Misconfigured(f"{folder}: no *.toml in it")
     return [load_config(file) for file in files]
+
+
+def released_names(folder: Path) -> set[str]:
+    """The names of `released_prompts`, of which nothing is read."""
+    templates = {f"{name}_{file.stem}" for name in template_types() for file in (folder / name).glob("*.jinja")}
+    return templates | {file.stem for file in (folder / "lexybrain").glob("*.toml")}
 
 
 def released_prompts(folder: Path) -> list[PromptConfig]:

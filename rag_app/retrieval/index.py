@@ -31,6 +31,9 @@ BASE_FIELDS: Mapping[str, FieldType] = {
 }
 """The fields that every index has; index.toml declares the others."""
 
+LAYOUT = 2
+"""Of what a generation is stored in. A generation of another one is not read, but built anew."""
+
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
 
 
@@ -233,7 +236,7 @@ class IndexSpec(_Strict):
     @cached_property
     def built_with(self) -> dict[str, object]:
         """What a generation depends on, as JSON."""
-        return self.model_dump(mode="json", include={"chunking", "fields", "languages"})
+        return {"layout": LAYOUT, **self.model_dump(mode="json", include={"chunking", "fields", "languages"})}
 
     @property
     def all_fields(self) -> dict[str, FieldType]:

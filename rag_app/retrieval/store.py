@@ -49,10 +49,6 @@ MODES = {
 }
 
 
-LAYOUT = 2
-"""Of what a generation is stored in. A generation of another one is not read, but built anew."""
-
-
 @dataclass(frozen=True, slots=True)
 class Search:
     """What a store is asked: `top_k` chunks, the best of the `depth` that are nearest and the `depth` with the best words.

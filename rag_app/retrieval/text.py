@@ -3,17 +3,17 @@
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import sentencex
 from tokenizers import Tokenizer
+
+from rag_app.retrieval.embedders import TOKENIZER_FILE
 
 # sentencex 1.0.32 panics on a capital letter, one of these and a full stop; a panic is no Exception.
 _WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 # "am 1. Mai": the library splits German dates unless it knows that the text is German
 _DAY = re.compile(r"\b\d{1,2}\.\s*\Z")
 _GERMAN_MONTH = re.compile(r"(?:Jan|Jän|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
-TOKENIZER_FILE = Path(__file__).parent / "minilm-tokenizer.json"
 
 
 def sentences(text: str, lang: str = "en") -> list[str]:

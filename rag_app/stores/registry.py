@@ -24,7 +24,8 @@ class Store:
     `open` creates its backend, with the application's database, and imports the vendor. A store that cannot enforce
     tenancy calls `Visible` before it returns anything. `place` describes its location for people. `unshared` is the
     reason why several processes cannot use it at once, or empty. `configured` tells whether the settings refer to it,
-    even if no index uses it. A store that is `always_there` is part of the database: PostgreSQL has its vectors.
+    even if no index uses it. A store that is `always_there` is part of the database: PostgreSQL has its vectors. One that
+    is `in_database` has nothing beside it.
     """
 
     open: "Callable[[Settings, Database, Visible], Backend]"
@@ -32,6 +33,7 @@ class Store:
     unshared: "Callable[[Settings], str]" = lambda settings: ""
     configured: "Callable[[Settings], bool]" = lambda settings: True
     always_there: bool = False
+    in_database: bool = False
 
 
 def store_named(kind: str) -> Store:
@@ -103,7 +105,7 @@ def _qdrant_configured(settings: "Settings") -> bool:
 
 
 STORES: dict[str, Store] = {
-    "postgres": Store(_open_postgres, lambda settings: "PostgreSQL", always_there=True),
+    "postgres": Store(_open_postgres, lambda settings: "PostgreSQL", always_there=True, in_database=True),
     "qdrant": Store(
         _open_qdrant,
         lambda settings: f"Qdrant ({settings.store.qdrant_url or f'local, in {_qdrant_folder(settings)}'})",

@@ -15,7 +15,7 @@ from tests.integration.unlimited import lift
 def explode() -> None:
     search, stream = Pipeline.search, Pipeline.stream
 
-    async def searched(self: Pipeline, index: str, question: Any, scope: Any) -> Any:
+    async def searched(self: Any, index: str, question: Any, scope: Any) -> Any:
         if "EXPLODE" in question.text:
             secret = question.text
             try:

@@ -23,6 +23,7 @@ from rag_app.answering.prompts import (
     conversation_types,
     load_configs,
     load_prompts,
+    released_names,
     released_prompts,
     template_of,
     template_types,
@@ -208,6 +209,7 @@ async def test_without_a_database_it_says_so() -> None:
 
 async def test_the_prompts_of_all_capabilities_are_seeded(configs: PromptConfigs, database: Database) -> None:
     files = released_prompts(resource_folder("prompts"))
+    assert released_names(resource_folder("prompts")) == {each.name for each in files}
     types = {each.type for each in files}
     assert (
         types

@@ -11,7 +11,7 @@ _APPLICATION = """
 import sys
 from rag_app.console.lazy_packages import import_lazily
 import_lazily()
-import rag_app.application
+import rag_app.application, rag_app.pipeline
 print(*sys.modules)
 """
 _NAMES = """
@@ -27,7 +27,7 @@ files = sorted(root.rglob("__init__.py"), reverse=lazily)
 said = []
 for file in files:
     package = ".".join(("llama_index.core", *file.relative_to(root).parent.parts))
-    later, _ = lazy_packages._split(ast.parse(file.read_text("utf-8")))
+    later, _ = lazy_packages._split(ast.parse(file.read_text("utf-8")), package)
     module = importlib.import_module(package)
     for name in sorted(later, reverse=lazily):
         value = getattr(module, name)

@@ -37,8 +37,8 @@ from rag_app.domain import (
     frozen,
 )
 from rag_app.retrieval.filters import epoch_seconds
-from rag_app.retrieval.index import find_index
-from rag_app.retrieval.store import LAYOUT, ScopedStore
+from rag_app.retrieval.index import LAYOUT, find_index
+from rag_app.retrieval.store import ScopedStore
 from rag_app.stores.registry import STORES
 from rag_app.surfaces.lexybrain.training import CollectedLesson, Consenting
 

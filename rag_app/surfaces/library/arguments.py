@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from rag_app.domain.errors import InvalidInput
@@ -43,7 +43,8 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
 
     @cache
     def hints() -> dict[str, Any]:  # at the first call: they may name what is declared below the function
-        return get_type_hints(function)
+        arguments = {name: each for name, each in function.__annotations__.items() if name != "return"}
+        return get_type_hints(SimpleNamespace(__annotations__=arguments, __globals__=function.__globals__))
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -9,22 +9,14 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.llms import LLM
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.vector_stores.types import MetadataFilters
 
 from rag_app.answering.capabilities import LEXYBRAIN, Capability, capability_for, capability_named
-from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.parts import MakeRetriever, Parts
-from rag_app.answering.prompts import GLOBAL
 from rag_app.application import Application, open_application
 from rag_app.database.urls import database_urls
-from rag_app.documents.ingest import Summary
-from rag_app.documents.metadata import Target
 from rag_app.domain import (
     PUBLIC_ORGANIZATION,
     Answer,
@@ -36,13 +28,23 @@ from rag_app.domain import (
     Scope,
     Visibility,
 )
-from rag_app.retrieval.embedding import embed_query
 from rag_app.retrieval.filters import checked_text, parse_condition
 from rag_app.retrieval.index import find_index
-from rag_app.retrieval.retriever import ChunkRetriever
-from rag_app.retrieval.store import ScopedStore
 from rag_app.settings import Settings
 from rag_app.surfaces.library.arguments import checked_call
+
+if TYPE_CHECKING:
+    from llama_index.core.base.base_retriever import BaseRetriever
+    from llama_index.core.base.embeddings.base import BaseEmbedding
+    from llama_index.core.llms import LLM
+    from llama_index.core.postprocessor.types import BaseNodePostprocessor
+    from llama_index.core.response_synthesizers import BaseSynthesizer
+
+    from rag_app.answering.engine import CapabilityEngine
+    from rag_app.documents.ingest import Summary
+    from rag_app.documents.metadata import Target
+    from rag_app.retrieval.retriever import ChunkRetriever
+    from rag_app.retrieval.store import ScopedStore
 
 WrittenFilters = Sequence[str] | MetadataFilters
 """Filters as on a command line, or LlamaIndex'."""
@@ -52,11 +54,11 @@ WrittenFilters = Sequence[str] | MetadataFilters
 async def open(  # noqa: A001
     settings: Settings | None = None,
     *,
-    embedder: BaseEmbedding | None = None,
-    llm: LLM | None = None,
-    retriever: BaseRetriever | MakeRetriever | None = None,
-    postprocessors: Sequence[BaseNodePostprocessor] = (),
-    synthesizer: BaseSynthesizer | None = None,
+    embedder: "BaseEmbedding | None" = None,
+    llm: "LLM | None" = None,
+    retriever: "BaseRetriever | MakeRetriever | None" = None,
+    postprocessors: "Sequence[BaseNodePostprocessor]" = (),
+    synthesizer: "BaseSynthesizer | None" = None,
 ) -> AsyncIterator["Rag"]:
     """Open what the settings configure (by default the environment's); with no database, the private one under `.rag/`.
 
@@ -159,7 +161,7 @@ class Rag:
                 assert 0 < len(hits) <= 3
         """
         scope = await scope_of(self.application, organization, user, site)
-        return await self.application.pipeline.search(index, question_of(question, top_k, mode, filters), scope)
+        return await self.application.searcher.search(index, question_of(question, top_k, mode, filters), scope)
 
     @checked_call
     async def ask(
@@ -197,7 +199,7 @@ class Rag:
         )
 
     @property
-    def embedder(self) -> BaseEmbedding:
+    def embedder(self) -> "BaseEmbedding":
         """The embedding model of the indexes, for `VectorStoreIndex`, an `IngestionPipeline` and your own retrievers.
 
         Example:
@@ -217,7 +219,7 @@ class Rag:
         site: str | None = None,
         visibility: str | None = None,
         groups: Sequence[str] = (),
-    ) -> ScopedStore:
+    ) -> "ScopedStore":
         """The index as a LlamaIndex vector store: what the organization's member sees is read, ordinary nodes are put in.
 
         Nodes become chunks of the organization's sources: of the document that they name (`ref_doc_id`), else of a source
@@ -254,7 +256,7 @@ class Rag:
         filters: WrittenFilters = (),
         top_k: int | None = None,
         mode: str = "hybrid",
-    ) -> CapabilityEngine:
+    ) -> "CapabilityEngine":
         """The LlamaIndex query engine of a capability, or of the one that answers from `index`.
 
         Raises NotFound for a capability there is not, InvalidInput where neither is named.
@@ -285,7 +287,7 @@ class Rag:
         filters: WrittenFilters = (),
         top_k: int = 8,
         mode: str = "hybrid",
-    ) -> ChunkRetriever:
+    ) -> "ChunkRetriever":
         """The LlamaIndex retriever.
 
         Example:
@@ -296,7 +298,7 @@ class Rag:
                 assert 0 < len(nodes) <= 3
         """
         scope = await scope_of(self.application, organization, user, site)
-        return self.application.pipeline.retriever(index, question_of("?", top_k, mode, filters), scope)
+        return self.application.searcher.retriever(index, question_of("?", top_k, mode, filters), scope)
 
     @checked_call
     async def ingest(
@@ -310,7 +312,7 @@ class Rag:
         visibility: str | None = None,
         groups: Sequence[str] = (),
         **metadata: object,
-    ) -> Summary:
+    ) -> "Summary":
         """Read files and folders into an index; what could not be read is in the summary, with reasons.
 
         Example:
@@ -354,8 +356,10 @@ class Rag:
         return str((await self.application.people.create_site(owner.id, name)).id)
 
 
-async def _embedding_dimension(embedder: BaseEmbedding) -> int:
+async def _embedding_dimension(embedder: "BaseEmbedding") -> int:
     """How long its vectors are: as it says, or as one is."""
+    from rag_app.retrieval.embedding import embed_query
+
     said: int | None = getattr(embedder, "dimension", None)
     return said or len(await embed_query(embedder, "dimension"))
 
@@ -403,6 +407,7 @@ async def opening_of(application: Application, capability: Capability, question:
     """The question as the first message of a conversation, where the capability is one of those; else as it is."""
     if capability.group != LEXYBRAIN:
         return question
+    from rag_app.answering.prompts import GLOBAL
     from rag_app.surfaces.lexybrain.messages import instruct
     from rag_app.surfaces.lexybrain.types import RagRequest
 
@@ -419,8 +424,10 @@ async def target_of(
     visibility: str | None,
     metadata: Mapping[str, object],
     groups: Sequence[str] = (),
-) -> Target:
+) -> "Target":
     """Where documents go, by names; with `groups` the visibility is "group". Raises NotFound and InvalidInput."""
+    from rag_app.documents.metadata import Target
+
     organization = await application.people.organization(org)
     owner_id = (await application.people.user(owner)).id if owner else None
     public = organization.id == PUBLIC_ORGANIZATION

@@ -153,7 +153,7 @@ async def retrieve_chunks(
     async with open_rag() if rag is None else nullcontext(rag) as using:
         application = using.application
         spec = find_index(application.indexes, index)
-        if model not in (None, known := application.embedder.model_name):
+        if model not in (None, known := application.embedding[0]):
             raise InvalidInput(
                 "model", model, f"index {spec.name} was built with {known} and can only be searched with it"
             )
@@ -165,7 +165,7 @@ async def retrieve_chunks(
         # in other modes the order is not the similarities': what the threshold cuts has others behind it
         fetch = None if question.mode is Mode.DENSE else max(top_k, spec.fusion.depth)
         filters = (condition("source_type", IN, source_types),) if source_types else ()
-        hits = await application.pipeline.search(spec.name, replace(question, filters=filters, fetch=fetch), scope)
+        hits = await application.searcher.search(spec.name, replace(question, filters=filters, fetch=fetch), scope)
     return [chunk_of(hit) for hit in hits]
 
 

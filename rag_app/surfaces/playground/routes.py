@@ -43,12 +43,13 @@ from rag_app.evaluation.records import Validations
 from rag_app.evaluation.validation import locate
 from rag_app.http.fields import as_wire
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
-from rag_app.pipeline import OpenStore, Pipeline
+from rag_app.pipeline import Pipeline
 from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import check_filters, parse_condition
 from rag_app.retrieval.fusion import Candidate, rank
 from rag_app.retrieval.hits import average_relevance, to_hit
 from rag_app.retrieval.index import IndexSpec, find_index
+from rag_app.retrieval.searcher import OpenStore
 from rag_app.retrieval.store import Search
 from rag_app.surfaces.playground.types import (
     Configuration,

@@ -47,10 +47,10 @@ from rag_app.domain import (
 )
 from rag_app.evaluation.validation import locate
 from rag_app.http.receiving import BodyLimits
-from rag_app.pipeline import OpenStore
 from rag_app.retrieval.filters import OPERATORS, check_filters, names_something
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import IndexSpec, find_index
+from rag_app.retrieval.searcher import OpenStore
 from rag_app.surfaces.sources.addresses import Networks, fetch
 from rag_app.surfaces.sources.repeats import Repeats
 from rag_app.surfaces.sources.types import (

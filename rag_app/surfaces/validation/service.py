@@ -29,9 +29,10 @@ from rag_app.evaluation.validation import (
     relevance_by_score,
 )
 from rag_app.http.fields import as_wire
-from rag_app.pipeline import OpenStore, Pipeline
+from rag_app.pipeline import Pipeline
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.searcher import OpenStore
 from rag_app.surfaces.validation.types import (
     DEFAULT_COLLECTION,
     MOST_EXPECTED,

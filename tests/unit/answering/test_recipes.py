@@ -18,7 +18,7 @@ from rag_app.answering.rerankers import Rerankers
 from rag_app.application import _embedder
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelLimited, ModelTimeout
-from rag_app.retrieval.embedding import MiniLM, embed_query, embed_texts
+from rag_app.retrieval.embedding import MiniLM, OwnEmbedder, embed_query, embed_texts
 from rag_app.settings import Settings
 from tests.scripted_model import USAGE, Impatient, Reply, ScriptedModel
 
@@ -146,18 +146,18 @@ async def test_an_embedder_embeds(
 ) -> None:
     with ScriptedModel(script) as server:
         settings, file = configured(recipes(heading)[0], server, tmp_path, monkeypatch)
-        embedder, told = _embedder(settings, file, NO_PARTS)
-        assert (embedder.model_name, told) == (name, dimension)
-        assert len(await embed_query(embedder, "When?", told)) == dimension
+        embedder = _embedder(settings, file, NO_PARTS)
+        assert isinstance(embedder, OwnEmbedder) and (embedder.model_name, embedder.dimension) == (name, dimension)
+        assert len(await embed_query(embedder, "When?", dimension)) == dimension
         assert [len(each) for each in await embed_texts(embedder, ["One.", "Two."])] == [dimension] * 2
         assert {each.path for each in server.requests} == {path}
         with pytest.raises(EmbeddingFailed, match=f"answered with {dimension} dimensions, not 384"):
             await embed_query(embedder, "When?", 384)
     with ScriptedModel(Reply(status=500)) as server:
         settings, file = configured(recipes(heading)[0], server, tmp_path, monkeypatch)
-        embedder, told = _embedder(settings, file, NO_PARTS)
+        embedder = _embedder(settings, file, NO_PARTS)
         with pytest.raises(EmbeddingFailed):
-            await embed_query(embedder, "When?", told)
+            await embed_query(embedder, "When?", dimension)
         assert len(server.requests) == 2, "once, and once again"
 
 
