@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench import dense, ingest, lexical, parts, serving
+from bench import dense, ingest, lexical, parts, serving, starts
 from bench.corpus import ALL, CACHE, NOISE, ROOT, Corpus, load
-from bench.figures import Bound, Report, Table, machine
+from bench.figures import Report, Table, machine
 from bench.ours import Ours
 from bench.progress import say
 from bench.stock import Stock, fill_postgres, postgres_store, qdrant_store
@@ -106,8 +106,7 @@ async def _measure(report: Report, corpus: Corpus, app_url: str, owner_url: str,
             ],
         )
     )
-    help_ = serving.seconds_to_help()
-    report.bounds.append(Bound("rag-app --help, seconds", "-", help_, 0.5))
+    report.bounds += starts.measure()
 
 
 def _first_tenth(corpus: Corpus) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":

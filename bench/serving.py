@@ -4,7 +4,6 @@ import asyncio
 import json
 import math
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -237,15 +236,3 @@ def _resident(parent: int) -> float:
         if int(fields.get("PPid", 0)) == parent and "VmRSS" in fields:
             sizes.append(1024.0 * int(fields["VmRSS"].split()[0]))
     return max(sizes, default=float("nan"))
-
-
-def seconds_to_help() -> float:
-    """Of `rag-app --help`, the median of five."""
-    script = shutil.which("rag-app", path=str(Path(sys.executable).parent))
-    command = [script] if script else [sys.executable, "-m", "rag_app"]
-    times = []
-    for _ in range(5):
-        started = time.perf_counter()
-        subprocess.run([*command, "--help"], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
-        times.append(time.perf_counter() - started)
-    return median(times)
