@@ -22,7 +22,6 @@ _MAY = text(
     "SELECT NOT EXISTS (SELECT FROM api_keys WHERE user_id = rag_user())"
     " FROM users WHERE id = rag_user() AND role = 'admin' FOR SHARE"
 )
-_WRITE_DOWN = insert(audit_events_table).inline()  # its id would be read, which users may not
 
 
 @frozen
@@ -64,9 +63,10 @@ async def write_down(session: AsyncSession, actor: UUID | None, *acts: Act) -> N
     """Record an act in the transaction that performs it."""
     for act in acts:
         await session.execute(
-            _WRITE_DOWN.values(
-                actor_id=actor, action=act.name, subject=storable(act.subject), details=dict(act.details)
-            )
+            # inline: its id would be read, which users may not
+            insert(audit_events_table)
+            .inline()
+            .values(actor_id=actor, action=act.name, subject=storable(act.subject), details=dict(act.details))
         )
 
 

@@ -47,7 +47,6 @@ _EXTEND = """
     UPDATE request_leases SET expires_at = statement_timestamp() + make_interval(secs => $2)
     WHERE id = $1 AND expires_at > statement_timestamp() RETURNING id
     """
-_GIVE_BACK = "DELETE FROM request_leases WHERE id = $1"
 
 
 @frozen
@@ -115,4 +114,4 @@ class Leases:
 
     async def give_back(self, lease: UUID) -> None:
         """Idempotent; an expired lease is ignored."""
-        await self._database.fetch(_GIVE_BACK, lease)
+        await self._database.fetch("DELETE FROM request_leases WHERE id = $1", lease)

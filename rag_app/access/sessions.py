@@ -37,7 +37,6 @@ _VISITOR = """
     WHERE digest = $1 AND expires_at > now() AND seen_at > now() - $2::interval
     """
 # skip locked: of many requests at once one writes the time down, and none waits for it
-_CLOSE = "DELETE FROM page_sessions WHERE digest = $1 RETURNING by_provider"
 _KEEP_CODE = """
     WITH stale AS (DELETE FROM sign_in_codes WHERE expires_at < now())
     INSERT INTO sign_in_codes (digest, user_id, expires_at) VALUES ($1, $2, now() + $3::interval)
@@ -101,7 +100,9 @@ class Sessions:
 
     async def close(self, cookie: str) -> bool:
         """Close the session in every process. Returns whether an identity provider had signed the user in."""
-        rows = await self._database.fetch(_CLOSE, digest(cookie))
+        rows = await self._database.fetch(
+            "DELETE FROM page_sessions WHERE digest = $1 RETURNING by_provider", digest(cookie)
+        )
         return bool(rows and rows[0][0])
 
     async def begin(self, secret: str, after: str) -> None:

@@ -210,7 +210,6 @@ ERRORS = (
     StoreFailed(),
     RuntimeError(),
 )
-MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited(), BudgetSpent(1_000_000, 1_000_400, 1704067200))
 SURFACE = Surface(
     name="rag_retrieval",
     tag=Tag("RAG retrieval", "semantic search and cited answers over the sources of an organization"),
@@ -255,7 +254,10 @@ async def search(
 @SURFACE.post(
     ["/api/rag/answer", "/functions/v1/rag-answer"],
     *ERRORS,
-    *MODEL_ERRORS,
+    ModelTimeout(),
+    ModelFailed(),
+    ModelLimited(),
+    BudgetSpent(1_000_000, 1_000_400, 1704067200),
     summary="Answer a question with citations",
     operation_class=StreamedOperation,
 )

@@ -110,12 +110,9 @@ LEXYBRAIN_KINDS: Kinds = {
 }
 
 
-SIGN_IN = "Please sign in"
-"""The contract's own text; what was wrong with the credential follows it."""
-
-
 def envelope(problem: Problem) -> LexyBrainError:
-    message = f"{SIGN_IN}. {problem.message}" if problem.code == "authentication_required" else problem.message
+    # the contract's own text; what was wrong with the credential follows it
+    message = f"Please sign in. {problem.message}" if problem.code == "authentication_required" else problem.message
     return LexyBrainError(LexyBrainErrorInfo(problem.code, message, problem.code in RETRYABLE))
 
 

@@ -22,8 +22,6 @@ _ASK_TO_STOP = """
     INSERT INTO request_leases (id, key, expires_at) VALUES ($1, 'stop', now() + make_interval(secs => $2))
     ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at
     """
-_ASKED_TO_STOP = "DELETE FROM request_leases WHERE id = $1 RETURNING id"
-_IS_HELD = "SELECT id FROM request_leases WHERE id = $1 AND expires_at > now()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,8 @@ class RunningAnswers:
         if user is not None:
             if found := self._streams.get((user, thread)):
                 return found
-            if await self.database.fetch(_IS_HELD, lease_id(user, thread)):
+            held = "SELECT id FROM request_leases WHERE id = $1 AND expires_at > now()"
+            if await self.database.fetch(held, lease_id(user, thread)):
                 raise TooManyAtOnce(1)
         raise NotFound("answer", str(thread))
 
@@ -74,7 +73,7 @@ class RunningAnswers:
         while not stream.writing.done():
             await asyncio.wait({stream.writing}, timeout=_LOOK_S)
             with suppress(StoreFailed):  # it looks again
-                if await self.database.fetch(_ASKED_TO_STOP, mark):
+                if await self.database.fetch("DELETE FROM request_leases WHERE id = $1 RETURNING id", mark):
                     await stream.stop()
         await asyncio.sleep(KEPT_S)
         if self._streams.get((user, thread)) is stream:

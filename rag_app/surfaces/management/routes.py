@@ -55,7 +55,6 @@ SURFACE = Surface(
     ),
     options=STRICT,
 )
-MONTH = r"^20[0-9]{2}-(0[1-9]|1[0-2])$"
 Limit = Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")]
 
 
@@ -146,7 +145,11 @@ async def month_of_usage(
     request: Caller,
     usage: Injected[Usage],
     month: Annotated[
-        str | None, QueryParameter(pattern=MONTH, description="a month such as 2026-01; the current month by default")
+        str | None,
+        QueryParameter(
+            pattern=r"^20[0-9]{2}-(0[1-9]|1[0-2])$",
+            description="a month such as 2026-01; the current month by default",
+        ),
     ] = None,
 ) -> UsageResponse:
     """Returns each user's messages, plan limit, tokens and cost in conversations, and the tokens of your organizations."""

@@ -225,7 +225,6 @@ ERRORS = (
     StoreFailed(),
     RuntimeError(),
 )
-MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited(), BudgetSpent(1_000_000, 1_000_400, 1704067200))
 SURFACE = Surface(
     name="owner_qa",
     tag=Tag("Owner Q&A", "search and cited answers over a salon's calls and bookings"),
@@ -251,7 +250,14 @@ async def search(
 
 
 @SURFACE.post(
-    "/owner/ask", *ERRORS, *MODEL_ERRORS, summary="Answer a question with citations", operation_class=StreamedOperation
+    "/owner/ask",
+    *ERRORS,
+    ModelTimeout(),
+    ModelFailed(),
+    ModelLimited(),
+    BudgetSpent(1_000_000, 1_000_400, 1704067200),
+    summary="Answer a question with citations",
+    operation_class=StreamedOperation,
 )
 async def ask(
     request: Caller,

@@ -27,7 +27,11 @@ from rag_app.surfaces.pages.forms import day, form_value, query_value, uuid
 from rag_app.surfaces.pages.site import TEMPLATES, Html, action, page, redirect, render
 from rag_app.surfaces.validation.service import RetrievalValidation
 
-TABS = (
+RESOLUTIONS = ("fixed", "noted", "dismissed")
+RATINGS = ("positive", "negative", "neutral")
+PRODUCTS = {"knowledge_answer": "Knowledge", "owner_ask": "Calls"}
+"""Products that answer outside of conversations, by capability."""
+TEMPLATES.globals["ADMIN_TABS"] = (
     ("/admin", "Overview"),
     ("/admin/feedback", "Feedback"),
     ("/admin/prompts", "Prompts"),
@@ -36,12 +40,6 @@ TABS = (
     ("/admin/people", "Members and keys"),
     ("/admin/audit", "Audit"),
 )
-RESOLUTIONS = ("fixed", "noted", "dismissed")
-RATINGS = ("positive", "negative", "neutral")
-PRODUCTS = {"knowledge_answer": "Knowledge", "owner_ask": "Calls"}
-"""Products that answer outside of conversations, by capability."""
-_CONTEXT_LINES = 3  # lines around a difference
-TEMPLATES.globals["ADMIN_TABS"] = TABS
 
 
 # -- overview
@@ -191,10 +189,11 @@ async def change_prompt(request: Caller, prompts: Injected[PromptConfigs]) -> Ht
 
 
 def differences(before: PromptVersion, after: PromptVersion) -> list[tuple[str, str]]:
-    """Lines of two versions: ("same" | "gone" | "new" | "skip", line). Unchanged lines far from any change are skipped."""
+    """Lines of two versions: ("same" | "gone" | "new" | "skip", line). Unchanged lines more than three lines from any change
+    are skipped."""
     old, new = before.config.instructions.splitlines(), after.config.instructions.splitlines()
     found: list[tuple[str, str]] = []
-    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT_LINES):
+    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(n=3):
         if found:
             found.append(("skip", "…"))
         for kind, old_from, old_to, new_from, new_to in group:

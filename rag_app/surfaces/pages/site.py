@@ -47,7 +47,6 @@ CSRF_FIELD, CSRF_HEADER = "csrf", "x-csrf-token"
 _FLASH_COOKIE = "rag_said"
 _LONGEST_FLASH = 500  # characters
 _LONGEST_PATH = 2000  # characters
-_UNSAFE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 logger = logging.getLogger("rag_app.http")
 
@@ -136,7 +135,7 @@ def admit(people: People, sessions: Sessions) -> Callable[[AnyConnection, BaseRo
         except Unauthenticated:
             pass
         connection.scope["state"]["visit"] = visit
-        if connection.scope.get("method") in _UNSAFE_METHODS:
+        if connection.scope.get("method") in {"POST", "PUT", "PATCH", "DELETE"}:
             if not is_same_origin(connection):
                 raise Forbidden("This form was sent from another site")
             if visit is not None and not await _holds_token(request, visit.csrf):
@@ -173,7 +172,6 @@ def visitor_of(request: AnyRequest) -> Visitor:
 # -- scripts and styles. Their path changes with their content, so browsers can cache them forever
 
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
-_CACHE_FOR_GOOD = "public, max-age=31536000, immutable"
 FILES = {each.name: each.read_bytes() for each in (files(__package__) / "static").iterdir() if each.is_file()}
 """By name."""
 VERSION = sha256(b"".join(name.encode() + FILES[name] for name in sorted(FILES))).hexdigest()[:12]
@@ -189,7 +187,7 @@ def static(name: str) -> str:
 async def static_file(version: FromPath[str], name: FromPath[str]) -> Response[bytes]:
     """Return a file, whatever version the path names: a page that an earlier version of the server sent may ask for it."""
     content = require(FILES.get(name), NotFoundException())
-    kept = _CACHE_FOR_GOOD if version == VERSION else "no-cache"
+    kept = "public, max-age=31536000, immutable" if version == VERSION else "no-cache"
     media_type = _TYPES.get(PurePosixPath(name).suffix) or guess_type(name)[0] or "application/octet-stream"
     if media_type.startswith("text/"):
         media_type += "; charset=utf-8"

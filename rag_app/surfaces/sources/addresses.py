@@ -29,7 +29,6 @@ _SECONDS_OF_SILENCE = 10.0
 _LONGEST = 2000  # characters of an address
 _NAT64 = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
 _COMPATIBLE = ip_network("::/96")
-_NOT_PUBLIC_REASON = "leads to an address that is not public"
 
 
 class _NotPublic(Exception):
@@ -133,7 +132,7 @@ async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> tu
                     return _check_url(at), found
                 at = urljoin(at, found)
     except _NotPublic:
-        raise UnreadableDocument(url, _NOT_PUBLIC_REASON) from None
+        raise UnreadableDocument(url, "leads to an address that is not public") from None
     except (TimeoutError, httpcore.TimeoutException):
         raise UnreadableDocument(url, f"did not send a complete response within {_SECONDS:.0f} seconds") from None
     except (httpcore.NetworkError, httpcore.ProtocolError, OSError, ValueError) as error:

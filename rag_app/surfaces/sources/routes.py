@@ -26,7 +26,7 @@ from rag_app.domain import (
     UnreadableDocument,
 )
 from rag_app.http.bodies import decode
-from rag_app.http.problems import KINDS, Kind, Kinds
+from rag_app.http.problems import KINDS, Kind
 from rag_app.http.receiving import BodyTooLarge, Form, file_name, receive_body, receive_form
 from rag_app.http.streaming import prefers
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
@@ -55,24 +55,22 @@ from rag_app.surfaces.sources.types import (
 PATH = "/api/v1/sources"
 INDEXES = "/api/v1/indexes"
 
-ALL_KINDS: Kinds = {
-    **KINDS,
-    UnreadableDocument: Kind(422, "unreadable_document"),
-    OrganizationFull: Kind(403, "organization_full"),
-    BodyTooLarge: Kind(413, "payload_too_large"),
-    KeyInUse: Kind(409, "idempotency_key_in_use"),
-    413: Kind(413, "payload_too_large", "The body is too large."),
-    415: Kind(415, "unsupported_media_type", "Send JSON, or multipart/form-data."),
-    EmbeddingFailed: Kind(500, "embedding_failed", "The text could not be embedded. Try again later."),
-}
-
 SURFACE = Surface(
     name="sources",
     tag=Tag("Sources", "documents of an organization: upload, list, read, change and delete them"),
     paths=(PATH, INDEXES),
     limit=300,
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.API_KEY}),
-    kinds=ALL_KINDS,
+    kinds={
+        **KINDS,
+        UnreadableDocument: Kind(422, "unreadable_document"),
+        OrganizationFull: Kind(403, "organization_full"),
+        BodyTooLarge: Kind(413, "payload_too_large"),
+        KeyInUse: Kind(409, "idempotency_key_in_use"),
+        413: Kind(413, "payload_too_large", "The body is too large."),
+        415: Kind(415, "unsupported_media_type", "Send JSON, or multipart/form-data."),
+        EmbeddingFailed: Kind(500, "embedding_failed", "The text could not be embedded. Try again later."),
+    },
     errors=(
         Unauthenticated("The token has expired"),
         UnknownField("colour", ["chunk"]),
