@@ -343,7 +343,8 @@ class PostgresStore(ChunkStore):
         scans = method is Method.SIGNS and asked.mode is not Mode.TEXT and not self._is_filtered(asked)
         if scans and (signs := await self._remember_signs()):
             method, query.proposal = Method.REMEMBERED, propose(signs, asked)
-        rows = await self.ask(query.best(asked, method), query)
+        sql = query.best(asked, method)
+        rows = await self.backend.database.fetch_scoped(self.scope, sql, *query.values)
         if rows and method is Method.ANY and asked.mode is not Mode.TEXT:
             self.backend.sizes.keep(self.prefix, self.scope, rows[0])
         if rows and method is Method.REMEMBERED and rows[0]["outdated"]:
