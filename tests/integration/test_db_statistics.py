@@ -89,7 +89,7 @@ async def rated(
     said: str | None = None,
 ) -> None:
     async with database.scoped(who.scope()) as session:
-        values = {"message_id": message, "rating": rating, "feedback_text": said, "created_at": at}
+        values = {"message_id": message, "rating": rating, "comment": said, "created_at": at}
         await session.execute(insert(feedback_table).values(user_id=who.user, **values))
 
 
