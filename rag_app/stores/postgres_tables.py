@@ -440,7 +440,7 @@ class Query:
             Mode.TEXT: "bm25",
             Mode.HYBRID: f"{weights.dense}::float8 * {_scale('cosine')} + {weights.lexical}::float8 * {_scale('bm25')}",
         }[asked.mode]
-        told = "".join(f", best.{name}" for name in _told(asked, method))
+        told = "".join(f", best.{name}" for name in _columns_told(asked, method))
         return f"""SELECT best.id, best.cosine, best.bm25, c.text, c.metadata{told}
             FROM (SELECT *, {rank} AS rank FROM ({found}) found
                   ORDER BY rank DESC, id LIMIT {self.bind(asked.top_k, "bigint", "top_k")}) best
@@ -458,7 +458,7 @@ class Query:
         visible, dense = self.where(asked.filters), ""
         if asked.mode != Mode.TEXT:
             dense = self._dense(embedding, asked, method, sure or asked.depth, limit, visible)
-        told = "".join(f", (SELECT {name} FROM {of}) AS {name}" for name, of in _told(asked, method).items())
+        told = "".join(f", (SELECT {name} FROM {of}) AS {name}" for name, of in _columns_told(asked, method).items())
         if asked.mode == Mode.DENSE:
             return f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25{told} FROM dense"
         cosine, near = f"1 - (v.embedding <=> {embedding})", "" if asked.mode == Mode.TEXT else "dense"
@@ -693,7 +693,7 @@ def propose(signs: Signs, asked: Search) -> Proposal:
     return signs.propose(planes, max(asked.depth, 1), sure + 1, most + 1, margin, 2**words.NUMBER)
 
 
-def _told(asked: Search, method: Method) -> Mapping[str, str]:
+def _columns_told(asked: Search, method: Method) -> Mapping[str, str]:
     return {} if asked.mode is Mode.TEXT else _TOLD.get(method, {})
 
 
