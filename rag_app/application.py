@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from rag_app.http.entrance import Entrance
     from rag_app.http.server import Site
     from rag_app.pipeline import Pipeline
-    from rag_app.retrieval.embedders import Bundled
+    from rag_app.retrieval.embedders import BundledModel
     from rag_app.retrieval.searcher import Searcher
     from rag_app.retrieval.store import Backend, ScopedStore
     from rag_app.surfaces.lexybrain.conversations import Conversations
@@ -220,7 +220,7 @@ class Application(Directory):
         return read_models(self.settings.model.models_file)
 
     @cached_property
-    def bundled(self) -> "Bundled | None":
+    def bundled(self) -> "BundledModel | None":
         """The embedding model, if it comes with this package."""
         given = self._parts.embedder or (self.settings.model.models_file and self._models_file.embedding)
         return None if given else EMBEDDERS[self.settings.embedding.kind].bundled

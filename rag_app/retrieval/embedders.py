@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Bundled:
+class BundledModel:
     """The model of a kind that always is the same one: what is known of it before it is loaded."""
 
     name: str
@@ -33,7 +33,7 @@ class Embedder:
 
     build: "Callable[[str, str | None, str | None], BaseEmbedding]"
     hint: str = ""
-    bundled: Bundled | None = None
+    bundled: BundledModel | None = None
 
 
 def build_embedder(kind: str, model: str, api_base: str | None, api_key: str | None) -> "BaseEmbedding":
@@ -64,7 +64,7 @@ def _openai(model: str, api_base: str | None, api_key: str | None) -> "BaseEmbed
 
 
 TOKENIZER_FILE = Path(__file__).with_name("minilm-tokenizer.json")
-MINILM = Bundled("all-MiniLM-L6-v2-int8", 384, ("en",), _minilm_files)
+MINILM = BundledModel("all-MiniLM-L6-v2-int8", 384, ("en",), _minilm_files)
 EMBEDDERS: dict[str, Embedder] = {
     "builtin": Embedder(_builtin, "all-MiniLM-L6-v2, on the CPU, offline", MINILM),
     "openai": Embedder(_openai, "any URL that speaks its protocol"),
