@@ -21,7 +21,7 @@ STARTS: dict[str, tuple[float, list[str]]] = {
     "rag-app --help": (0.5, ["-m", "rag_app", "--help"]),
     "rag-app orgs list": (0.5, ["-m", "rag_app", "orgs", "list"]),
     "rag-app keys list": (0.5, ["-m", "rag_app", "keys", "list"]),
-    "rag-app token": (0.5, ["-m", "rag_app", "token", "--user", "mila@aurora"]),
+    "rag-app token": (0.5, ["-m", "rag_app", "token", "--user", "mila@aurora.example"]),
     "rag-app sources list": (0.5, ["-m", "rag_app", "sources", "list", *_QUESTION[1:]]),
     "rag-app doctor": (0.5, ["-m", "rag_app", "doctor"]),
     "rag-app search": (1.2, ["-m", "rag_app", "search", *_QUESTION]),
