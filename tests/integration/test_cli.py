@@ -514,7 +514,7 @@ def test_an_interrupted_ingest_says_what_is_kept_and_how_to_go_on(
     folder, files = tmp_path / "many", 500
     folder.mkdir()
     for number in range(files):
-        lines = (f"The shelf {number}-{line} holds {line} boxes." for line in range(100))
+        lines = (f"The shelf {number}-{line} holds {line} boxes." for line in range(8))
         (folder / f"{number:03}.md").write_text(" ".join(lines), "utf-8")
     ingest = ("ingest", str(folder), "--index", INDEX, "--org", slug)
     with subprocess.Popen([COMMAND, *ingest], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
