@@ -114,14 +114,13 @@ class Backends:
         return self._check_built(spec, await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS))
 
     async def check(self, spec: IndexSpec) -> None:
-        """Raises StoreFailed where what the active generation is stored in is missing. The database alone is asked, if it
+        """Raises StoreFailed where what the active generation is stored in is missing. No store is opened where the database
         has the vectors."""
         generation = await self.active(spec)
-        chunks = f"SELECT FROM {generation.table_prefix}_chunks LIMIT 0"  # PostgreSQL has them for every store
-        await self._database.fetch_scoped(Scope(frozenset({UUID(int=0)})), chunks)
         if store_named(generation.store).in_database:
-            return
-        if not await self.backend(generation.store).holds(generation.table_prefix):
+            chunks = f"SELECT FROM {generation.table_prefix}_chunks LIMIT 0"
+            await self._database.fetch_scoped(Scope(frozenset({UUID(int=0)})), chunks)
+        elif not await self.backend(generation.store).holds(generation.table_prefix):
             raise StoreFailed(
                 f"{generation.store} has no data of index {spec.name}: {generation.table_prefix} is missing"
             )
