@@ -517,7 +517,12 @@ def test_an_interrupted_ingest_says_what_is_kept_and_how_to_go_on(
         lines = (f"The shelf {number}-{line} holds {line} boxes." for line in range(100))
         (folder / f"{number:03}.md").write_text(" ".join(lines), "utf-8")
     ingest = ("ingest", str(folder), "--index", INDEX, "--org", slug)
-    with subprocess.Popen([COMMAND, *ingest], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
+    # what a shell starts in the background ignores SIGINT, and so does what that starts: these tests, perhaps
+    heeding = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", heeding, str(COMMAND), *ingest]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
         wait_for(lambda: main("sources", "list", "--index", INDEX, "--org", slug).out)
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=PATIENCE)
