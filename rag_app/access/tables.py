@@ -1,7 +1,5 @@
 """The tables of people, keys, limits and the audit."""
 
-from uuid import uuid4
-
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -24,15 +22,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from rag_app.database.tables import SCHEMA
+from rag_app.database.tables import SCHEMA, id_column, time_of_insert
 
 organizations_table = Table(
     "organizations",
     SCHEMA,
-    Column("id", Uuid, primary_key=True, default=uuid4),
+    id_column(),
     Column("slug", Text, nullable=False, unique=True),
     Column("name", Text, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     Column("monthly_token_budget", BigInteger),
     Column("requests_per_minute", Integer),
     Column("concurrent_requests", Integer),
@@ -44,7 +42,7 @@ organizations_table = Table(
 sites_table = Table(
     "sites",
     SCHEMA,
-    Column("id", Uuid, primary_key=True, default=uuid4),
+    id_column(),
     Column("org_id", ForeignKey(organizations_table.c.id), nullable=False),
     Column("name", Text, nullable=False),
     UniqueConstraint("org_id", "name"),
@@ -67,9 +65,9 @@ plans_table = Table(
 users_table = Table(
     "users",
     SCHEMA,
-    Column("id", Uuid, primary_key=True, default=uuid4),
+    id_column(),
     Column("name", Text, nullable=False, unique=True),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     Column("subject", Text, unique=True),
     Column("plan_code", ForeignKey(plans_table.c.plan_code), key="plan", nullable=False, server_default=text("'free'")),
     Column("role", Text, nullable=False, server_default=text("'user'")),
@@ -83,7 +81,7 @@ memberships_table = Table(
     SCHEMA,
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), primary_key=True),
     Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), primary_key=True),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
 )
 
 
@@ -95,7 +93,7 @@ index_roles_table = Table(
     Column("user_id", Uuid, primary_key=True),
     Column("index_name", Text, primary_key=True),
     Column("role", Text, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     ForeignKeyConstraint(
         ["user_id", "org_id"], [memberships_table.c.user_id, memberships_table.c.org_id], ondelete="CASCADE"
     ),
@@ -107,11 +105,11 @@ index_roles_table = Table(
 groups_table = Table(
     "groups",
     SCHEMA,
-    Column("id", Uuid, primary_key=True, default=uuid4),
+    id_column(),
     Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("slug", Text, nullable=False),
     Column("name", Text, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     UniqueConstraint("org_id", "slug"),
     UniqueConstraint("org_id", "id"),
 )
@@ -124,7 +122,7 @@ group_members_table = Table(
     Column("group_id", Uuid, primary_key=True),
     Column("user_id", Uuid, primary_key=True, index=True),
     Column("org_id", Uuid, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     ForeignKeyConstraint(["org_id", "group_id"], [groups_table.c.org_id, groups_table.c.id], ondelete="CASCADE"),
     ForeignKeyConstraint(
         ["user_id", "org_id"], [memberships_table.c.user_id, memberships_table.c.org_id], ondelete="CASCADE"
@@ -181,14 +179,14 @@ request_leases_table = Table(
 api_keys_table = Table(
     "api_keys",
     SCHEMA,
-    Column("id", Uuid, primary_key=True, default=uuid4),
+    id_column(),
     Column("name", Text, nullable=False),
     Column("digest", Text, nullable=False, unique=True),
     Column("beginning", Text, nullable=False),
     Column("user_id", Uuid, nullable=False),
     Column("org_id", Uuid, nullable=False),
     Column("indexes", ARRAY(Text)),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     Column("last_used_at", DateTime(timezone=True)),
     Column("revoked_at", DateTime(timezone=True)),
     Column("requests_per_minute", Integer),
@@ -232,7 +230,7 @@ Table(
     SCHEMA,
     Column("digest", Text, primary_key=True),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False, index=True),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     Column("seen_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("expires_at", DateTime(timezone=True), nullable=False),
     Column("groups", ARRAY(Text), nullable=False, server_default=text("'{}'")),

@@ -3,7 +3,7 @@
 from sqlalchemy import Boolean, CheckConstraint, Column, DateTime, Index, Integer, Table, Text, Uuid, func, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from rag_app.database.tables import SCHEMA
+from rag_app.database.tables import SCHEMA, time_of_insert
 
 # A version of a prompt. Files seed the table at `db upgrade`; from then on the table says what is active.
 prompt_configs_table = Table(
@@ -16,7 +16,7 @@ prompt_configs_table = Table(
     Column("constraints", JSONB, nullable=False, server_default=text("'{}'")),
     Column("weight", Integer, nullable=False, server_default=text("1")),
     Column("is_active", Boolean, key="active", nullable=False, server_default=text("false")),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     CheckConstraint("weight >= 0", name="weight"),
     Index(None, "type", postgresql_where=text("is_active")),

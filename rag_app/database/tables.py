@@ -7,8 +7,10 @@ Row-level security, the functions it reads and the grants are in `migrations/ver
 
 from importlib import import_module
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
-from sqlalchemy import MetaData
+from sqlalchemy import Column, DateTime, MetaData, Uuid, func
 
 REVISION = "0026"
 """The migration that these tables describe: a server refuses a database at another one."""
@@ -24,6 +26,16 @@ SCHEMA = MetaData(
     }
 )
 """What every room adds its tables to, as SQLAlchemy's `Table`: a column is named where SQL names it."""
+
+
+def id_column() -> Column[Any]:
+    """The primary key of a table whose rows get a random id when they are inserted."""
+    return Column("id", Uuid, primary_key=True, default=uuid4)
+
+
+def time_of_insert() -> Column[Any]:
+    """When a row was inserted: the beginning of its transaction."""
+    return Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now())
 
 
 def all_tables() -> MetaData:

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from rag_app.access.tables import audiences_table, organizations_table, sites_table, users_table
-from rag_app.database.tables import SCHEMA
+from rag_app.database.tables import SCHEMA, time_of_insert
 
 # A build of an index in one vector store; at most one of them answers.
 generations_table = Table(
@@ -38,7 +38,7 @@ generations_table = Table(
     Column("dimension", Integer, nullable=False),
     Column("state", Text, nullable=False),
     Column("settings", JSONB, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     UniqueConstraint("index", "store", "number"),
     Index("uq_generations_active", "index", "store", unique=True, postgresql_where=text("state = 'active'")),
     CheckConstraint("state IN ('building', 'active', 'retired', 'dropped')", name="state"),
@@ -81,7 +81,7 @@ sources_table = Table(
     Column("version", Text, nullable=False),
     Column("content", JSONB, nullable=False),
     Column("bytes", BigInteger, Computed("octet_length(content::text)", persisted=True), key="size", nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("deleted_at", DateTime(timezone=True)),
     UniqueConstraint("org_id", "index", "external_id"),
@@ -123,7 +123,7 @@ originals_table = Table(
     Column("sha256", Text, nullable=False),
     Column("bytes", BigInteger, key="size", nullable=False),
     Column("file_name", Text),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     ForeignKeyConstraint(["org_id", "source_id"], [sources_table.c.org_id, sources_table.c.id], ondelete="CASCADE"),
     Index(None, "org_id", "sha256"),
     CheckConstraint("bytes >= 0", name="bytes"),
@@ -139,7 +139,7 @@ repeats_table = Table(
     Column("key", Text, primary_key=True),
     Column("fingerprint", Text, nullable=False),
     Column("response", JSONB),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
 )
 
 
@@ -177,7 +177,7 @@ jobs_table = Table(
     Column("failed", Integer, nullable=False, server_default=text("0")),
     Column("attempts", Integer, nullable=False, server_default=text("0")),
     Column("error", Text),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("ended_at", DateTime(timezone=True)),
     UniqueConstraint("org_id", "id"),  # for the foreign key of job_files

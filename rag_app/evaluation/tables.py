@@ -1,7 +1,5 @@
 """The tables of validation runs and judgments."""
 
-from uuid import uuid4
-
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -21,7 +19,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from rag_app.access.tables import organizations_table, users_table
-from rag_app.database.tables import SCHEMA
+from rag_app.database.tables import SCHEMA, id_column, time_of_insert
 from rag_app.documents.tables import generations_table, sources_table
 
 # One validation run of a set of queries with known answers; `report` is the response.
@@ -35,7 +33,7 @@ validations_table = Table(
     Column("generation_id", ForeignKey(generations_table.c.id), nullable=False),
     Column("top_k", Integer, nullable=False),
     Column("report", JSONB, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     Index(None, "org_id", "created_at"),
     CheckConstraint("top_k > 0", name="top_k"),
 )
@@ -49,7 +47,7 @@ calibrations_table = Table(
     Column("generation_id", ForeignKey(generations_table.c.id), primary_key=True),
     Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), primary_key=True, index=True),
     Column("fit", JSONB, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
 )
 
 
@@ -69,7 +67,7 @@ judgments_table = Table(
     Column("end", Integer),
     Column("text", Text),
     Column("grade", Integer, nullable=False, server_default=text("1")),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     Column("feedback_id", ForeignKey("rag_feedback.id", ondelete="CASCADE"), index=True),
     Column("answer_id", ForeignKey("kept_answers.id", ondelete="CASCADE"), index=True),
     UniqueConstraint(
@@ -87,7 +85,7 @@ judgments_table = Table(
 kept_answers_table = Table(
     "kept_answers",
     SCHEMA,
-    Column("id", Uuid, primary_key=True, default=uuid4),
+    id_column(),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("request_id", Text, nullable=False),
     Column("capability", Text, nullable=False),

@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from rag_app.access.tables import users_table
-from rag_app.database.tables import SCHEMA
+from rag_app.database.tables import SCHEMA, time_of_insert
 from rag_app.documents.tables import sources_table
 
 threads_table = Table(
@@ -30,7 +30,7 @@ threads_table = Table(
     SCHEMA,
     Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     Column("title", Text),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("last_message_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
@@ -74,7 +74,7 @@ feedback_table = Table(
     SCHEMA,
     Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
     Column("user_id", ForeignKey(users_table.c.id, ondelete="CASCADE"), nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     Column("message_id", ForeignKey(messages_table.c.id, ondelete="CASCADE"), nullable=False),
     Column("rating", Text, nullable=False),
     Column("feedback_text", Text, key="comment"),
@@ -99,7 +99,7 @@ training_requests_table = Table(
     Column("capability", Text, nullable=False),
     Column("prompt", JSONB, nullable=False),
     Column("context", JSONB, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
     Index(None, "user_id", "created_at"),
 )
 
@@ -112,7 +112,7 @@ Table(
     Column("request_id", ForeignKey(training_requests_table.c.id, ondelete="CASCADE"), nullable=False, unique=True),
     Column("model_id", Text, nullable=False),
     Column("content", Text, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    time_of_insert(),
 )
 
 

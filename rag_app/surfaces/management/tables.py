@@ -1,10 +1,8 @@
 """The table of settled feedback."""
 
-from uuid import uuid4
-
 from sqlalchemy import CheckConstraint, Column, DateTime, ForeignKey, Table, Text, Uuid, func
 
-from rag_app.database.tables import SCHEMA
+from rag_app.database.tables import SCHEMA, id_column
 from rag_app.evaluation.tables import kept_answers_table
 
 # An administrator's settlement of a feedback on a message or a kept answer. It is deleted with the feedback.
@@ -12,7 +10,7 @@ from rag_app.evaluation.tables import kept_answers_table
 settlements_table = Table(
     "feedback_settlements",
     SCHEMA,
-    Column("id", Uuid, primary_key=True, default=uuid4),
+    id_column(),
     Column("feedback_id", ForeignKey("rag_feedback.id", ondelete="CASCADE"), unique=True),
     Column("answer_id", ForeignKey(kept_answers_table.c.id, ondelete="CASCADE"), unique=True),
     Column("resolution", Text, nullable=False),
