@@ -4,25 +4,21 @@ Tables are plain HTML, filters are GET forms, changes are POST forms: all of it 
 """
 
 import difflib
-from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 from urllib.parse import urlencode
 
 from litestar.params import FromPath
-from markupsafe import Markup
 
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.prompts import PromptVersion, conversation_types
+from rag_app.answering.prompts import conversation_types
 from rag_app.domain import InvalidInput, NotFound
 from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.lexybrain.administration_routes import NewPrompt
 from rag_app.surfaces.lexybrain.statistics import Statistics
 from rag_app.surfaces.management.belonging import Belonging
 from rag_app.surfaces.management.feedback import FeedbackQueue
-from rag_app.surfaces.management.types import TrendDay
 from rag_app.surfaces.management.usage import Usage
-from rag_app.surfaces.pages.charts import Series, bars, lines
 from rag_app.surfaces.pages.forms import day, form_value, query_value, uuid
 from rag_app.surfaces.pages.site import TEMPLATES, Html, action, page, redirect, render
 from rag_app.surfaces.validation.service import RetrievalValidation
@@ -50,42 +46,10 @@ async def overview(request: Caller, statistics: Injected[Statistics], usage: Inj
     """Figures of conversations, or of a product that answers outside of them."""
     since, until, product = day(request, "from"), day(request, "to"), query_value(request, "product", PRODUCTS)
     days = (await usage.trends(request.user, since, until, product)).days
-    shown: dict[str, Any] = {"product": product, "products": PRODUCTS, "days": days, "charts": _charts(days)}
+    shown: dict[str, Any] = {"product": product, "products": PRODUCTS, "days": days}
     if product is not None:
         return render(request, "admin-product.html", **shown)
     return render(request, "admin-overview.html", stats=await statistics.read(request.user, since, until), **shown)
-
-
-def _charts(days: Sequence[TrendDay]) -> list[tuple[str, tuple[str, ...], Markup]]:
-    labels = [f"{each.date:%d %b}" for each in days]
-    return [
-        ("Answers", (), bars(labels, Series("answers", [each.answers for each in days], "bar-mark"))),
-        ("Users who asked", (), bars(labels, Series("users", [each.users for each in days], "bar-mark"))),
-        (
-            "Time to the whole answer, ms",
-            ("median", "95th percentile"),
-            lines(
-                labels,
-                Series("median", [each.latency_p50 for each in days], "line-mark"),
-                Series("95th percentile", [each.latency_p95 for each in days], "line-mark second"),
-            ),
-        ),
-        (
-            "Ratings",
-            ("positive", "negative"),
-            bars(
-                labels,
-                Series("positive", [each.positive for each in days], "bar-mark"),
-                Series("negative", [each.negative for each in days], "bar-mark second"),
-            ),
-        ),
-        (
-            "Answers without enough to go on",
-            (),
-            bars(labels, Series("refused", [each.refused for each in days], "bar-mark second")),
-        ),
-        ("Cost, cents", (), bars(labels, Series("cost", [each.cost_cents for each in days], "bar-mark"))),
-    ]
 
 
 # -- feedback
@@ -155,13 +119,19 @@ async def prompt(request: Caller, prompts: Injected[PromptConfigs], name: FromPa
     shown = versions[name]
     others = [each for each in versions.values() if each.config.type == shown.config.type and each is not shown]
     against = query_value(request, "against", [each.config.name for each in others])
+    changes = None
+    if against is not None:
+        old, new = versions[against].config.instructions, shown.config.instructions
+        changes = [*difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="")][
+            2:
+        ]  # without the names of files
     return render(
         request,
         "admin-prompt.html",
         shown=shown,
         others=others,
         against=against,
-        changes=None if against is None else differences(versions[against], shown),
+        changes=changes,
     )
 
 
@@ -186,23 +156,6 @@ async def change_prompt(request: Caller, prompts: Injected[PromptConfigs]) -> Ht
         return redirect(request, "/admin/prompts", f"{name} has the weight {int(weight)}.")
     await prompts.change(request.user, name, active=act == "on")
     return redirect(request, "/admin/prompts", f"{name} is {'active' if act == 'on' else 'not active any more'}.")
-
-
-def differences(before: PromptVersion, after: PromptVersion) -> list[tuple[str, str]]:
-    """Lines of two versions: ("same" | "gone" | "new" | "skip", line). Unchanged lines more than three lines from any change
-    are skipped."""
-    old, new = before.config.instructions.splitlines(), after.config.instructions.splitlines()
-    found: list[tuple[str, str]] = []
-    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(n=3):
-        if found:
-            found.append(("skip", "…"))
-        for kind, old_from, old_to, new_from, new_to in group:
-            if kind == "equal":
-                found += [("same", line) for line in old[old_from:old_to]]
-            else:
-                found += [("gone", line) for line in old[old_from:old_to]]
-                found += [("new", line) for line in new[new_from:new_to]]
-    return found
 
 
 # -- evaluation

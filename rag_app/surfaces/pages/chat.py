@@ -2,7 +2,6 @@
 
 import re
 from datetime import UTC, datetime
-from operator import itemgetter
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -15,10 +14,9 @@ from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE
 from rag_app.surfaces.lexybrain.conversations import INDEX
 from rag_app.surfaces.lexybrain.threads import Threads
-from rag_app.surfaces.lexybrain.types import ThreadMessage, ThreadWithMessages
 from rag_app.surfaces.pages.forms import query_value, uuid
 from rag_app.surfaces.pages.signing_in import SigningIn
-from rag_app.surfaces.pages.site import SECURITY, Html, page, redirect, render, visitor_of
+from rag_app.surfaces.pages.site import SECURITY, TEMPLATES, Html, page, redirect, render, visitor_of
 from rag_app.surfaces.sources.service import Sources
 
 EXAMPLES: tuple[tuple[str, str], ...] = (
@@ -105,32 +103,10 @@ async def export(
     if as_format == "json":
         content, media_type, suffix = json.format(json.encode(whole), indent=2), "application/json", "json"
     else:
-        content, media_type, suffix = markdown_of(whole).encode(), "text/markdown; charset=utf-8", "md"
+        written = TEMPLATES.get_template("thread.md").render(thread=whole, today=datetime.now(UTC).date())
+        content, media_type, suffix = written.encode(), "text/markdown; charset=utf-8", "md"
     headers = {**SECURITY, "Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
     return Response(content, media_type=media_type, headers=headers)
-
-
-def markdown_of(thread: ThreadWithMessages) -> str:
-    """A thread as Markdown: a heading for each question, and each answer with its cited sources."""
-    said = [f"# {thread.title or 'Thread'}\n\n{datetime.now(UTC):%Y-%m-%d}, {len(thread.messages)} messages\n"]
-    for message in thread.messages:
-        said.append(_question(message) if message.role == "user" else _answer(message))
-    return "\n".join(said)
-
-
-def _question(message: ThreadMessage) -> str:
-    lines = "\n".join(f"> {line}" for line in message.content.splitlines())
-    return f"## {message.created_at:%Y-%m-%d %H:%M}\n\n{lines}\n"
-
-
-def _answer(message: ThreadMessage) -> str:
-    cited = [(each.cited, each) for each in message.sources if each.cited is not None]
-    lines = [
-        f"{number}. {source.label}{f': “{source.quote}”' if source.quote else ''}"
-        for number, source in sorted(cited, key=itemgetter(0))
-    ]
-    sources = "\n".join(["", "Sources:", "", *lines, ""]) if lines else ""
-    return f"{message.content}\n{sources}"
 
 
 # -- Knowledge and Calls, which answer without threads, with the public routes

@@ -1,13 +1,15 @@
 """Reads query parameters and form fields, and formats figures."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import date, datetime
+from math import floor, log10
 from uuid import UUID
 
 from markupsafe import Markup
 
 from rag_app.domain import InvalidInput
 from rag_app.http.problems import AnyRequest
+from rag_app.surfaces.management.types import TrendDay
 from rag_app.surfaces.pages.site import TEMPLATES
 
 
@@ -102,6 +104,15 @@ def size(number: int) -> str:
     return f"{number / 1000:.0f} kB" if number < 1_000_000 else f"{number / 1_000_000:.1f} MB"
 
 
+def chart_top(days: Sequence[TrendDay], series: Sequence[tuple[str, str, str]], combine: Callable[..., float]) -> float:
+    """The top of a chart's scale: the next number of the form 1, 2, 4, 6 or 8 with zeros, at least 2, so that its half, a
+    label, is whole. `combine` is `sum` if the series, each with the field of a day, are on top of each other, else `max`.
+    """
+    highest = max(combine(getattr(day, field) or 0 for _, field, _ in series) for day in days)
+    unit = 10.0 ** floor(log10(max(highest, 2)))
+    return next(factor * unit for factor in (1, 2, 4, 6, 8, 10) if factor * unit >= max(highest, 2))
+
+
 def breakable(name: str) -> Markup:
     """A name that may be broken after each `_`.
 
@@ -114,3 +125,4 @@ def breakable(name: str) -> Markup:
 TEMPLATES.filters.update(
     breakable=breakable, size=size, moment=moment, percent=percent, seconds=seconds, money=money, count=count
 )
+TEMPLATES.globals.update(chart_top=chart_top, max=max, sum=sum)

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any, cast
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from litestar import Response, get, post
 from litestar.datastructures import Cookie
 from litestar.exceptions import NotFoundException
@@ -199,7 +199,7 @@ async def static_file(version: FromPath[str], name: FromPath[str]) -> Response[b
 
 TEMPLATES = Environment(
     loader=FileSystemLoader(str(files(__package__) / "templates")),
-    autoescape=True,
+    autoescape=select_autoescape(disabled_extensions=("md",), default=True),
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
