@@ -27,7 +27,7 @@ _OPEN = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _DROPPED = re.compile(r"(?<![ \t])[ \t]*(?:\0[ \t]*)+")  # the look behind: a run of blanks is tried once
-_MARKER = re.compile(r"\[Source ([0-9]+)\]")
+MARKER = re.compile(r"\[Source ([0-9]+)\]")
 _BEHIND = re.compile(
     r"""(?<![ \t])[ \t]*(?<![.!?。！？])([.!?。！？]++["'”’)]*)[ \t]*(\[Source [0-9]+\](?:[ \t]*\[Source [0-9]+\])*)([.!?]*)"""
 )
@@ -59,29 +59,11 @@ class CheckedAnswer:
     blocks: tuple[int, ...]
 
 
-def check(
-    text: str, known: int, *, max_sentences: int | None = None, max_words: int | None = None, cut_off: bool = False
-) -> CheckedAnswer:
-    """Keep the citations of blocks 1..`known`, drop the others, cut the text at its limits, number what is left.
-
-    Read are `[Source 1]`, `[source 1, 2]`, `[Source 1, Source 2]`, `[Sources 1 and 2]`, `[Sources 1-3]`; written is
-    `[Source 1] [Source 2]`, before the full stop. Doing it twice changes nothing. Of a text that was `cut_off` the
-    unfinished sentence at its end is left out, unless there is no other.
-
-    >>> check("Open daily. [source 3, 9] Closed on Sunday [Source 7].", known=5)
-    CheckedAnswer(text='Open daily [Source 1]. Closed on Sunday.', blocks=(3,))
-    """
-    finished, rest = _sentences(_tidy(text, known).rstrip())
-    pieces = [*finished, *sentence_pieces(rest)]
-    if cut_off and len(pieces) > 1 and not pieces[-1].rstrip().endswith((".", "!", "?", "]", ")", '"')):
-        pieces.pop()
-    return number_citations(_cut_to_bounds(pieces, max_sentences, max_words))
-
-
 def pieces_of(text: str, known: int, *, cut_off: bool = False) -> list[str]:
     """The sentences of a text, with the white space between them: its citations of blocks 1..`known` written as
     `[Source 1] [Source 2]`, before the full stop, and all others taken out.
 
+    Read are `[Source 1]`, `[source 1, 2]`, `[Source 1, Source 2]`, `[Sources 1 and 2]`, `[Sources 1-3]` and the like.
     Of a text that was `cut_off` the unfinished sentence at its end is left out, unless there is no other.
 
     >>> pieces_of("Open daily. [3, 9] Closed on Sunday (Source 7).", known=5)
@@ -112,8 +94,8 @@ def cite(checked: CheckedAnswer, context: Context) -> tuple[Citation, ...]:
     """A citation for each number of a checked answer: the hit of that source, and the passage, that fit best."""
     claims: dict[int, list[str]] = {}
     for sentence in sentences(checked.text):
-        for number in _MARKER.findall(sentence):
-            claims.setdefault(int(number), []).append(_MARKER.sub("", sentence))
+        for number in MARKER.findall(sentence):
+            claims.setdefault(int(number), []).append(MARKER.sub("", sentence))
     return tuple(
         Citation(number, *quote(claims.get(number, ()), context.blocks[block - 1].hits))
         for number, block in enumerate(checked.blocks, 1)
@@ -194,8 +176,8 @@ def number_citations(text: str) -> CheckedAnswer:
     CheckedAnswer(text='One [Source 1]. Two [Source 2] [Source 1].', blocks=(3, 1))
     """
     text = text.strip()
-    blocks = tuple(dict.fromkeys(int(number) for number in _MARKER.findall(text)))
-    return CheckedAnswer(_MARKER.sub(lambda found: f"[Source {blocks.index(int(found[1])) + 1}]", text), blocks)
+    blocks = tuple(dict.fromkeys(int(number) for number in MARKER.findall(text)))
+    return CheckedAnswer(MARKER.sub(lambda found: f"[Source {blocks.index(int(found[1])) + 1}]", text), blocks)
 
 
 def _write_citation(found: re.Match[str], known: int) -> str:
@@ -219,26 +201,13 @@ def _swap_stop(found: re.Match[str]) -> str:
     return found[0] if subject else f" {found[2]}{found[1]}"
 
 
-def _cut_to_bounds(pieces: Iterable[str], max_sentences: int | None, max_words: int | None) -> str:
-    kept, count, words = "", 0, 0
-    for piece in pieces:
-        found = len(_words(piece))
-        count, words = count + bool(found), words + found
-        if max_words is not None and words > max_words and not kept.strip():
-            return _cut(piece, max_words)
-        if (max_sentences is not None and count > max_sentences) or (max_words is not None and words > max_words):
-            return kept
-        kept += piece
-    return kept
-
-
-def _words(text: str) -> list[re.Match[str]]:
-    blank = _MARKER.sub(lambda found: " " * len(found[0]), text)
+def words_of(text: str) -> list[re.Match[str]]:
+    blank = MARKER.sub(lambda found: " " * len(found[0]), text)
     return [word for word in re.finditer(r"\S+", blank) if re.search(r"\w", word[0])]
 
 
-def _cut(sentence: str, max_words: int) -> str:
+def cut_words(sentence: str, max_words: int) -> str:
     """Its first words; what it cites beyond them stays."""
-    kept = sentence[: _words(sentence)[max_words - 1].end()].rstrip(".!?。！？…")
-    lost = dict.fromkeys(number for number in _MARKER.findall(sentence[len(kept) :]))
+    kept = sentence[: words_of(sentence)[max_words - 1].end()].rstrip(".!?。！？…")
+    lost = dict.fromkeys(number for number in MARKER.findall(sentence[len(kept) :]))
     return " ".join([f"{kept}…", *(f"[Source {number}]" for number in lost if f"[Source {number}]" not in kept)])

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _MARKER = re.compile(
     r"[\[［【(]\s*(sources?(?![a-z])[^()\[\]［］【】\n]*)([\]］】)]?)|[\[【［]\s*(?:(?:quellen?|fuentes?|fonti|fonte|refs?|references?"
-    r"|docs?|documents?)[\s:#.]*)?\^?\s*(?P<number>[0-9][^\[\]【】［］\n]{0,80})[\]】］]",
+    r"|docs?|documents?)[\s:#.]*)?\^?\s*(?P<number>[0-9][^\[\]【】［］\n]{0,80})\s*[\]】］]",
     re.IGNORECASE,
 )
 # Control characters, zero-width spaces, bidirectional overrides and tag characters: what a reader cannot see.

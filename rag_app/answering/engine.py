@@ -20,7 +20,6 @@ from rag_app.answering.asked import AnswerStream, EngineResponse, QuestionBundle
 from rag_app.answering.capabilities import SEARCH_FAILED, Capability
 from rag_app.answering.citations import (
     CheckedAnswer,
-    check,
     cite,
     may_end_sentence,
     number_citations,
@@ -446,9 +445,8 @@ class CapabilityEngine(BaseQueryEngine):
     def _tell_records(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
         """What the records say, in the index's sentences."""
         text = evidence.records.text if evidence.records else ""
-        most, words = self.capability.max_sentences, self.capability.max_words
-        checked = check(text, len(evidence.context.blocks), max_sentences=most, max_words=words)
-        return replace(self._build_answer(checked, evidence, EXTRACTIVE, usage), asked=EXTRACTIVE)
+        told = number_citations(self._read_draft(Draft(text, EXTRACTIVE), evidence).text)
+        return replace(self._build_answer(told, evidence, EXTRACTIVE, usage), asked=EXTRACTIVE)
 
     def _too_little(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
         if self._is_courtesy(evidence.question):
@@ -521,19 +519,23 @@ class CapabilityEngine(BaseQueryEngine):
     def _verify_draft(self, draft: Draft, evidence: Evidence) -> Answer:
         if not draft.text.strip():
             return self._too_little(evidence, draft.usage)
-        verification = self._verification(evidence, draft.model)
-        verification.read(pieces_of(draft.text, len(evidence.context.blocks), cut_off=draft.cut_off))
-        verification.end()
+        verification = self._read_draft(draft, evidence)
         if verification.text and self._may_be_shown(verification):
             answer = self._build_answer(number_citations(verification.text), evidence, draft.model, draft.usage)
         elif verification.admissions:
-            admitted = check(verification.text, 0).text
+            admitted = "".join(pieces_of(verification.text, 0))
             answer = self.refusal(evidence, Refusal.ADMITTED, admitted, draft.usage)
         elif evidence.records is not None and evidence.records.text:
             answer = self._tell_records(evidence, draft.usage)
         else:
             answer = self.refusal(evidence, Refusal.UNCITED, self.capability.uncited, draft.usage)
         return replace(answer, removed=verification.removed)
+
+    def _read_draft(self, draft: Draft, evidence: Evidence) -> Verification:
+        verification = self._verification(evidence, draft.model)
+        verification.read(pieces_of(draft.text, len(evidence.context.blocks), cut_off=draft.cut_off))
+        verification.end()
+        return verification
 
     def _build_answer(
         self, checked: CheckedAnswer, evidence: Evidence, model: str | None, usage: Usage | None = None

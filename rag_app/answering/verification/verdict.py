@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from rag_app.answering.citations import MARKER, cut_words, words_of
 from rag_app.answering.context import ContextBlock
 from rag_app.answering.verification.figures import Figures, figures_of, is_unsupported
 from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
@@ -19,7 +20,6 @@ from rag_app.answering.verification.words import (
 )
 from rag_app.domain import frozen, uuid_in
 
-_MARKER = re.compile(r"\[Source ([0-9]+)\]")
 _LINE = re.compile(r"(?<=[.!?:\]*)\"”])[ \t]*\n(?=\S)|\n(?=[ \t]*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\*\*))")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _NUMBER_ALONE = re.compile(r"(?:\A|\n)[ \t]*(?:\d{1,3}[.)]|[-*•–])[ \t]*\Z")
@@ -173,7 +173,7 @@ class Verification:
 
     def _judge_sentence(self, text: str, gap: str) -> Unit | None:
         """The sentence as it is kept, perhaps after others; None where it is left out."""
-        cited = tuple(dict.fromkeys(int(number) for number in _MARKER.findall(text)))
+        cited = tuple(dict.fromkeys(int(number) for number in MARKER.findall(text)))
         if self._trusted:
             return Unit(text, gap, Kind.CLAIM, cited)
         said, kind = plain(text), kind_of(text)
@@ -227,12 +227,11 @@ class Verification:
     def _release(self, unit: Unit) -> None:
         if self._full:
             return
-        words = _words(unit.text)
-        text = unit.text
-        sentences, total = self._sentences + bool(words), self._words + len(words)
+        text, words = unit.text, len(words_of(unit.text))
+        sentences, total = self._sentences + bool(words), self._words + words
         over = self._max_words is not None and total > self._max_words
         if over and not self.text and self._max_words is not None:
-            text, self._full = _cut(text, words, self._max_words), True
+            text, self._full = cut_words(text, self._max_words), True
         elif over or (self._max_sentences is not None and sentences > self._max_sentences):
             self._full = True
             return
@@ -279,15 +278,3 @@ def _is_quoted(text: str, passage: str) -> bool:
             return True
         at = flat.find(said, at + 1)
     return False
-
-
-def _words(text: str) -> list[re.Match[str]]:
-    blank = _MARKER.sub(lambda found: " " * len(found[0]), text)
-    return [word for word in re.finditer(r"\S+", blank) if re.search(r"\w", word[0])]
-
-
-def _cut(sentence: str, words: Sequence[re.Match[str]], max_words: int) -> str:
-    """Its first words; what it cites beyond them stays."""
-    kept = sentence[: words[max_words - 1].end()].rstrip(".!?。！？…")
-    lost = dict.fromkeys(number for number in _MARKER.findall(sentence[len(kept) :]))
-    return " ".join([f"{kept}…", *(f"[Source {number}]" for number in lost if f"[Source {number}]" not in kept)])

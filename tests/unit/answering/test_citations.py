@@ -11,18 +11,28 @@ from hypothesis import strategies as st
 from rag_app.answering.citations import (
     QUOTE_LENGTH,
     CheckedAnswer,
-    _cut_to_bounds,
-    check,
     cite,
     number_citations,
     pieces_begun,
+    pieces_of,
     quote,
 )
 from rag_app.answering.context import build_context
+from rag_app.answering.verification.verdict import Ground, Verification
 from tests.fuzzing import examples
 from tests.unit.answering.hits import hit
 
 MARKER = re.compile(r"\[Source ([0-9]+)\]")
+
+
+def check(
+    text: str, known: int, *, max_sentences: int | None = None, max_words: int | None = None, cut_off: bool = False
+) -> CheckedAnswer:
+    """What is shown of a text, within the limits, where no sentence is compared with a source."""
+    verification = Verification(Ground((), ""), max_sentences=max_sentences, max_words=max_words)
+    verification.read(pieces_of(text, known, cut_off=cut_off))
+    verification.end()
+    return number_citations(verification.text)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +139,9 @@ def test_whatever_is_written_only_known_sources_are_cited(text: str, known: int,
 
 def check_begun(text: str, known: int, most: int | None = None) -> CheckedAnswer:
     """What a stream has released when this much of a text has come."""
-    return number_citations(_cut_to_bounds(pieces_begun(text, known), most, most and most * 2))
+    verification = Verification(Ground((), ""), max_sentences=most, max_words=most and most * 2)
+    verification.read(pieces_begun(text, known))
+    return number_citations(verification.text)
 
 
 @settings(max_examples=examples(300), deadline=None)

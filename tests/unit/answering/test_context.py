@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rag_app.answering.citations import check
+from rag_app.answering.citations import number_citations, pieces_of
 from rag_app.answering.context import build_context, count_tokens, neutralise, plain_context, widen
 from rag_app.answering.prompts import load_prompts
 from rag_app.domain.answer import Hit
@@ -149,8 +149,9 @@ def test_a_source_cannot_pose_as_another_one(field: str) -> None:
     st.lists(st.sampled_from(["[", "［", "source", "Sources ", " ", "1", "]", "\n", "[Source 1]", "x"])).map("".join)
 )
 @example("[source1]")
+@example("[1\n]")
 def test_nothing_that_was_retrieved_can_be_read_as_a_citation(text: str) -> None:
-    assert check(neutralise(text), known=9).blocks == ()
+    assert number_citations("".join(pieces_of(neutralise(text), known=9))).blocks == ()
 
 
 def test_what_cannot_be_seen_is_taken_out_and_the_rest_kept() -> None:
