@@ -1,30 +1,29 @@
 """Which of several things has the most or the least of something, where each names its figure in a sentence of its own."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rag_app.answering.citations import content_words
-from rag_app.answering.disagreement import values_in
 from rag_app.answering.passages import Passage
+from rag_app.answering.verification.figures import MONEY, figures_of
 from rag_app.domain import frozen
 
 LEAST_READ = 2.0
 """Of the reader's log-odds: a sentence that is compared answers "how much" of its own thing."""
 _NO_NAME = re.compile(r"(?:it|its|they|their|this|these|that|those|he|his|she|her)\b", re.IGNORECASE)
-_MONEY = frozenset(["dollar", "euro", "pound", "yen"])
-_LONG = frozenset(["minutes", "metres"])
+_LONG = frozenset(["time", "length"])
 _WORDS = {
-    "cheapest|least expensive|lowest (?:price|fee|cost)s?|costs? (?:the )?least": (_MONEY, False),
-    "dearest|priciest|(?:most|the) expensive|highest (?:price|fee|cost)s?|costs? (?:the )?most": (_MONEY, True),
+    "cheapest|least expensive|lowest (?:price|fee|cost)s?|costs? (?:the )?least": (MONEY, False),
+    "dearest|priciest|(?:most|the) expensive|highest (?:price|fee|cost)s?|costs? (?:the )?most": (MONEY, True),
     "longest|slowest": (_LONG, True),
     "shortest|quickest|fastest": (_LONG, False),
-    "tallest|highest|widest|deepest|largest|biggest": (frozenset(["metres"]), True),
-    "smallest|narrowest|lowest|thinnest": (frozenset(["metres"]), False),
-    "heaviest": (frozenset(["grams"]), True),
-    "lightest": (frozenset(["grams"]), False),
+    "tallest|highest|widest|deepest|largest|biggest": (frozenset(["length"]), True),
+    "smallest|narrowest|lowest|thinnest": (frozenset(["length"]), False),
+    "heaviest": (frozenset(["mass"]), True),
+    "lightest": (frozenset(["mass"]), False),
 }
 
 
@@ -61,11 +60,12 @@ def compare(
     best: dict[int, tuple[float, Passage]] = {}
     unit = None
     for place in np.argsort(-scores, kind="stable"):
-        passage, figures = ranked[place], [*_figures(ranked[place].text, order.units)]
+        passage = ranked[place]
+        figures = [each for each in figures_of(passage.text).numbers if each.dimension in order.units]
         if read[place] < LEAST_READ or not figures:
             continue
-        unit = unit or figures[0][0]
-        for value in (value for each, value in figures if each == unit):
+        unit = unit or figures[0].dimension
+        for value in (max(each.values) for each in figures if each.dimension == unit):
             before = best.get(passage.block)
             if before is None or (value > before[0] if order.falls else value < before[0]):
                 best[passage.block] = (value, passage)
@@ -82,9 +82,3 @@ def name_thing(passage: Passage, title: str) -> str:
     name = passage.lead or title
     named = not name or content_words(name) & content_words(passage.text)
     return passage.text if named or not _NO_NAME.match(passage.text) else f"{name.rstrip(':.')}: {passage.text}"
-
-
-def _figures(text: str, units: frozenset[str]) -> Iterator[tuple[str, float]]:
-    for kind, value in values_in(text):
-        if kind in units:
-            yield kind, float(value)

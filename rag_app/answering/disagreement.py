@@ -8,59 +8,24 @@ import re
 from collections.abc import Iterator
 
 from rag_app.answering.citations import content_words
-from rag_app.answering.verification.figures import NUMBER_WORDS
+from rag_app.answering.verification.figures import DAYS, MONEY, MONTHS, NUMBER_WORDS, UNITS, Figure, figures_of
 from rag_app.domain import frozen
 
-_NUMBERS = {word: str(value) for word, value in NUMBER_WORDS.items()} | {"once": "1", "twice": "2"}
-_ORDINALS = {
-    word: str(number)
-    for number, word in enumerate(
-        ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"], 1
-    )
-}
-_SIGNS = {
-    "$": "dollar",
-    "€": "euro",
-    "£": "pound",
-    "¥": "yen",
-    "%": "percent",
-    "usd": "dollar",
-    "eur": "euro",
-    "gbp": "pound",
-}
-_UNITS = {
-    "second": ("minutes", 1 / 60), "minute": ("minutes", 1.0), "min": ("minutes", 1.0), "hour": ("minutes", 60.0),
-    "day": ("minutes", 1440.0), "week": ("minutes", 10080.0), "month": ("minutes", 43200.0), "year": ("minutes", 518400.0),
-    "gram": ("grams", 1.0), "g": ("grams", 1.0), "kg": ("grams", 1000.0), "kilo": ("grams", 1000.0),
-    "cm": ("metres", 0.01), "mm": ("metres", 0.001), "km": ("metres", 1000.0), "m": ("metres", 1.0), "metre": ("metres", 1.0),
-    "meter": ("metres", 1.0), "kilometre": ("metres", 1000.0), "mile": ("miles", 1.0),
-}  # fmt: skip
 _COLOURS = frozenset(
     ["black", "white", "red", "green", "blue", "yellow", "orange", "purple", "pink", "brown", "grey", "gray"]
 )
-_DAYS = frozenset(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])
-_MONTHS = frozenset(
-    [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-    ]
+_PLACE = re.compile(
+    r"\b(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|(?<=the )last|\d{1,2}(?:st|nd|rd|th))\b",
+    re.IGNORECASE,
 )
+_SECONDS_A_MONTH = 30 * 86_400
 _FREE = re.compile(r"\b(?:is|are|was|were|comes?|for) free\b|\bfree of charge\b|\bcosts? nothing\b", re.IGNORECASE)
 _NOT = re.compile(r"\b(?:not|no|never|cannot|without|neither)\b|n['’]t\b", re.IGNORECASE)
-_VALUE_WORDS = frozenset(_NUMBERS) | frozenset(_SIGNS.values()) | _DAYS | _MONTHS | _COLOURS
 # Words that say that there is a value, and not of what.
 _PLAIN = frozenset(
     [
+        "once",
+        "twice",
         "cost",
         "price",
         "charge",
@@ -153,10 +118,7 @@ _PLAIN = frozenset(
         "charge",
     ]
 )
-_FIGURE = re.compile(
-    r"(?<![\w.])([$€£¥]\s?)?(\d+(?:,\d{3})+|\d+)(\.\d+)?(?::(\d\d))?(st|nd|rd|th)?\s?([%$€£¥]|[a-z][\w/]*)?",
-    re.IGNORECASE,
-)
+_NO_SUBJECT = _PLAIN | NUMBER_WORDS.keys() | UNITS.keys() | DAYS.keys() | MONTHS.keys()
 
 
 @frozen
@@ -165,10 +127,10 @@ class Statement:
 
     about: frozenset[str]
     names: frozenset[str]
-    values: tuple[tuple[str, str], ...]
+    values: frozenset[tuple[str, object]]
     denies: bool
 
-    def values_of(self, kind: str) -> frozenset[str]:
+    def values_of(self, kind: str) -> frozenset[object]:
         """Its values of that kind."""
         return frozenset(value for each, value in self.values if each == kind)
 
@@ -196,69 +158,40 @@ def disagree(one: str, other: str) -> bool:
     return bool(apart[0] and apart[1]) and left.about == right.about and not left.values and not right.values
 
 
-def values_in(text: str) -> tuple[tuple[str, str], ...]:
-    """The kind and the value of each figure, day, month and colour of a text.
-
-    >>> values_in("It lasts two hours and costs $40.")
-    (('minutes', '120'), ('dollar', '40'), ('paid', 'yes'))
-    """
-    return tuple(dict.fromkeys(_values(_to_figures(text))))
-
-
-def _to_figures(text: str) -> str:
-    """With figures in place of number words."""
-    return re.sub(
-        r"\b([A-Za-z]+)\b( of\b)?",
-        lambda word: (_NUMBERS | (_ORDINALS if word[2] else {})).get(word[1].casefold(), word[1]) + (word[2] or ""),
-        " ".join(text.split()),
-    )
-
-
 def _statement(text: str) -> Statement:
-    plain, values = _to_figures(text), values_in(text)
-    said = {value for _, value in values} | {kind for kind, _ in values}
+    plain, values = " ".join(text.split()), frozenset(_values(text))
     names = frozenset(
         word
         for name in re.findall(r"(?<!^)\b[A-Z][a-z]+\b|^[A-Z][a-z]+(?= [A-Z])", plain)
         for word in content_words(name)
-    ) - (_DAYS | _MONTHS)
-    about = content_words(_FIGURE.sub(_unit_kept, plain)) - names - _PLAIN - said - _VALUE_WORDS
-    if re.search(r"\bthe last\b", plain, re.IGNORECASE):
-        about |= {"last"}
-    return Statement(about, names, values, _NOT.search(plain) is not None)
+    ) - (DAYS.keys() | MONTHS.keys())
+    said = frozenset(word for word in content_words(plain) if word.isalpha())
+    return Statement(
+        said - names - _NO_SUBJECT - {value for _, value in values}, names, values, _NOT.search(plain) is not None
+    )
 
 
-def _unit_kept(found: re.Match[str]) -> str:
-    """What stands in a sentence for a figure: what is counted, but no unit of measure."""
-    unit = (found[6] or "").casefold()
-    return " " if unit.removesuffix("s") in _UNITS or unit in _UNITS else f" {unit} "
-
-
-def _values(text: str) -> Iterator[tuple[str, str]]:
-    for found in _FIGURE.finditer(text):
-        yield _value(found)
+def _values(text: str) -> Iterator[tuple[str, object]]:
+    """The kind and the value of each figure, day, month and colour; a figure that may be read in two ways has both."""
+    found = figures_of(text)
+    for each in found.numbers:
+        factor = _SECONDS_A_MONTH if each.dimension == "months" else 1
+        yield from ((_kind_of(each), factor * value) for value in each.values)
+    for date in found.dates:
+        yield from ((kind, part) for kind, part in zip(("year", "month", "date"), date, strict=True) if part)
+    yield from (("weekday", day) for day in found.weekdays)
+    yield from (("hour", minutes) for each in found.times for minutes in each)
+    yield from (("place", place.casefold()) for place in _PLACE.findall(text))
+    if re.search(r"\bonce\b", text, re.IGNORECASE):
+        yield "figure", 1.0
+    yield from (("colour", word) for word in content_words(text) & _COLOURS)
     if _FREE.search(text):
-        yield "paid", "no"
-    elif re.search(r"[$€£¥]|\b(?:dollars?|euros?|pounds?|francs?)\b", text):
-        yield "paid", "yes"
-    for word in re.findall(r"[a-z]+", text.casefold()):
-        for kind, known in (("day", _DAYS), ("month", _MONTHS), ("colour", _COLOURS)):
-            if word.removesuffix("s") in known or word in known:
-                yield kind, word
+        yield "paid", False
+    elif any(each.dimension in MONEY for each in found.numbers):
+        yield "paid", True
 
 
-def _value(found: re.Match[str]) -> tuple[str, str]:
-    sign, whole, fraction, minutes, _, after = found.groups()
-    number = float(whole.replace(",", "") + (fraction or ""))
-    unit = (sign or after or "").strip().casefold()
-    unit = _SIGNS.get(unit, unit.removesuffix("s") if len(unit) > 3 else unit)
-    if minutes or unit in ("am", "pm", "o"):
-        return "time", f"{number:g}:{minutes or '00'}"
-    if unit in _UNITS:
-        kind, factor = _UNITS[unit]
-        return kind, f"{number * factor:g}"
-    if unit == "time" or re.match(r"(?:a|per|every)$", unit):
-        return "times", f"{number:g}"
-    if not unit and 1500 < number < 2100 and not fraction:
-        return "year", f"{number:g}"
-    return unit if unit in _SIGNS.values() else "figure", f"{number:g}"
+def _kind_of(figure: Figure) -> str:
+    if figure.dimension:
+        return "time" if figure.dimension == "months" else figure.dimension
+    return "year" if all(1500 < value < 2100 for value in figure.values) else "figure"

@@ -41,7 +41,7 @@ _OTHER_WORDS = {
     "deux": 2, "trois": 3, "quatre": 4, "cinq": 5, "sept": 7, "huit": 8, "neuf": 9, "dix": 10, "onze": 11, "douze": 12,
     "quinze": 15, "vingt": 20, "trente": 30, "cent": 100, "mille": 1000,
 }  # fmt: skip
-_UNITS: dict[str, tuple[str, float]] = {}
+UNITS: dict[str, tuple[str, float]] = {}
 for _dimension, _factor, _names in (
     ("time", 1, "second seconds sec sekunde sekunden seconde secondes"),
     ("time", 60, "minute minutes min mins minuten"),
@@ -60,17 +60,19 @@ for _dimension, _factor, _names in (
     ("mass", 1000, "kg kilo kilos kilogram kilograms"),
     ("length", 1, "mm"),
     ("length", 10, "cm"),
-    ("length", 1000, "metre metres meter meters"),
+    ("length", 1000, "m metre metres meter meters"),
     ("length", 1_000_000, "km kilometre kilometres kilometer kilometers"),
+    ("length", 1_609_344, "mile miles"),
     ("bytes", 1, "kb"),
     ("bytes", 1000, "mb"),
     ("bytes", 1_000_000, "gb"),
     ("bytes", 1_000_000_000, "tb"),
 ):
     for _name in _names.split():
-        _UNITS[_name] = (_dimension, _factor)
-_UNIT = "|".join(re.escape(name) for name in sorted(_UNITS, key=lambda name: -len(name)))
-_MONTHS = {
+        UNITS[_name] = (_dimension, _factor)
+MONEY = frozenset(["dollar", "euro", "pound", "franc", "yen"])
+_UNIT = "|".join(re.escape(name) for name in sorted(UNITS, key=lambda name: -len(name)))
+MONTHS = {
     name: number
     for names in (
         "january february march april may june july august september october november december",
@@ -80,7 +82,7 @@ _MONTHS = {
     )
     for number, name in enumerate(names.split(), 1)
 } | {"sept": 9}
-_DAYS = {
+DAYS = {
     name: number
     for names in (
         "monday tuesday wednesday thursday friday saturday sunday",
@@ -89,8 +91,8 @@ _DAYS = {
     )
     for number, name in enumerate(names.split())
 }
-_MONTH = "|".join(sorted(_MONTHS, key=lambda name: -len(name)))
-_DAY = "|".join(_DAYS)
+_MONTH = "|".join(sorted(MONTHS, key=lambda name: -len(name)))
+_DAY = "|".join(DAYS)
 _NUMBER = r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+(?:[.,]\d+)?(?![\d])|\d+(?:[.,]\d+)?"
 _WORD_NUMBER = rf"(?:{'|'.join(_TENS)})(?:[- ](?:{'|'.join(_SMALL[1:10])}))?|{'|'.join(_SMALL)}|hundred|thousand"
 _DATE = re.compile(
@@ -198,7 +200,7 @@ def figures_of(text: str) -> Figures:
         return " § "
 
     def take_month(found: re.Match[str]) -> str:
-        dates.append((None, _MONTHS[found[0].casefold()], None))
+        dates.append((None, MONTHS[found[0].casefold()], None))
         return " § "
 
     def take_time(found: re.Match[str]) -> str:
@@ -209,7 +211,7 @@ def figures_of(text: str) -> Figures:
 
     rest = _DATE.sub(take_date, text)
     rest = _TIME.sub(take_time, rest)
-    weekdays = frozenset(_DAYS[name.casefold()] for name in _WEEKDAY.findall(rest))
+    weekdays = frozenset(DAYS[name.casefold()] for name in _WEEKDAY.findall(rest))
     rest = _ORDINAL.sub(" § ", _LONE_MONTH.sub(take_month, rest))
     numbers = tuple(figure for found in _FIGURE.finditer(rest) if (figure := _figure(found)))
     implied = tuple(_implied_figure(found) for found in _IMPLIED.finditer(rest))
@@ -267,7 +269,7 @@ def _figure(found: re.Match[str]) -> Figure | None:
 
 
 def _build_figure(plain: Iterable[float], unit: str, sign: int = 0) -> Figure:
-    dimension, factor = _UNITS.get(unit, ("", 1.0))
+    dimension, factor = UNITS.get(unit, ("", 1.0))
     known = frozenset(round(value, 6) for value in plain)
     return Figure(frozenset(round(value * factor, 6) for value in known), known, dimension, sign)
 
@@ -309,7 +311,7 @@ def _dates(found: re.Match[str]) -> list[tuple[int | None, int | None, int | Non
         return [(year, second, first)] if second <= 12 else [(year, first, second)]
     for named, day, dated in (("m1", "d1", "y1"), ("m2", "d2", "y2"), ("m3", "", "y3")):
         if found[named]:
-            month = _MONTHS[found[named].casefold()]
+            month = MONTHS[found[named].casefold()]
             return [(int(found[dated]) if found[dated] else None, month, int(found[day]) if day else None)]
     return []
 
