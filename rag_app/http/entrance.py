@@ -145,9 +145,7 @@ class Entrance:
 
     def _is_own_name(self, connection: AnyConnection) -> bool:
         asked = connection.headers.getall("host", [])
-        if len(asked) != 1:
-            return False
-        return LOOPBACK_HOST.fullmatch(asked[0].lower()) is not None or host_of(asked[0]) in self.hosts
+        return loopback_host(connection) is not None or (len(asked) == 1 and host_of(asked[0]) in self.hosts)
 
     async def _bearer(self, token: str, connection: AnyConnection, accepted: Collection[Credential]) -> Claims:
         self._needs({Credential.JWT, Credential.EXTENSION}, accepted)
@@ -220,8 +218,13 @@ def is_near(connection: AnyConnection) -> bool:
 
     Another name means that a foreign page has pointed its own name to this address (DNS rebinding).
     """
+    return is_local_client(connection) and loopback_host(connection) is not None
+
+
+def loopback_host(connection: AnyConnection) -> str | None:
+    """The host that a request names, if it names one, by a loopback name or address."""
     hosts = connection.headers.getall("host", [])
-    return is_local_client(connection) and len(hosts) == 1 and LOOPBACK_HOST.fullmatch(hosts[0].lower()) is not None
+    return hosts[0] if len(hosts) == 1 and LOOPBACK_HOST.fullmatch(hosts[0].lower()) else None
 
 
 def is_local_client(connection: AnyConnection) -> bool:

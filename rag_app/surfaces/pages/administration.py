@@ -4,7 +4,7 @@ Tables are plain HTML, filters are GET forms, changes are POST forms: all of it 
 """
 
 import difflib
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any
 from urllib.parse import urlencode
 
@@ -66,11 +66,7 @@ async def feedback(request: Caller, feedback_queue: Injected[FeedbackQueue]) -> 
     }
     wanted = {**asked, "state": None if state == "all" else state}
     found = await feedback_queue.read(request.user, **wanted, limit=20, after=query_value(request, "cursor"))
-    given = {name: value for name, value in asked.items() if value}
-    more = found.next_cursor and "?" + urlencode({**given, "cursor": found.next_cursor})
-    return render(
-        request, "admin-feedback.html", found=found, asked=asked, more=more, resolutions=RESOLUTIONS, ratings=RATINGS
-    )
+    return render(request, "admin-feedback.html", found=found, asked=asked, resolutions=RESOLUTIONS)
 
 
 @action("/admin/feedback", administrators=True)
@@ -122,9 +118,8 @@ async def prompt(request: Caller, prompts: Injected[PromptConfigs], name: FromPa
     changes = None
     if against is not None:
         old, new = versions[against].config.instructions, shown.config.instructions
-        changes = [*difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="")][
-            2:
-        ]  # without the names of files
+        lines = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="")
+        changes = [*islice(lines, 2, None)]  # the first two name files
     return render(
         request,
         "admin-prompt.html",
@@ -266,5 +261,4 @@ async def audit(request: Caller, usage: Injected[Usage]) -> Html:
         raise InvalidInput("before", before[:20], "must be a cursor from an earlier page")
     asked = query_value(request, "action")
     found = await usage.audit(request.user, limit=50, before=None if before is None else int(before), action=asked)
-    more = found.next and "?" + urlencode({**({"action": asked} if asked else {}), "before": found.next})
-    return render(request, "admin-audit.html", found=found, asked=asked, more=more)
+    return render(request, "admin-audit.html", found=found, asked=asked)

@@ -1,7 +1,10 @@
 """All pages, as one site. A module with pages is listed here."""
 
+from functools import partial
+
 from litestar import Router
 from litestar.di import Provide
+from litestar.handlers import HTTPRouteHandler
 
 from rag_app.access.limits import RateLimiter
 from rag_app.access.openid import Provider
@@ -12,10 +15,10 @@ from rag_app.http.problems import KINDS, Kind
 from rag_app.http.server import Site
 from rag_app.surfaces.pages import administration, chat, documents, playground, signing_in
 from rag_app.surfaces.pages.signing_in import MISDIRECTED_STATUS, SigningIn, stay_near
-from rag_app.surfaces.pages.site import HANDLERS, Errors, admit, static_file
+from rag_app.surfaces.pages.site import admit, show_error, static_file
 
 MODULES = (chat, signing_in, documents, playground, administration)
-"""Modules with pages. Importing one registers its pages."""
+HANDLERS = [each for module in MODULES for each in vars(module).values() if isinstance(each, HTTPRouteHandler)]
 
 _KINDS = {
     **KINDS,
@@ -44,13 +47,13 @@ def build_site(
     """The pages. At most `tries` attempts to sign in from one address are accepted in any 60 seconds. With `demo`, browsers on
     this machine are signed in as a sample user. `public_url` is where browsers reach the server.
     """
-    errors = Errors("/sign-in/demo" if demo else "/sign-in", _KINDS)
+    show = partial(show_error, "/sign-in/demo" if demo else "/sign-in", _KINDS)
     ways = SigningIn(sessions, people, limiter, tries, demo, provider, public_url)
     pages = Router(
         "/",
         route_handlers=HANDLERS,
         guards=[*([stay_near] if demo else []), admit(people, sessions)],
         dependencies={"signing_in": Provide(lambda: ways, sync_to_thread=False)},
-        exception_handlers={Exception: errors.show},
+        exception_handlers={Exception: show},
     )
-    return Site([pages, Router("/", route_handlers=[static_file])], errors.show)
+    return Site([pages, Router("/", route_handlers=[static_file])], show)

@@ -3,6 +3,7 @@
 import hmac
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from ipaddress import IPv4Address, ip_address, ip_network
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -17,7 +18,7 @@ from rag_app.access.openid import Attempt, Provider
 from rag_app.access.people import People
 from rag_app.access.sessions import ATTEMPT_LIFETIME, Sessions
 from rag_app.domain import NotFound, RagError, RateLimited, Unauthenticated, frozen, require
-from rag_app.http.entrance import LOOPBACK_HOST, PAGES_COOKIES, AnyConnection, is_near, is_same_origin, pages_cookie
+from rag_app.http.entrance import PAGES_COOKIES, AnyConnection, is_near, is_same_origin, loopback_host, pages_cookie
 from rag_app.http.problems import AnyRequest
 from rag_app.http.surface import Injected
 from rag_app.surfaces.pages.site import SECURITY, Html, action, local_path, page, redirect, render, visit_of
@@ -69,11 +70,8 @@ class SigningIn:
 
     def url(self, request: AnyRequest) -> str | None:
         """The URL at which this browser reaches the server; None if no setting gives it and `Host` is not a loopback name."""
-        hosts = request.headers.getall("host", [])
-        if self.public_url is not None:
-            return self.public_url
-        near = len(hosts) == 1 and LOOPBACK_HOST.fullmatch(hosts[0].lower())
-        return f"{request.base_url.scheme}://{hosts[0]}" if near else None
+        host = loopback_host(request)
+        return self.public_url or (f"{request.base_url.scheme}://{host}" if host else None)
 
 
 def stay_near(connection: AnyConnection, _: BaseRouteHandler) -> None:
@@ -240,7 +238,10 @@ async def sign_out(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html
     """Close the session; also at the identity provider, if it signed the user in and supports signing out."""
     cookie = pages_cookie(request)
     by_provider = cookie is not None and await signing_in.sessions.close(cookie)
-    away = await _sign_out_address(request, signing_in) if by_provider else None
+    away, url = None, signing_in.url(request)
+    if by_provider and signing_in.provider is not None and url is not None:
+        with suppress(RagError):  # the log has it; the session here is closed
+            away = await signing_in.provider.sign_out_address(f"{url}/sign-in")
     if away is None:
         response = redirect(request, "/sign-in", said="You have signed out.")
     else:
@@ -250,16 +251,6 @@ async def sign_out(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html
     response.headers["Clear-Site-Data"] = '"cache", "storage"'
     response.cookies = [*response.cookies, *(_cookie(name, "", max_age=0) for name in PAGES_COOKIES)]
     return response
-
-
-async def _sign_out_address(request: AnyRequest, signing_in: SigningIn) -> str | None:
-    url = signing_in.url(request)
-    if signing_in.provider is None or url is None:
-        return None
-    try:
-        return await signing_in.provider.sign_out_address(f"{url}/sign-in")
-    except RagError:  # the log has it; the session here is closed
-        return None
 
 
 async def welcome(

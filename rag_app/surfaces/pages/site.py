@@ -4,7 +4,6 @@ import hmac
 import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from hashlib import sha256
 from importlib.resources import files
 from mimetypes import guess_type
@@ -27,7 +26,7 @@ from rag_app.access.sessions import Sessions, Visitor
 from rag_app.domain import Forbidden, InvalidInput, Unauthenticated, frozen, require
 from rag_app.http.entrance import AnyConnection, is_same_origin, pages_cookie
 from rag_app.http.exchange import exchange
-from rag_app.http.problems import KINDS, AnyRequest, kind_of, problem_of
+from rag_app.http.problems import AnyRequest, Kinds, kind_of, problem_of
 from rag_app.telemetry.observing import identify
 
 Html = Response[Any]
@@ -73,7 +72,6 @@ class NotSignedIn(Unauthenticated):
     """The page requires a session."""
 
 
-HANDLERS: list[HTTPRouteHandler] = []
 MENU: list[Entry] = []
 
 
@@ -85,37 +83,22 @@ def page(
     menu: str | None = None,
     order: int = 100,
 ) -> Callable[[AnyCallable], HTTPRouteHandler]:
-    """Register a page at this path.
+    """A page at this path.
 
     `menu` is its title in the menu, which is sorted by `order`. A page that is `open_to_all` needs no session.
     """
     if menu is not None:
         MENU.append(Entry(path, menu, order, administrators))
         MENU.sort(key=lambda entry: entry.order)
-    return _keep(get, path, administrators, open_to_all)
+    return get(path, include_in_schema=False, opt={"administrators": administrators, "open": open_to_all})
 
 
 def action(
     path: str, *, administrators: bool = False, open_to_all: bool = False
 ) -> Callable[[AnyCallable], HTTPRouteHandler]:
-    """Register the action of a form that is sent to this path."""
-    return _keep(post, path, administrators, open_to_all, status_code=200)
-
-
-def _keep(
-    method: Callable[..., Callable[[AnyCallable], HTTPRouteHandler]],
-    path: str,
-    administrators: bool,
-    open_to_all: bool,
-    **options: Any,
-) -> Callable[[AnyCallable], HTTPRouteHandler]:
+    """The action of a form that is sent to this path."""
     opt = {"administrators": administrators, "open": open_to_all}
-
-    def keep(function: AnyCallable) -> HTTPRouteHandler:
-        HANDLERS.append(method(path, include_in_schema=False, opt=opt, **options)(function))
-        return HANDLERS[-1]
-
-    return keep
+    return post(path, include_in_schema=False, opt=opt, status_code=200)
 
 
 # -- who sees it
@@ -264,27 +247,18 @@ def local_path(path: str) -> str:
 # -- how its errors look
 
 
-@frozen
-class Errors:
-    """Errors as pages. Visitors without a session are sent to `first`."""
-
-    first: str = "/sign-in"
-    kinds: Mapping[Any, Any] = field(default_factory=lambda: KINDS)
-
-    def show(self, request: AnyRequest, error: Exception) -> Html:
-        """Render an error. A visitor without a session is sent to sign in, and returns afterwards."""
-        if isinstance(error, NotSignedIn) and request.method in {"GET", "HEAD"}:
-            asked = request.scope["path"]
-            if query := request.scope.get("query_string", b"").decode("latin-1"):
-                asked += f"?{query}"
-            return redirect(request, self.first + ("" if asked == "/" else f"?next={quote(asked, safe='')}"))
-        kind = kind_of(error, self.kinds)
-        if kind.status >= 500:
-            logger.error("%s", kind.code, exc_info=error)
-        problem = problem_of(error, kind, exchange(request.scope).request_id)
-        message = problem.message
-        if isinstance(error, InvalidInput):
-            message = str(error)
-        return render(
-            request, "error.html", status=problem.status, headers=problem.headers, problem=problem, message=message
-        )
+def show_error(first: str, kinds: Kinds, request: AnyRequest, error: Exception) -> Html:
+    """Render an error. A visitor without a session is sent to `first` to sign in, and returns afterwards."""
+    if isinstance(error, NotSignedIn) and request.method in {"GET", "HEAD"}:
+        asked = request.scope["path"]
+        if query := request.scope.get("query_string", b"").decode("latin-1"):
+            asked += f"?{query}"
+        return redirect(request, first + ("" if asked == "/" else f"?next={quote(asked, safe='')}"))
+    kind = kind_of(error, kinds)
+    if kind.status >= 500:
+        logger.error("%s", kind.code, exc_info=error)
+    problem = problem_of(error, kind, exchange(request.scope).request_id)
+    message = str(error) if isinstance(error, InvalidInput) else problem.message
+    return render(
+        request, "error.html", status=problem.status, headers=problem.headers, problem=problem, message=message
+    )
