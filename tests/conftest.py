@@ -87,7 +87,7 @@ def _one_model() -> Iterator[None]:
     from rag_app.retrieval import embedding
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedding, "_session", cache(embedding._session))
+        patch.setattr(embedding, "open_session", cache(embedding.open_session))
         yield
 
 

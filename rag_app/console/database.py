@@ -191,7 +191,7 @@ async def _check_embedder(application: Application, findings: _Findings, models:
     elif bundled is None:
         findings.add("embedding", f"{name} {_NOT_ASKED}")
     else:
-        missing = [str(each) for each in bundled.files() if not each.is_file()]
+        missing = [str(each) for each in bundled.files if not each.is_file()]
         said = f"{', '.join(missing)} is missing: install rag-app again" if missing else f"{name} is there{understood}"
         findings.add("embedding", said, problem=bool(missing))
 

