@@ -1,13 +1,14 @@
 """`rag-app search`, `rag-app ask` and `rag-app evaluate`."""
 
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, launch
 
-from rag_app.console.commands import Application, Filter, Index, Json, Mode, Org, Site, User, group, on_application
+from rag_app.console.commands import Application, Filter, Index, Json, Mode, Site, User, group, on_application
 from rag_app.console.printing import answer_json, answer_text, counting, hit_json, hits_text, print_result
 from rag_app.domain import Hit, InvalidInput
 
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
 
 app = group()
 
+AnyIndex = Annotated[
+    str | None,
+    Option(
+        "--index",
+        "-i",
+        metavar="I",
+        help="index: a folder of indexes/; by default the only one with sources of the organization",
+    ),
+]
+AnyOrg = Annotated[
+    str | None,
+    Option("--org", "-o", metavar="O", help="organization: slug or id; by default the only one with sources"),
+]
 Question = Annotated[str, Argument(metavar="Q")]
 TopK = Annotated[int | None, Option("--top-k", "-k", min=1, max=1000, help="maximum number of chunks")]
 Queries = Annotated[
@@ -32,8 +46,8 @@ RecordedJudgments = Annotated[
 async def search(
     application: Application,
     question: Question,
-    index: Index,
-    org: Org,
+    index: AnyIndex = None,
+    org: AnyOrg = None,
     user: User = None,
     site: Site = None,
     top_k: TopK = 8,
@@ -44,6 +58,7 @@ async def search(
     """Search for chunks. No answering model is called."""
     from rag_app.surfaces.library.rag import Rag
 
+    index, org = await _choose(application, index, org)
     hits = await Rag(application).search(
         question,
         index=index,
@@ -62,8 +77,8 @@ async def search(
 async def ask(
     application: Application,
     question: Question,
-    index: Index,
-    org: Org,
+    index: AnyIndex = None,
+    org: AnyOrg = None,
     user: User = None,
     site: Site = None,
     top_k: TopK = None,
@@ -83,6 +98,7 @@ async def ask(
     """
     from rag_app.surfaces.library.rag import Rag
 
+    index, org = await _choose(application, index, org)
     answer = await Rag(application).ask(
         question,
         index=index,
@@ -196,6 +212,31 @@ async def calibrate(
     with counting("questions", len(judgments.queries)) as count:
         shown = await calibrate_index(application, spec, slug, judgments, not try_only, count)
     print_result(as_json, shown, calibration_text(shown))
+
+
+async def _choose(application: Application, index: str | None, org: str | None) -> tuple[str, str]:
+    """The index and the organization to ask. One that is not given is the only one there is, and is told on stderr.
+
+    Raises InvalidInput with the names there are, if there are none or several.
+    """
+    if index is not None and org is not None:
+        return index, org
+    from rag_app.documents.catalogue import Catalogue
+
+    people = application.people
+    slugs = {each.id: each.slug for each in await people.organizations()}
+    asked = slugs if org is None else [(await people.organization(org)).id]
+    places = await Catalogue(application.database).indexes(asked)
+    organization = org or _only("--org", {slugs[org_id] for org_id, _ in places})
+    chosen = index or _only("--index", {name for _, name in places})
+    print(f"searches {chosen} of {organization}", file=sys.stderr)
+    return chosen, organization
+
+
+def _only(option: str, names: Collection[str]) -> str:
+    if len(names) != 1:
+        raise InvalidInput(option, None, f"give one of {', '.join(sorted(names))}" if names else "there are no sources")
+    return next(iter(names))
 
 
 async def _evaluate_answers(

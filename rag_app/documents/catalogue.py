@@ -141,6 +141,12 @@ class Catalogue:
         seen = await self._database.read(scope, there.where(*seen_by(scope)))
         return {found for (found,) in everybody} - {found for (found,) in seen}
 
+    async def indexes(self, organizations: Collection[UUID]) -> set[tuple[UUID, str]]:
+        """The indexes in which each of these organizations has sources."""
+        wanted = select(sources_table.c.org_id, sources_table.c.index).where(sources_table.c.deleted_at.is_(None))
+        rows = await self._database.read(Scope(frozenset(organizations)), wanted.distinct(), operator=True)
+        return {(org_id, index) for org_id, index in rows}
+
     async def usage(self, org_id: UUID, without: Collection[UUID] = ()) -> tuple[int, int]:
         """The number of an organization's sources in all indexes, and the bytes of them and their originals, without the
         named ones."""

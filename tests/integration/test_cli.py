@@ -184,7 +184,7 @@ def test_every_command_has_help(command: str, main: Run) -> None:
         ("frobnicate", "No such command 'frobnicate'; see `rag-app --help`"),
         ("sources", "Missing command; see `rag-app sources --help`"),
         ("search", "Missing argument 'Q'; see `rag-app search --help`"),
-        ("search x --org o", "Missing option '--index' / '-i'; see"),
+        ("calibrate --org o", "Missing option '--index' / '-i'; see"),
         ("search x -i book -o o --top-k 0", "Invalid value for '--top-k' / '-k': Input should be greater than"),
         ("serve --port 65536", "Invalid value for '--port'"),
         ("ask x -i book -o o --verbose", "No such option: --verbose"),
@@ -257,6 +257,8 @@ def test_a_day_with_the_command(
     assert re.match(rf"  1\. {line}     The observatory opens", search.out) and search.err == ""
     assert ask.out.startswith("The observatory opens at nine in the evening [Source 1].")
     assert re.search(rf"\n  \[Source 1\] {line}", ask.out)
+    of_the_only_index = main("ask", question, "--org", slug)
+    assert (of_the_only_index.out, of_the_only_index.err) == (ask.out, f"searches {INDEX} of {slug}\n")
     assert re.search(r"\n  \(sentences of the sources; confidence (medium|high)\)\n$", ask.out)
     assert main(*evaluate, "--mode", "text", "--json").json["MRR@10"] == 1.0
     assert re.search(r"^  hit rate@10 +1\.0000$", main(*evaluate).out, re.MULTILINE)
@@ -329,6 +331,7 @@ def test_every_failure_is_one_clear_line(
         (("search", "x", *at, "-f", "nonsense"), {}, "'nonsense' is not `field=value`"),
         (("search", "x", *at, "--mode", "fuzzy"), {}, "--mode: accepted: hybrid, dense, text"),
         (("ask", " ", *at), {}, "question: is empty"),
+        (("ask", "x", "-o", slug), {}, "--index: there are no sources"),
         (("ask", "x", *at, "--capability", "poet"), {}, "no capability named 'poet'; there are: alert_explanation, "),
         (("ask", "x", *at, "--capability", "owner_ask"), {}, f"owner_ask answers from salon_calls, not from {INDEX}"),
         (("ask", "nul \0", *at), {}, "question: "),
