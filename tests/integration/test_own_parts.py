@@ -405,7 +405,7 @@ async def test_an_endpoint_puts_hits_in_order(
         with ScriptedModel(ranks(kind)) as server:
             model = "" if kind == "tei" else 'model = "reranker-v2"\n'
             file.write_text(
-                f'[rerank.default]\nkind = "{kind}"\nurl = "{server.url}/rerank"\n{model}api_key_env = "RERANK_KEY"\n',
+                f'[rerank.default]\nkind = "{kind}"\nurl = "{server.url}/rerank"\n{model}api_key_env = "RERANK_KEY"\ntimeout = 60\n',
                 "utf-8",
             )
             async with rag_app.open() as rag:
