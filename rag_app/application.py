@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from datetime import timedelta
 from decimal import Decimal
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -13,8 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from rag_app.access.calendar import Calendar
-from rag_app.access.directory import Directory
+from rag_app.access.groups import Groups
 from rag_app.access.limits import Leases, RateLimiter
+from rag_app.access.people import Keys, People
+from rag_app.access.roles import Roles
+from rag_app.access.sessions import Sessions
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.database.session import Database
@@ -22,7 +26,7 @@ from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.originals import Originals
-from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, resource_folder
+from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, require, resource_folder
 from rag_app.evaluation.stored_fits import Calibrations
 from rag_app.retrieval.confidence import shipped_fit
 from rag_app.retrieval.embedders import EMBEDDERS, build_embedder
@@ -126,9 +130,10 @@ class Backends:
             )
 
     def _check_built(self, spec: IndexSpec, generation: Generation | None) -> Generation:
-        if generation is None:
-            raise Misconfigured(f"index {spec.name} has not been built in {self.kind(spec)}: run `rag-app db upgrade`")
-        return generation
+        return require(
+            generation,
+            Misconfigured(f"index {spec.name} has not been built in {self.kind(spec)}: run `rag-app db upgrade`"),
+        )
 
     async def begin(
         self,
@@ -170,9 +175,10 @@ class Backends:
 
     def owner(self) -> str:
         """The URL of the role that owns the schema. Raises Misconfigured where this process does not know it."""
-        if self._urls.owner is None:
-            raise Misconfigured("set RAG_DATABASE_OWNER_URL: building an index needs the role that owns the schema")
-        return self._urls.owner
+        return require(
+            self._urls.owner,
+            Misconfigured("set RAG_DATABASE_OWNER_URL: building an index needs the role that owns the schema"),
+        )
 
     def connections(self) -> tuple[int, int]:
         """Of the pools that stores have in PostgreSQL: how many are in use, how many are open."""
@@ -187,14 +193,26 @@ class Backends:
         return set(await self._ledger.visible(scope, self._ids[kind, generation], sources))
 
 
-class Application(Directory):
-    """Everything a command or a server works with, over one database. What few commands need is made at its first use."""
+class Application:
+    """Everything a command or a server works with, over one database. What few commands need is made at its first use.
+
+    `sessions` of browsers are None if the pages are disabled.
+    """
 
     _owner: asyncio.AbstractEventLoop | None
 
     def __init__(self, settings: Settings, urls: DatabaseUrls, parts: Parts = NO_PARTS) -> None:
-        super().__init__(settings, Database(urls.app, settings.database.pool_size))
-        self.urls, self.indexes, database = urls, _indexes(settings), self.database
+        self.settings, self.urls = settings, urls
+        self.database = database = Database(urls.app, settings.database.pool_size)
+        self.people, self.groups, self.keys, self.roles = (
+            People(database),
+            Groups(database),
+            Keys(database),
+            Roles(database),
+        )
+        pages = settings.pages
+        lives = timedelta(hours=pages.session_hours), timedelta(minutes=pages.idle_minutes)
+        self.sessions = None if pages.shown == "off" else Sessions(database, *lives)
         self.ledger, self.generations = SourceLedger(database), Generations(database)
         self.limiter, self.leases = RateLimiter(database), Leases(database)
         self.calendar = Calendar(database)
@@ -209,8 +227,10 @@ class Application(Directory):
         self._closing = AsyncExitStack()  # the last first
         for close in (database.close, self.backends.close):
             self._closing.push_async_callback(close)
-        if settings.names_models or parts != NO_PARTS:
-            _ = self.pipeline  # what cannot be used is told at once
+
+    @cached_property
+    def indexes(self) -> dict[str, IndexSpec]:
+        return _indexes(self.settings)
 
     @cached_property
     def _models_file(self) -> "ModelsFile":
@@ -367,11 +387,18 @@ class Application(Directory):
         self._closing.push_async_callback(made.aclose)
         return made
 
+    def check_declared(self) -> None:
+        """Raises Misconfigured for indexes and models that cannot be used as they are declared."""
+        _ = self.indexes
+        if self.settings.names_models or self._parts != NO_PARTS:
+            _ = self.pipeline
+
     async def start(self) -> None:
         """Check that what is configured fits what is stored; the private database and new indexes are prepared.
 
         Raises Misconfigured with what to do, StoreFailed where the database does not answer.
         """
+        self.check_declared()
         self._owner = asyncio.get_running_loop()
         await self.database.check()
         if self.urls.private:
@@ -527,16 +554,15 @@ class Application(Directory):
 
     async def readiness(self) -> dict[str, str]:
         """Each part that a request needs: "ok" or "unavailable". Anybody may ask, so what is wrong goes to the log."""
-        states = await self._states()
-        if states["vector_store"] == "ok":
-            states["vector_store"] = await _state(self._check_readable())
+        states = await self._states(readable=True)
         for name, state in states.items():
             if state != "ok":
                 log.warning("%s is not ready: %s", name, state)
         return {name: "ok" if state == "ok" else "unavailable" for name, state in states.items()}
 
-    async def _states(self) -> dict[str, str]:
-        return {"database": await _state(self.database.check()), "vector_store": await _state(self._check_stores())}
+    async def _states(self, readable: bool = False) -> dict[str, str]:
+        database = await _state(self.database.check())
+        return {"database": database, "vector_store": await _state(self._check_stores(readable))}
 
     async def problems(self) -> dict[str, str]:
         """For the operator: each part, and whether each index fits the settings; "ok", or what is wrong."""
@@ -548,13 +574,11 @@ class Application(Directory):
     async def _check_index(self, spec: IndexSpec) -> None:
         self._check_fits(spec, await self.backends.active(spec))
 
-    async def _check_stores(self) -> None:
+    async def _check_stores(self, readable: bool) -> None:
         for spec in self.indexes.values():
             await self.backends.check(spec)
-
-    async def _check_readable(self) -> None:
-        for spec in self.indexes.values():
-            self._check_reads(spec, await self.backends.active(spec))
+            if readable:
+                self._check_reads(spec, await self.backends.active(spec))
 
     def misfit(self, spec: IndexSpec, generation: Generation) -> str | None:
         """Why this process cannot write to a generation, and what to put back; None if it can."""

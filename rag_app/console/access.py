@@ -12,7 +12,6 @@ from typer import Abort, Argument, Exit, Option, confirm
 
 from rag_app.console.commands import (
     Application,
-    Directory,
     Json,
     Org,
     OrgArgument,
@@ -23,8 +22,8 @@ from rag_app.console.commands import (
     group,
     number,
     on_application,
-    on_directory,
-    on_new_directory,
+    on_new_unchecked_application,
+    on_unchecked_application,
 )
 from rag_app.console.printing import (
     counting,
@@ -35,7 +34,7 @@ from rag_app.console.printing import (
     print_result,
     record,
 )
-from rag_app.domain import InvalidInput, JsonObject, NotFound
+from rag_app.domain import InvalidInput, JsonObject, NotFound, require
 
 if TYPE_CHECKING:
     from rag_app.access.people import ApiKey, Organization
@@ -66,22 +65,22 @@ _USER = "{0.name}\t{0.id}\t{0.plan}\t{0.role}"
 
 
 @orgs.command("create")
-@on_new_directory
+@on_new_unchecked_application
 async def create_organization(
-    directory: Directory,
+    application: Application,
     slug: Annotated[str, Argument(help="short name, as in --org")],
     name: Annotated[str | None, Option(help="name for people; the slug by default")] = None,
 ) -> None:
     """Create an organization."""
-    made = await directory.people.create_organization(slug, name or slug)
+    made = await application.people.create_organization(slug, name or slug)
     print(f"{made.slug}\t{made.id}")
 
 
 @orgs.command("list")
-@on_directory
-async def list_organizations(directory: Directory, as_json: Json = False) -> None:
+@on_unchecked_application
+async def list_organizations(application: Application, as_json: Json = False) -> None:
     """List all organizations."""
-    found = await directory.people.organizations()
+    found = await application.people.organizations()
     print_list(as_json, [record(each, "id slug name") for each in found], map(_ORGANIZATION.format, found))
 
 
@@ -121,9 +120,9 @@ def _tell_left(done: "ErasureResult") -> None:
 
 
 @orgs.command()
-@on_directory
+@on_unchecked_application
 async def add_member(
-    directory: Directory,
+    application: Application,
     org: OrgArgument,
     user: Annotated[str, Argument(help="name (such as an e-mail address) or id; an unknown name creates a new user")],
     subject: Subject = None,
@@ -132,40 +131,40 @@ async def add_member(
     ] = False,
 ) -> None:
     """Make a user a member of an organization."""
-    organization = await directory.people.organization(org)
+    organization = await application.people.organization(org)
     try:
-        member = await directory.people.user(user)
+        member = await application.people.user(user)
     except NotFound:
-        if not new and (others := await directory.people.addresses_of(user)):
+        if not new and (others := await application.people.addresses_of(user)):
             raise InvalidInput(
                 "user",
                 user,
                 f"no user has that name, but there is {' and '.join(others)}: name who is meant, or add --new",
             ) from None
-        member = await directory.people.create_user(user)
+        member = await application.people.create_user(user)
         print(f"{user} is a new user", file=sys.stderr)
     if subject is not None:
-        await directory.people.know_as(member, subject)
-    await directory.people.add_member(organization, member)
+        await application.people.know_as(member, subject)
+    await application.people.add_member(organization, member)
     print(f"{member.name}\t{member.id}\tmember of {organization.slug}")
 
 
 @orgs.command()
-@on_directory
-async def remove_member(directory: Directory, org: OrgArgument, user: UserArgument) -> None:
+@on_unchecked_application
+async def remove_member(application: Application, org: OrgArgument, user: UserArgument) -> None:
     """Remove a user from an organization, from their next request on.
 
     The user also leaves the organization's groups. Their sources stay. To remove a user completely, use `users erase`.
     """
-    organization, member = await directory.people.organization(org), await directory.people.user(user)
-    await directory.people.remove_member(organization, member)
+    organization, member = await application.people.organization(org), await application.people.user(user)
+    await application.people.remove_member(organization, member)
     print(f"{member.name}\t{member.id}\tno longer a member of {organization.slug}")
 
 
 @app.command()
-@on_directory
+@on_unchecked_application
 async def grant(
-    directory: Directory,
+    application: Application,
     who: Annotated[str, Argument(help="a member's name or id, or a key's id or first characters")],
     role: Annotated[str, Argument(metavar="read|write|admin|none")],
     org: Org,
@@ -181,35 +180,35 @@ async def grant(
 
     if role not in [*Role, "none"]:
         raise InvalidInput("role", role, f"accepted: {', '.join([*Role, 'none'])}")
-    organization = await directory.people.organization(org)
-    name = _index_name(directory, index) if index else EVERY_INDEX
-    user, shown = await directory.keys.user_of(organization, who), beginning_of(who)
+    organization = await application.people.organization(org)
+    name = _index_name(application, index) if index else EVERY_INDEX
+    user, shown = await application.keys.user_of(organization, who), beginning_of(who)
     if user is None:
-        user = (await directory.people.user(shown)).id
-    await directory.roles.grant(organization.id, user, None if role == "none" else Role(role), name)
+        user = (await application.people.user(shown)).id
+    await application.roles.grant(organization.id, user, None if role == "none" else Role(role), name)
     print(f"{shown}\t{role}\t{'every index' if name == EVERY_INDEX else name} of {organization.slug}")
 
 
-def _index_name(directory: Directory, index: str) -> str:
+def _index_name(application: Application, index: str) -> str:
     """The index's own name: an alias may point elsewhere one day."""
-    from rag_app.retrieval.index import find_index, load_indexes
+    from rag_app.retrieval.index import find_index
 
-    return find_index(load_indexes(*directory.settings.indexes.folders), index).name
+    return find_index(application.indexes, index).name
 
 
 @orgs.command()
-@on_directory
-async def add_site(directory: Directory, org: OrgArgument, site: Annotated[str, Argument()]) -> None:
+@on_unchecked_application
+async def add_site(application: Application, org: OrgArgument, site: Annotated[str, Argument()]) -> None:
     """Add a site to an organization. Sources can belong to a site."""
-    organization = await directory.people.organization(org)
-    made = await directory.people.create_site(organization.id, site)
+    organization = await application.people.organization(org)
+    made = await application.people.create_site(organization.id, site)
     print(f"{organization.slug}/{made.name}\t{made.id}")
 
 
 @orgs.command()
-@on_directory
+@on_unchecked_application
 async def set_budget(
-    directory: Directory,
+    application: Application,
     org: OrgArgument,
     tokens: Annotated[
         str, Argument(metavar="TOKENS|none", help="a number of tokens; none: the default of the settings")
@@ -220,30 +219,30 @@ async def set_budget(
     When the budget is used up, models write no more answers for its members until the first of the next month (UTC).
     """
     bound = None if tokens == "none" else number("tokens", tokens, "none")
-    organization = await directory.people.organization(org)
-    await directory.people.set_budget(organization, bound)
+    organization = await application.people.organization(org)
+    await application.people.set_budget(organization, bound)
     print(f"{organization.slug}\t{'no budget of its own' if bound is None else f'{bound} tokens a month'}")
 
 
 @orgs.command("set-limits")
-@on_directory
+@on_unchecked_application
 async def set_organization_limits(
-    directory: Directory, org: OrgArgument, requests: Requests = None, at_once: AtOnce = None
+    application: Application, org: OrgArgument, requests: Requests = None, at_once: AtOnce = None
 ) -> None:
     """Set the request limits of each member and API key of an organization.
 
     They replace the limits of all surfaces. If a user belongs to several organizations, the highest limit applies. A limit
     of an API key takes precedence.
     """
-    organization = await directory.people.organization(org)
-    limited = await directory.people.set_limits(organization, _limits(requests, at_once))
+    organization = await application.people.organization(org)
+    limited = await application.people.set_limits(organization, _limits(requests, at_once))
     print(f"{limited.slug}\t{_format_limits(limited)}")
 
 
 @orgs.command("set-time-zone")
-@on_directory
+@on_unchecked_application
 async def set_time_zone(
-    directory: Directory,
+    application: Application,
     org: OrgArgument,
     name: Annotated[str, Argument(metavar="NAME|none", help="a name such as Europe/Paris; none: UTC")],
 ) -> None:
@@ -251,15 +250,15 @@ async def set_time_zone(
 
     Running servers use it within a minute.
     """
-    organization = await directory.people.organization(org)
-    await directory.people.set_time_zone(organization, None if name == "none" else name)
+    organization = await application.people.organization(org)
+    await application.people.set_time_zone(organization, None if name == "none" else name)
     print(f"{organization.slug}\t{'UTC' if name == 'none' else name}")
 
 
 @users.command("create")
-@on_directory
+@on_unchecked_application
 async def create_user(
-    directory: Directory,
+    application: Application,
     name: Annotated[str, Argument(help="a name, such as an e-mail address")],
     plan: Annotated[str, Option("--plan", metavar="P", help="one of `plans list`")] = "free",
     role: Annotated[str, Option("--role", metavar="user|admin", help="the user's role")] = "user",
@@ -271,25 +270,25 @@ async def create_user(
 ) -> None:
     """Create a user."""
     # all of them exist, or nobody is made
-    organizations = [await directory.people.organization(each) for each in org or []]
-    made = await directory.people.create_user(name, plan, role, subject)
+    organizations = [await application.people.organization(each) for each in org or []]
+    made = await application.people.create_user(name, plan, role, subject)
     for organization in organizations:
-        await directory.people.add_member(organization, made)
+        await application.people.add_member(organization, made)
     print(_USER.format(made))
 
 
 @users.command("list")
-@on_directory
-async def list_users(directory: Directory, as_json: Json = False) -> None:
+@on_unchecked_application
+async def list_users(application: Application, as_json: Json = False) -> None:
     """List all users with plan, role, organizations and messages of this month.
 
     The list includes the service users of API keys. Their names are `key:` and the key's id.
     """
     from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
 
-    known = await directory.people.users()
-    limits = {plan.code: plan.messages for plan in await Plans(directory.database).list()}
-    used = await Accounts(directory.database).messages_used(user.id for user, _ in known)
+    known = await application.people.users()
+    limits = {plan.code: plan.messages for plan in await Plans(application.database).list()}
+    used = await Accounts(application.database).messages_used(user.id for user, _ in known)
     found = [
         record(user, "name id plan role")
         | {"organizations": organizations, "used": used[user.id], "limit": limits[user.plan]}
@@ -304,9 +303,9 @@ async def list_users(directory: Directory, as_json: Json = False) -> None:
 
 
 @users.command()
-@on_directory
+@on_unchecked_application
 async def set_plan(
-    directory: Directory,
+    application: Application,
     user: UserArgument,
     plan: Annotated[str, Argument(help="one of `plans list`")],
 ) -> None:
@@ -314,13 +313,13 @@ async def set_plan(
 
     Messages already used this month still count.
     """
-    print(_USER.format(await directory.people.set_plan(await directory.people.user(user), plan)))
+    print(_USER.format(await application.people.set_plan(await application.people.user(user), plan)))
 
 
 @users.command()
-@on_directory
+@on_unchecked_application
 async def set_role(
-    directory: Directory,
+    application: Application,
     user: UserArgument,
     role: Annotated[str, Argument(metavar="user|admin", help="the user's role")],
 ) -> None:
@@ -329,7 +328,7 @@ async def set_role(
     An administrator may read the conversations of all organizations and apply other plans to their own messages. Reads of conversations are
     recorded in the audit log.
     """
-    print(_USER.format(await directory.people.set_role(await directory.people.user(user), role)))
+    print(_USER.format(await application.people.set_role(await application.people.user(user), role)))
 
 
 @users.command()
@@ -382,19 +381,19 @@ async def _erase(application: Application, name: str) -> None:
 
 
 @plans.command("list")
-@on_directory
-async def list_plans(directory: Directory, as_json: Json = False) -> None:
+@on_unchecked_application
+async def list_plans(application: Application, as_json: Json = False) -> None:
     """List all plans with their limits."""
     from rag_app.surfaces.lexybrain.quotas import Plans
 
-    found = await Plans(directory.database).list()
+    found = await Plans(application.database).list()
     print_list(as_json, [record(each, "code messages enabled") for each in found], map(_plan_text, found))
 
 
 @plans.command("set")
-@on_directory
+@on_unchecked_application
 async def change_plan(
-    directory: Directory,
+    application: Application,
     code: Annotated[str, Argument(metavar="CODE", help="the code of a plan; an unknown code creates a plan")],
     messages: Annotated[str | None, Option(metavar="N|unlimited", help="messages per month")] = None,
     enabled: Annotated[
@@ -410,7 +409,7 @@ async def change_plan(
     limit = None
     if messages is not None:
         limit = -1 if messages == "unlimited" else number("messages", messages, "unlimited")
-    print(_plan_text(await Plans(directory.database).set(code, limit, enabled)))
+    print(_plan_text(await Plans(application.database).set(code, limit, enabled)))
 
 
 def _limit_text(limit: int) -> str:
@@ -456,9 +455,9 @@ async def export_training_data(
 
 
 @keys.command("create")
-@on_directory
+@on_unchecked_application
 async def create_key(
-    directory: Directory,
+    application: Application,
     org: Org,
     name: Annotated[str, Option("--name", "-n", metavar="N", help="the purpose of the key")],
     indexes: Annotated[
@@ -471,50 +470,50 @@ async def create_key(
 
     Send it in a header: `Authorization: Bearer KEY`. It sees what all members of the organization see.
     """
-    bound = [_index_name(directory, index) for index in indexes] if indexes else None
-    made, secret = await directory.keys.create(await directory.people.organization(org), name, bound)
+    bound = [_index_name(application, index) for index in indexes] if indexes else None
+    made, secret = await application.keys.create(await application.people.organization(org), name, bound)
     print_result(as_json, {**_key_json(made), "key": secret}, secret)
     print("store this key now: it is not shown again, because only its hash is kept", file=sys.stderr)
 
 
 @keys.command("list")
-@on_directory
+@on_unchecked_application
 async def list_keys(
-    directory: Directory,
+    application: Application,
     org: Annotated[
         str | None, Option("--org", "-o", metavar="O", help="only keys of this organization: slug or id")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """List all API keys with their first characters."""
-    of = await directory.people.organization(org) if org else None
-    found = [_key_json(each) for each in await directory.keys.list(of)]
+    of = await application.people.organization(org) if org else None
+    found = [_key_json(each) for each in await application.keys.list(of)]
     print_list(as_json, found, map(_key_text, found), "keys")
 
 
 @keys.command()
-@on_directory
+@on_unchecked_application
 async def revoke(
-    directory: Directory,
+    application: Application,
     key: KeyArgument,
 ) -> None:
     """Revoke an API key.
 
     Every process refuses the key at once. Requests that are already running are completed.
     """
-    print(_key_text(_key_json(await directory.keys.revoke(key))))
+    print(_key_text(_key_json(await application.keys.revoke(key))))
 
 
 @keys.command("set-limits")
-@on_directory
+@on_unchecked_application
 async def set_key_limits(
-    directory: Directory, key: KeyArgument, requests: Requests = None, at_once: AtOnce = None
+    application: Application, key: KeyArgument, requests: Requests = None, at_once: AtOnce = None
 ) -> None:
     """Set the request limits of an API key, from its next request on.
 
     They replace the limits of its organization and of all surfaces.
     """
-    limited = await directory.keys.set_limits(key, _limits(requests, at_once))
+    limited = await application.keys.set_limits(key, _limits(requests, at_once))
     print(f"{limited.beginning}...\t{_format_limits(limited)}")
 
 
@@ -547,9 +546,9 @@ def _key_text(key: Mapping[str, Any]) -> str:
 
 
 @app.command()
-@on_directory
+@on_unchecked_application
 async def token(
-    directory: Directory,
+    application: Application,
     user: Annotated[str, Option(metavar="U", help="name or id")],
     hours: Annotated[float, Option(min=0.01, max=8760, help="hours until the token expires")] = 24.0,
     client: Annotated[
@@ -565,19 +564,18 @@ async def token(
     Send it in a header: `Authorization: Bearer TOKEN`. Not available if an identity provider issues the tokens.
     """
     if link:
-        print(await _link(directory, (await directory.people.user(user)).id))
+        print(await _link(application, (await application.people.user(user)).id))
         return
-    print(issue(directory.settings, (await directory.people.user(user)).id, hours, client))
+    print(issue(application.settings, (await application.people.user(user)).id, hours, client))
 
 
-async def _link(directory: Directory, user: UUID) -> str:
+async def _link(application: Application, user: UUID) -> str:
     """Where a browser signs in as this user. Browsers send what stands behind the `#` to nobody: no log has it."""
     from rag_app.console.serving import http_url
 
-    if directory.sessions is None:
-        raise InvalidInput("--link", None, "requires the pages, but RAG_PAGES is off")
-    api, public = directory.settings.api, directory.settings.pages.public_url
-    return f"{public or http_url(api.host, api.port)}/sign-in#{await directory.sessions.make_code(user)}"
+    sessions = require(application.sessions, InvalidInput("--link", None, "requires the pages, but RAG_PAGES is off"))
+    api, public = application.settings.api, application.settings.pages.public_url
+    return f"{public or http_url(api.host, api.port)}/sign-in#{await sessions.make_code(user)}"
 
 
 def issue(settings: "Settings", user: UUID, hours: float, client: str | None = None) -> str:

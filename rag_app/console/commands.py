@@ -8,8 +8,8 @@ import asyncio
 import gc
 import inspect
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
@@ -19,12 +19,11 @@ from typer import Argument, Option, Typer
 from rag_app.domain import InvalidInput
 
 if TYPE_CHECKING:
-    from rag_app.access.directory import Directory as Directory  # noqa: PLC0414 - for the modules of commands
-    from rag_app.application import Application as Application  # noqa: PLC0414
+    from rag_app.application import Application as Application  # noqa: PLC0414 - for the modules of commands
     from rag_app.database.urls import DatabaseUrls
     from rag_app.settings import Settings
 else:
-    Application = Directory = Any  # take seconds, or tenths of one, to import
+    Application = Any  # takes tenths of a second to import
 
 P = ParamSpec("P")
 
@@ -135,26 +134,11 @@ on_application = command_on(_start)
 on_new_application = command_on(_start, creates=True)
 """As `on_application`, for what one may begin with."""
 
-
-@asynccontextmanager
-async def open_directory(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIterator[Directory]":
-    """People and what belongs to them, in a database whose schema fits."""
-    from rag_app.access.directory import Directory
-    from rag_app.database.urls import checked_database
-
-    async with checked_database(urls.app) as database:
-        yield Directory(settings, database)
-
-
-on_directory = command_on(open_directory)
-"""A command's work on people and what belongs to them: no index, no model."""
-on_new_directory = command_on(open_directory, creates=True)
-"""As `on_directory`, for what one may begin with."""
-
-on_unchecked_application = command_on(
-    partial(open_application, prepare=lambda application: application.database.check())
-)
-"""As `on_application`, but indexes need not fit the settings, and nothing is prepared: for what puts that right."""
+_check = partial(open_application, prepare=lambda application: application.database.check())
+on_unchecked_application = command_on(_check)
+"""As `on_application`, but only the database is checked: for what needs no index, and for what puts one right."""
+on_new_unchecked_application = command_on(_check, creates=True)
+"""As `on_unchecked_application`, for what one may begin with."""
 
 on_closed_application = command_on(open_application)
 """As `on_application`, but nothing has been asked of the database yet."""

@@ -3,7 +3,8 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,14 +18,12 @@ from rag_app.console.commands import (
     on_closed_application,
     on_unchecked_application,
     open_application,
-    open_directory,
     read_settings,
 )
 from rag_app.console.printing import print_list, print_result, record
-from rag_app.domain import PUBLIC_ORGANIZATION, Misconfigured, RagError, Scope, resource_folder
+from rag_app.domain import PUBLIC_ORGANIZATION, Misconfigured, RagError, Scope, require, resource_folder
 
 if TYPE_CHECKING:
-    from rag_app.answering.prompt_configs import PromptConfigs
     from rag_app.answering.prompts import PromptConfig, PromptVersion
     from rag_app.database.urls import DatabaseUrls
     from rag_app.settings import Settings
@@ -42,16 +41,18 @@ async def _open_migrated(settings: "Settings", urls: "DatabaseUrls") -> AsyncIte
     """The schema comes first: it is migrated also where the settings of models or indexes cannot be used."""
     from rag_app.database import migrate
 
-    if urls.owner is None:
-        raise Misconfigured("set RAG_DATABASE_OWNER_URL: migrating needs the role that owns the schema")
+    owner = require(
+        urls.owner, Misconfigured("set RAG_DATABASE_OWNER_URL: migrating needs the role that owns the schema")
+    )
     await asyncio.to_thread(
         migrate.upgrade,
-        urls.owner,
+        owner,
         urls.app,
         resource_folder("migrations"),
         gateway=settings.database.gateway_role,
     )
     async with open_application(settings, urls) as application:
+        application.check_declared()
         yield application
 
 
@@ -83,9 +84,10 @@ async def url(
     """
     from rag_app.database.session import asyncpg_url
 
-    chosen = urls.owner if owner else urls.app
-    if chosen is None:
-        raise Misconfigured("RAG_DATABASE_OWNER_URL is not set, so the owner's URL is not known")
+    chosen = require(
+        urls.owner if owner else urls.app,
+        Misconfigured("RAG_DATABASE_OWNER_URL is not set, so the owner's URL is not known"),
+    )
     print(asyncpg_url(chosen).set(drivername="postgresql").render_as_string(hide_password=False))
 
 
@@ -98,9 +100,10 @@ async def retention(application: Application) -> None:
     """
     from rag_app.surfaces.lexybrain.retention import enforce
 
-    gone = await enforce(application.database, application.settings.retention.model_dump())
-    if gone is None:
-        raise Misconfigured("another process is already deleting old data: wait until it has finished")
+    gone = require(
+        await enforce(application.database, application.settings.retention.model_dump()),
+        Misconfigured("another process is already deleting old data: wait until it has finished"),
+    )
     for name, count in gone.items():
         print(f"{name}\t{count} deleted")
     if not gone:
@@ -151,6 +154,7 @@ class _Findings:
 async def _look(application: Application, findings: _Findings, models: bool) -> None:
     from rag_app.application import identity_provider, public_keys
 
+    application.check_declared()
     settings, urls = application.settings, application.urls
     await _check_embedder(application, findings, models)
     await _check_models(application, findings, models)
@@ -215,11 +219,8 @@ async def _check_models(application: Application, findings: _Findings, models: b
 async def _connect(url: str) -> None:
     from rag_app.database.session import Database
 
-    database = Database(url, pool_size=1)
-    try:
+    async with aclosing(Database(url, pool_size=1)) as database:
         await database.fetch("SELECT")
-    finally:
-        await database.close()
 
 
 async def _limits(application: Application, index: str) -> str:
@@ -257,46 +258,43 @@ async def _calibration(application: Application, index: str) -> str:
     return "" if basis == "index" else f"; confidence uncalibrated: `rag-app calibrate --index {index}`"
 
 
-@asynccontextmanager
-async def _open_prompts(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIterator[PromptConfigs]":
-    """Those of a private database are there, though no server has prepared it."""
-    from rag_app.answering.prompt_configs import PromptConfigs
-    from rag_app.answering.prompts import released_prompts
+async def _check_and_seed(application: Application) -> None:
+    """Prompts of a private database are there, though no server has prepared it."""
+    await application.database.check()
+    if application.urls.private:
+        await application.seed_prompts()
 
-    async with open_directory(settings, urls) as directory:
-        configs = PromptConfigs(directory.database)
-        if urls.private:
-            await configs.seed(released_prompts(resource_folder("prompts")))
-        yield configs
+
+_on_prompts = command_on(partial(open_application, prepare=_check_and_seed))
 
 
 @prompts.command("list")
-@command_on(_open_prompts)
-async def list_all(configs: "PromptConfigs", as_json: Json = False) -> None:
+@_on_prompts
+async def list_all(application: Application, as_json: Json = False) -> None:
     """List all versions with type, state, weight, and share of new threads."""
     from rag_app.answering.prompts import shares
 
-    found = await configs.all()
+    found = await application.prompts.all()
     share = shares(found)
     records = [record(each, _FIELDS) | {"share": share[each.name]} for each in found]
     print_list(as_json, records, (_version_text(each, found) for each in found))
 
 
 @prompts.command()
-@command_on(_open_prompts)
-async def show(configs: "PromptConfigs", name: Version, as_json: Json = False) -> None:
+@_on_prompts
+async def show(application: Application, name: Version, as_json: Json = False) -> None:
     """Print a version in the format that `prompts add` reads."""
     from rag_app.answering.prompts import as_toml
 
-    found = await configs.get(name)
+    found = await application.prompts.get(name)
     known = {**record(found, _FIELDS), "system_instructions": found.instructions}
     print_result(as_json, known, as_toml(found).removesuffix("\n"))
 
 
 @prompts.command()
-@command_on(_open_prompts)
+@_on_prompts
 async def add(
-    configs: "PromptConfigs",
+    application: Application,
     file: Annotated[
         Path, Argument(metavar="FILE.toml", help="a file with the name of the version: ask_lexybrain_...toml")
     ],
@@ -308,27 +306,27 @@ async def add(
     """
     from rag_app.answering.prompts import load_config
 
-    await _change(configs, configs.publish(None, load_config(file)))
+    await _change(application, application.prompts.publish(None, load_config(file)))
 
 
 @prompts.command()
-@command_on(_open_prompts)
-async def activate(configs: "PromptConfigs", name: Version) -> None:
+@_on_prompts
+async def activate(application: Application, name: Version) -> None:
     """Activate a version, in addition to the active ones of its type."""
-    await _change(configs, configs.change(None, name, active=True))
+    await _change(application, application.prompts.change(None, name, active=True))
 
 
 @prompts.command()
-@command_on(_open_prompts)
-async def deactivate(configs: "PromptConfigs", name: Version) -> None:
+@_on_prompts
+async def deactivate(application: Application, name: Version) -> None:
     """Deactivate a version, also for threads that use it."""
-    await _change(configs, configs.change(None, name, active=False))
+    await _change(application, application.prompts.change(None, name, active=False))
 
 
 @prompts.command()
-@command_on(_open_prompts)
+@_on_prompts
 async def weigh(
-    configs: "PromptConfigs",
+    application: Application,
     name: Version,
     weight: Annotated[
         int, Argument(metavar="W", min=0, max=1_000_000, help="the weight; 0: no new thread gets this version")
@@ -338,13 +336,13 @@ async def weigh(
 
     A thread keeps its version while that version is active and its weight is not 0.
     """
-    await _change(configs, configs.change(None, name, weight=weight))
+    await _change(application, application.prompts.change(None, name, weight=weight))
 
 
-async def _change(configs: "PromptConfigs", change: "Awaitable[PromptVersion]") -> None:
+async def _change(application: Application, change: "Awaitable[PromptVersion]") -> None:
     from rag_app.answering.prompts import template_types
 
-    changed, found = (await change).config, await configs.all()
+    changed, found = (await change).config, await application.prompts.all()
     print(_version_text(changed, found))
     if not any(each.active and each.weight for each in found if each.type == changed.type):
         told = "models get the file's" if changed.type in template_types() else "models are told nothing of the kind"

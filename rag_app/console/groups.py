@@ -4,7 +4,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from rag_app.console.commands import Directory, Json, OrgArgument, UserArgument, group, on_directory
+from rag_app.console.commands import Application, Json, OrgArgument, UserArgument, group, on_unchecked_application
 from rag_app.console.printing import print_list, record
 
 app = group("Manage groups of members. A source can be visible to some groups only.")
@@ -13,58 +13,58 @@ GroupArgument = Annotated[str, Argument(metavar="GROUP", help="slug or id, as sh
 
 
 @app.command()
-@on_directory
+@on_unchecked_application
 async def create(
-    directory: Directory,
+    application: Application,
     org: OrgArgument,
     slug: Annotated[str, Argument(help="short name, as in --group")],
     name: Annotated[str | None, Option(help="name for people; the slug by default")] = None,
 ) -> None:
     """Create a group in an organization."""
-    made = await directory.groups.create(await directory.people.organization(org), slug, name)
+    made = await application.groups.create(await application.people.organization(org), slug, name)
     print(f"{org}/{made.slug}\t{made.id}")
 
 
 @app.command("list")
-@on_directory
-async def list_groups(directory: Directory, org: OrgArgument, as_json: Json = False) -> None:
+@on_unchecked_application
+async def list_groups(application: Application, org: OrgArgument, as_json: Json = False) -> None:
     """List the groups of an organization and their members.
 
     Members who belong to a group only by their token are not listed.
     """
-    found = await directory.groups.list(await directory.people.organization(org))
+    found = await application.groups.list(await application.people.organization(org))
     lines = (f"{each.slug}\t{each.id}\t{each.name}\t{', '.join(members) or '-'}" for each, members in found)
     print_list(as_json, [record(each, "id slug name") | {"members": [*members]} for each, members in found], lines)
 
 
 @app.command()
-@on_directory
-async def add(directory: Directory, org: OrgArgument, group: GroupArgument, user: UserArgument) -> None:
+@on_unchecked_application
+async def add(application: Application, org: OrgArgument, group: GroupArgument, user: UserArgument) -> None:
     """Add a member of the organization to a group, from their next request on."""
-    found = await directory.groups.find(await directory.people.organization(org), group)
-    await directory.groups.add_member(found, await directory.people.user(user))
+    found = await application.groups.find(await application.people.organization(org), group)
+    await application.groups.add_member(found, await application.people.user(user))
     print(f"{user}\tin {org}/{found.slug}")
 
 
 @app.command()
-@on_directory
-async def remove(directory: Directory, org: OrgArgument, group: GroupArgument, user: UserArgument) -> None:
+@on_unchecked_application
+async def remove(application: Application, org: OrgArgument, group: GroupArgument, user: UserArgument) -> None:
     """Remove a user from a group, from their next request on.
 
     If the user's token also names the group, the user stays in it; change that at the identity provider.
     """
-    found = await directory.groups.find(await directory.people.organization(org), group)
-    await directory.groups.remove_member(found, await directory.people.user(user))
+    found = await application.groups.find(await application.people.organization(org), group)
+    await application.groups.remove_member(found, await application.people.user(user))
     print(f"{user}\tno longer in {org}/{found.slug}")
 
 
 @app.command()
-@on_directory
-async def delete(directory: Directory, org: OrgArgument, group: GroupArgument) -> None:
+@on_unchecked_application
+async def delete(application: Application, org: OrgArgument, group: GroupArgument) -> None:
     """Delete a group.
 
     Its sources stay. A source without any other group is visible to nobody until it is ingested for others.
     """
-    found = await directory.groups.find(await directory.people.organization(org), group)
-    await directory.groups.delete(found)
+    found = await application.groups.find(await application.people.organization(org), group)
+    await application.groups.delete(found)
     print(f"{org}/{found.slug} is deleted")

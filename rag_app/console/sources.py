@@ -3,8 +3,8 @@
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -17,11 +17,10 @@ from rag_app.console.commands import (
     Index,
     Json,
     Org,
-    command_on,
     group,
     on_application,
     on_new_application,
-    open_directory,
+    on_unchecked_application,
 )
 from rag_app.console.printing import (
     day,
@@ -32,15 +31,10 @@ from rag_app.console.printing import (
     summary_json,
     summary_text,
 )
-from rag_app.domain import InvalidInput, NotFound, RowsRule, Scope, Source, frozen, source_id, uuid_in
+from rag_app.domain import InvalidInput, NotFound, RowsRule, Scope, Source, source_id, uuid_in
 
 if TYPE_CHECKING:
-    from rag_app.access.people import People
-    from rag_app.database.session import Database
-    from rag_app.database.urls import DatabaseUrls
-    from rag_app.documents.ledger import SourceLedger
     from rag_app.retrieval.index import IndexSpec
-    from rag_app.settings import Settings
 
 app = group()
 sources = group("Manage ingested sources.")
@@ -187,33 +181,10 @@ def _metadata(source_type: str | None, lang: str | None, pairs: list[str]) -> di
     return metadata
 
 
-@frozen
-class _Catalogue:
-    """What a command needs that only reads what is known of sources: no model and no vector store."""
-
-    database: "Database"
-    people: "People"
-    ledger: "SourceLedger"
-    indexes: "Mapping[str, IndexSpec]"
-
-
-@asynccontextmanager
-async def _open_catalogue(settings: "Settings", urls: "DatabaseUrls") -> AsyncIterator[_Catalogue]:
-    from rag_app.documents.ledger import SourceLedger
-    from rag_app.retrieval.index import load_indexes
-
-    async with open_directory(settings, urls) as directory:
-        indexes = load_indexes(*settings.indexes.folders)
-        yield _Catalogue(directory.database, directory.people, SourceLedger(directory.database), indexes)
-
-
-on_catalogue = command_on(_open_catalogue)
-
-
 @sources.command("list")
-@on_catalogue
+@on_unchecked_application
 async def list_all(
-    catalogue: _Catalogue,
+    application: Application,
     index: Index,
     org: Org,
     search: Annotated[
@@ -225,13 +196,13 @@ async def list_all(
     as_json: Json = False,
 ) -> None:
     """List the sources of an organization in an index."""
-    spec, scope = await _index_and_scope(catalogue, index, org)
+    spec, scope = await _index_and_scope(application, index, org)
     if source_type is not None and source_type not in spec.source_types:
         raise InvalidInput("source_type", source_type, f"{source_type!r}; accepted: {', '.join(spec.source_types)}")
-    wanted = await _ids_matching(catalogue, scope, spec, filters) if filters else None
+    wanted = await _ids_matching(application, scope, spec, filters) if filters else None
     found = [
         source
-        async for source in catalogue.ledger.list(scope, spec.name, operator=True)
+        async for source in application.ledger.list(scope, spec.name, operator=True)
         if source_type in (None, source.source_type)
         and lang in (None, source.lang)
         and _mentions(source, search)
@@ -242,14 +213,14 @@ async def list_all(
 
 
 async def _ids_matching(
-    catalogue: _Catalogue, scope: Scope, spec: "IndexSpec", written: Sequence[str]
+    application: Application, scope: Scope, spec: "IndexSpec", written: Sequence[str]
 ) -> Collection[UUID]:
     from rag_app.documents.catalogue import Catalogue, SourceSelection
     from rag_app.retrieval.filters import check_filters, parse_condition
 
     filters = check_filters(tuple(map(parse_condition, written)), spec)
     asked = SourceSelection((spec.name,), filters, organizations=scope.organizations)
-    return {*await Catalogue(catalogue.database).list_matching(scope, asked, operator=True)}
+    return {*await Catalogue(application.database).list_matching(scope, asked, operator=True)}
 
 
 def _mentions(source: Source, text: str | None) -> bool:
@@ -258,18 +229,18 @@ def _mentions(source: Source, text: str | None) -> bool:
 
 
 @sources.command()
-@on_catalogue
+@on_unchecked_application
 async def show(
-    catalogue: _Catalogue,
+    application: Application,
     source: Annotated[str, Argument(help="id or external id")],
     index: Index,
     org: Org,
     as_json: Json = False,
 ) -> None:
     """Show the metadata and the text of a source."""
-    spec, scope = await _index_and_scope(catalogue, index, org)
-    found = await _find_source(catalogue, source, spec, scope)
-    passages = await catalogue.ledger.content(scope, found.id, operator=True)
+    spec, scope = await _index_and_scope(application, index, org)
+    found = await _find_source(application, source, spec, scope)
+    passages = await application.ledger.content(scope, found.id, operator=True)
     known = source_json(found)
     lines = [f"{key}: {value}" for key, value in known.items() if value not in (None, "", {})]
     for passage in passages:
@@ -297,19 +268,19 @@ async def delete(
     print(f"{len(wanted)} deleted")
 
 
-async def _index_and_scope(catalogue: "_Catalogue | Application", index: str, org: str) -> tuple["IndexSpec", Scope]:
+async def _index_and_scope(application: Application, index: str, org: str) -> tuple["IndexSpec", Scope]:
     from rag_app.retrieval.index import find_index
 
-    spec = find_index(catalogue.indexes, index)
-    return spec, Scope(frozenset({(await catalogue.people.organization(org)).id}))
+    spec = find_index(application.indexes, index)
+    return spec, Scope(frozenset({(await application.people.organization(org)).id}))
 
 
-async def _find_source(catalogue: "_Catalogue | Application", name: str, spec: "IndexSpec", scope: Scope) -> Source:
+async def _find_source(application: Application, name: str, spec: "IndexSpec", scope: Scope) -> Source:
     """By id or external id. Raises NotFound with the name as it was given."""
     (org_id,) = scope.organizations
     wanted = uuid_in(name) or source_id(org_id, spec.name, name)
     with suppress(NotFound):
-        found = await catalogue.ledger.get(scope, wanted, operator=True)
+        found = await application.ledger.get(scope, wanted, operator=True)
         if found.index == spec.name:
             return found
     raise NotFound(f"source of this organization in {spec.name}", name)

@@ -388,6 +388,8 @@ class Database:
         await self._engine.dispose()
         await self._dedicated.dispose()
 
+    aclose = close  # for `contextlib.aclosing`
+
 
 @lru_cache(maxsize=250)
 def _scope_statement(query: str, values: int) -> str:

@@ -1,8 +1,8 @@
 """The address of PostgreSQL: the configured one, or the private one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from rag_app.database.private import private_postgres
@@ -52,17 +52,7 @@ def database_urls(settings: "Settings", migrated: bool = True, create: bool = Tr
 
 async def _is_migrated(url: str) -> bool:
     with suppress(Misconfigured):
-        async with checked_database(url):
+        async with aclosing(Database(url, pool_size=1)) as database:
+            await database.check()
             return True
     return False
-
-
-@asynccontextmanager
-async def checked_database(url: str) -> AsyncIterator[Database]:
-    """One connection to a database whose schema fits, closed at exit. Raises as `Database.check` does."""
-    database = Database(url, pool_size=1)
-    try:
-        await database.check()
-        yield database
-    finally:
-        await database.close()
