@@ -13,19 +13,18 @@ from rag_app.domain import Filters, Mode
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
-from rag_app.stores.postgres import ChunkStore, PostgresBackend, execute_as_owner, prepare_words
+from rag_app.stores.postgres import ChunkStore, DatabaseBackend, execute_as_owner
 from rag_app.stores.postgres_tables import create_fields, drop_statements
 from rag_app.stores.registry import Visible
 
 
-class OutsideBackend(PostgresBackend):
+class OutsideBackend(DatabaseBackend):
     """A generation also has tables in PostgreSQL, whose names contain `kind` to distinguish stores.
 
     What such a store returns is checked against PostgreSQL's sources, under row-level security: `visible`.
     """
 
     kind: str
-    prepare = staticmethod(prepare_words)
 
     def __init__(self, database: Database, visible: Visible) -> None:
         super().__init__(database)
@@ -39,15 +38,6 @@ class OutsideBackend(PostgresBackend):
 
     async def drop(self, owner_url: str, generation: str) -> None:
         await execute_as_owner(owner_url, drop_statements(f"{generation}_{self.kind}"))
-
-    async def begin_load(self, owner_url: str, generation: str) -> None:
-        """Nothing: the graph of the same name is another store's."""
-
-    async def is_loaded(self, generation: str) -> bool:
-        return True
-
-    async def finish_load(self, owner_url: str, generation: str) -> None:
-        """Nothing."""
 
 
 class OutsideStore(ChunkStore):

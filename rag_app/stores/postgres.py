@@ -11,8 +11,8 @@ table of a tenant.
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -78,13 +78,40 @@ _USUAL_PLANS = {
 _FEW, _PLANS_OF_FEW = 8, _USUAL_PLANS | {"plan_cache_mode": "force_generic_plan"}
 
 
-class PostgresBackend(Backend):
-    """The application's PostgreSQL; a generation is the common prefix of its tables. Searches have a pool of their own."""
+class DatabaseBackend(Backend):
+    """What every store has in the application's PostgreSQL. Searches have a pool of their own."""
 
     def __init__(self, database: Database) -> None:
         self.usual = database
         """For questions about records, whose plans depend on how many there are: the application's own pool."""
         self.database = database.with_preparation(self.prepare)
+
+    @staticmethod
+    async def prepare(connection: asyncpg.Connection) -> None:
+        """What a new connection for searches begins with."""
+        await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=msgspec.json.decode)
+        await connection.execute(_PLANS)
+
+    def connections(self) -> tuple[int, int]:
+        return self.database.connections()
+
+    async def close(self) -> None:
+        await self.database.close()
+
+    def transaction(
+        self, scope: Scope, settings: Mapping[str, str] = _USUAL_PLANS
+    ) -> AbstractAsyncContextManager[asyncpg.Connection]:
+        """An operator's transaction, which also sees private sources of the scope's organizations. For ingestion, never
+        for a question.
+        """
+        return self.database.driver_scoped(scope, settings)
+
+
+class PostgresBackend(DatabaseBackend):
+    """A generation is the common prefix of its tables."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
         self.sizes, self.signs = Sizes(), SignMemory()
 
     @staticmethod
@@ -92,7 +119,7 @@ class PostgresBackend(Backend):
         from pgvector.asyncpg import register_vector
 
         await register_vector(connection)
-        await prepare_words(connection)
+        await DatabaseBackend.prepare(connection)
 
     def scoped(self, spec: IndexSpec, generation: str, scope: Scope) -> "ScopedStore":
         return PostgresStore(spec=spec, generation=generation, scope=scope, backend=self)
@@ -120,22 +147,6 @@ class PostgresBackend(Backend):
         except StoreFailed:  # /dev/shm may be too small, as in many containers
             await execute_as_owner(owner_url, build_graph_index(generation, 0))
 
-    def connections(self) -> tuple[int, int]:
-        return self.database.connections()
-
-    async def close(self) -> None:
-        await self.database.close()
-
-    @asynccontextmanager
-    async def transaction(
-        self, scope: Scope, settings: Mapping[str, str] = _USUAL_PLANS
-    ) -> AsyncIterator[asyncpg.Connection]:
-        """An operator's transaction, which also sees private sources of the scope's organizations. For ingestion, never
-        for a question.
-        """
-        async with self.database.driver_scoped(scope, settings) as connection:
-            yield connection
-
 
 class Sizes:
     """How many chunks scopes have in generations, and the largest of their organizations, as they were a moment ago."""
@@ -159,18 +170,12 @@ class Sizes:
 
 
 async def execute_as_owner(owner_url: str, statements: str) -> None:
-    owner = Database(owner_url, pool_size=1)
-    try:
-        async with owner.driver() as connection, connection.transaction():
-            await connection.execute(statements)
-    finally:
-        await owner.close()
-
-
-async def prepare_words(connection: asyncpg.Connection) -> None:
-    """Prepares a connection that uses no vectors."""
-    await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=msgspec.json.decode)
-    await connection.execute(_PLANS)
+    async with (
+        aclosing(Database(owner_url, pool_size=1)) as owner,
+        owner.driver() as connection,
+        connection.transaction(),
+    ):
+        await connection.execute(statements)
 
 
 class ChunkStore(ScopedStore):

@@ -93,13 +93,20 @@ class QdrantBackend(OutsideBackend):
     async def holds(self, generation: str) -> bool:
         return bool(await self.call("collection_exists", generation))
 
-    async def dump(self, generation: str) -> AsyncIterator[bytes]:
+    async def scroll(
+        self, generation: str, among: models.Filter | None = None, **wanted: Any
+    ) -> AsyncIterator[models.Record]:
+        """All points `among` which the filter finds, with their payload unless it is not `wanted`."""
         page, pages = None, True
         while pages:
-            points, page = await self.call("scroll", generation, None, limit=_PAGE, offset=page, with_vectors=True)
+            points, page = await self.call("scroll", generation, among, limit=_PAGE, offset=page, **wanted)
             for point in points:
-                yield point.model_dump_json(include={"id", "payload", "vector"}).encode()
+                yield point
             pages = page is not None
+
+    async def dump(self, generation: str) -> AsyncIterator[bytes]:
+        async for point in self.scroll(generation, with_vectors=True):
+            yield point.model_dump_json(include={"id", "payload", "vector"}).encode()
 
     async def load(self, generation: str, lines: Sequence[bytes]) -> None:
         points = [models.PointStruct.model_validate_json(line) for line in lines]
@@ -170,27 +177,15 @@ class QdrantStore(OutsideStore):
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
         rows = await self.rows(source_ids)
         among = models.Filter(must=[self._scope_condition(), _one_of([row["id"] for row in rows])])
-        points, _ = await self.backend.call(
-            "scroll", self.generation, among, limit=max(len(rows), 1), with_payload=False, with_vectors=True
-        )
-        vectors = {UUID(str(point.id)): point.vector for point in points}
+        points = self.backend.scroll(self.generation, among, with_payload=False, with_vectors=True)
+        vectors = {UUID(str(point.id)): point.vector async for point in points}
         return [to_node(row, vectors[row["id"]]) for row in rows if row["id"] in vectors]
 
     async def sources(self) -> set[UUID]:
         """All sources with vectors here, including vectors that a deletion missed."""
-        found, page, pages = await super().sources(), None, True
-        while pages:
-            points, page = await self.backend.call(
-                "scroll",
-                self.generation,
-                models.Filter(must=[self._scope_condition()]),
-                limit=_PAGE,
-                offset=page,
-                with_payload=["source_id"],
-            )
-            found |= {UUID(point.payload["source_id"]) for point in points}
-            pages = page is not None
-        return found
+        ours = models.Filter(must=[self._scope_condition()])
+        points = self.backend.scroll(self.generation, ours, with_payload=["source_id"])
+        return await super().sources() | {UUID(point.payload["source_id"]) async for point in points}
 
     def _scope_condition(self) -> models.FieldCondition:
         return _any_of("org_id", self.scope.organizations)
