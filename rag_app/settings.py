@@ -23,7 +23,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rag_app.answering.providers import EXTRACTIVE, PROVIDERS
 from rag_app.documents.limits import Limits
-from rag_app.domain import MOST_REQUESTS, Misconfigured, resource_folder
+from rag_app.domain import MOST_REQUESTS, Misconfigured, require, resource_folder
 from rag_app.retrieval.embedders import EMBEDDERS
 from rag_app.stores.registry import STORES
 
@@ -761,10 +761,10 @@ def secret(reference: str) -> SecretStr:
             return SecretStr(Path(name).read_text("utf-8").strip())
         except (OSError, UnicodeDecodeError) as error:
             raise Misconfigured(f"secret file:{name}: {type(error).__name__}") from None
-    found = variable(name) if where == "env" else None
-    if found is None:  # it may be the secret itself that stands there: not shown
-        raise Misconfigured("a secret: the variable that it names is not set; set it, or name a file")
-    return found
+    return require(  # it may be the secret itself that stands there: not shown
+        variable(name) if where == "env" else None,
+        Misconfigured("a secret: the variable that it names is not set; set it, or name a file"),
+    )
 
 
 def fields() -> Iterator[tuple[type[_Settings], FieldInfo]]:

@@ -20,7 +20,7 @@ from rag_app.access.tables import (
     users_table,
 )
 from rag_app.database.session import Database
-from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, audience_id, frozen
+from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, audience_id, frozen, require
 
 
 @frozen
@@ -85,10 +85,10 @@ class Groups:
         )
         row = {"group_id": group.id, "user_id": user.id, "org_id": group.org_id}
         async with self._database.session() as session:
-            if await session.scalar(membership.with_for_update(key_share=True)) is None:
-                raise InvalidInput(
-                    "user", user.name, f"{user.name} is not a member of the organization of {group.slug}"
-                )
+            require(
+                await session.scalar(membership.with_for_update(key_share=True)),
+                InvalidInput("user", user.name, f"{user.name} is not a member of the organization of {group.slug}"),
+            )
             await session.execute(insert(group_members_table).values(row).on_conflict_do_nothing())
 
     async def remove_member(self, group: Group, user: User) -> None:

@@ -156,9 +156,7 @@ class People:
     async def own_organization(self, principal: Principal, slug: str) -> Organization:
         """The principal's organization with this slug. Raises NotFound, which lists the principal's own."""
         mine = {each.slug: each for each in await self.organizations(principal.organizations)}
-        if slug not in mine:
-            raise NotFound("organization", slug, mine)
-        return mine[slug]
+        return require(mine.get(slug), NotFound("organization", slug, mine))
 
     async def with_slug(self, among: Collection[UUID], slug: str) -> UUID | None:
         """The one of these organizations that has this slug."""

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from rag_app.domain import JsonObject, Misconfigured, RagError, Unauthenticated, frozen
+from rag_app.domain import JsonObject, Misconfigured, RagError, Unauthenticated, frozen, require
 
 ALGORITHM = "HS256"  # of tokens signed with the secret
 PUBLIC_KEY_ALGORITHMS = ("RS256", "ES256")
@@ -113,8 +113,7 @@ class PublicKeys:
                 patience = self._tried_at + (PATIENCE if found else 2 * FETCH_SECONDS) - now
                 await asyncio.wait({self._reading}, timeout=max(0.0, patience))
                 found = self._find_matching(name)
-        if self._keys is None:
-            raise RagError(f"the keys of {self.where} cannot be read: {self._problem}")
+        require(self._keys, RagError(f"the keys of {self.where} cannot be read: {self._problem}"))
         return found
 
     def _find_matching(self, name: str | None) -> list[jwt.PyJWK]:

@@ -26,7 +26,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 from typer import Argument, Option
 
 from rag_app.console.commands import Application, group, open_application, read_settings
-from rag_app.domain import InvalidInput, JsonObject, Misconfigured, StoreFailed, resource_folder
+from rag_app.domain import InvalidInput, JsonObject, Misconfigured, StoreFailed, require, resource_folder
 from rag_app.stores.registry import store_named
 
 if TYPE_CHECKING:
@@ -231,9 +231,11 @@ async def _restore_archive(settings: "Settings", urls: "DatabaseUrls", archive: 
     from rag_app.database.migrate import upgrade
     from rag_app.retrieval.index import find_index
 
-    if urls.owner is None:
-        raise Misconfigured("set RAG_DATABASE_OWNER_URL: a backup is restored by the role that owns the schema")
-    await dump.check_empty(urls.owner)
+    owner = require(
+        urls.owner,
+        Misconfigured("set RAG_DATABASE_OWNER_URL: a backup is restored by the role that owns the schema"),
+    )
+    await dump.check_empty(owner)
     async with open_application(settings, urls) as application:
         made = []
         try:
@@ -258,14 +260,14 @@ async def _restore_archive(settings: "Settings", urls: "DatabaseUrls", archive: 
                     )
             sums = {table: (count, total) for table, (count, total) in manifest["tables"].items()}
             with archive.open(_DATABASE) as file:
-                await dump.restore(urls.owner, file, sums, manifest["closed"])
+                await dump.restore(owner, file, sums, manifest["closed"])
         except BaseException:
             for backend, generation in made:
                 with suppress(StoreFailed):
-                    await backend.drop(urls.owner, generation)
+                    await backend.drop(owner, generation)
             raise
         migrations, gateway = resource_folder("migrations"), settings.database.gateway_role
-        await asyncio.to_thread(upgrade, urls.owner, urls.app, migrations, gateway=gateway)
+        await asyncio.to_thread(upgrade, owner, urls.app, migrations, gateway=gateway)
         await _drop_missing(application, manifest)
         for name, state in (await application.problems()).items():
             if state != "ok":

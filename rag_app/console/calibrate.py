@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rag_app.answering.capabilities import Capability, capability_for
 from rag_app.application import Application
-from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, JsonObject, Scope, resource_folder, source_id
+from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, JsonObject, Scope, require, resource_folder, source_id
 from rag_app.evaluation.calibration import LEAST_OF_A_KIND, AskedQuestion, auroc, fit_gate
 from rag_app.evaluation.judgments import Judgments, Query
 from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
@@ -86,11 +86,10 @@ async def _signals(
     withheld: Collection[str],
 ) -> AskedQuestion:
     """A question without an answer, unless told otherwise: the withheld sources are those that have it."""
-    whose = organization or query.organization
-    if whose is None:
-        raise InvalidInput(
-            query.id, None, "has no organization: give --org, or add `organization` to the question's line"
-        )
+    whose = require(
+        organization or query.organization,
+        InvalidInput(query.id, None, "has no organization: give --org, or add `organization` to the question's line"),
+    )
     if organization is not None and query.organization not in (None, organization):
         raise InvalidInput(query.id, query.organization, f"belongs to another organization than {organization}")
     scope = await scope_of(application, whose, query.user, query.site)

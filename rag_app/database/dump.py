@@ -16,7 +16,7 @@ import asyncpg
 
 from rag_app.database.private import programs
 from rag_app.database.session import asyncpg_url
-from rag_app.domain import Misconfigured, StoreFailed, frozen
+from rag_app.domain import Misconfigured, StoreFailed, frozen, require
 
 Sums = dict[str, tuple[int, str]]
 """Of each table: how many rows, and the sum of their hashes, so that order does not matter."""
@@ -150,9 +150,10 @@ async def _path(program: str, url: str) -> str:
         server = connection.get_server_version().major
     if server in _WHEEL:
         return str(programs() / program)
-    if path := shutil.which(program):
-        return path
-    raise Misconfigured(f"the server is PostgreSQL {server}: put {program} of that version on the PATH")
+    return require(
+        shutil.which(program),
+        Misconfigured(f"the server is PostgreSQL {server}: put {program} of that version on the PATH"),
+    )
 
 
 @asynccontextmanager

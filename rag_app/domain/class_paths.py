@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from rag_app.domain.errors import Misconfigured
+from rag_app.domain.errors import Misconfigured, require
 
 T = TypeVar("T")
 NO_NAMES: Mapping[str, object] = MappingProxyType({})
@@ -34,9 +34,7 @@ def load_class(path: str, kind: type[T], folder: Path) -> type[T]:
     if not file or not name.isidentifier():
         raise Misconfigured(f"class {path}: accepted are package.module.Class and file.py:Class")
     module = _from_file(path, folder / file) if colon else _import_named(path, file)
-    found = getattr(module, name, None)
-    if found is None:
-        raise Misconfigured(f"class {path}: module {module.__name__} has no {name}")
+    found = require(getattr(module, name, None), Misconfigured(f"class {path}: module {module.__name__} has no {name}"))
     if not isinstance(found, type) or not issubclass(found, kind):
         raise Misconfigured(f"class {path}: is no {kind.__module__}.{kind.__name__}")
     return found

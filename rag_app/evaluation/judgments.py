@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rag_app.domain import InvalidInput, frozen
+from rag_app.domain import InvalidInput, frozen, require
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> external id of a source -> grade; relevant from 1 on."""
@@ -102,9 +102,10 @@ def read_qrels(path: Path, known: Collection[str]) -> dict[str, dict[str, int]]:
     """
     qrels: dict[str, dict[str, int]] = {}
     for where, line in _lines(path):
-        fields = _QREL.fullmatch(line)
-        if fields is None:
-            raise InvalidInput(where, line, "accepted: `query 0 document grade`, separated by white space")
+        fields = require(
+            _QREL.fullmatch(line),
+            InvalidInput(where, line, "accepted: `query 0 document grade`, separated by white space"),
+        )
         query, document, grade = fields.groups()
         if not re.fullmatch(r"[+-]?[0-9]+", grade):
             raise InvalidInput(where, grade, f"the grade must be a whole number, not {grade!r}")

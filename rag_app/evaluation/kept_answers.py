@@ -32,6 +32,7 @@ from rag_app.domain import (
     Scope,
     StoreFailed,
     Usage,
+    require,
     storable,
 )
 from rag_app.evaluation.records import check_comment, expected_source, held_sources, judge
@@ -157,9 +158,8 @@ class KeptAnswers:
             for (index,) in await self._database.read(scope, this.with_only_columns(kept_answers_table.c.index_name)):
                 found = await self._ledger.find_named(scope, index, [expected])
         async with self._database.scoped(scope) as session:
-            row = (await session.execute(this.with_for_update())).one_or_none()
-            if row is None:
-                raise NotFound("answer", request_id)
+            held = await session.execute(this.with_for_update())
+            row = require(held.one_or_none(), NotFound("answer", request_id))
             named = None if expected is None else await expected_source(session, found, "expected_source", expected)
             # made anew, not updated: so what it had judged goes, in whatever organization that was
             await session.execute(delete(kept_answers_table).where(kept_answers_table.c.id == row.id))
@@ -176,8 +176,7 @@ class KeptAnswers:
         """Delete the answer and its feedback. Raises NotFound if nothing is stored."""
         gone = delete(kept_answers_table).where(*_own(principal, request_id)).returning(kept_answers_table.c.id)
         async with self._database.scoped(principal.scope()) as session:
-            if await session.scalar(gone) is None:
-                raise NotFound("answer", request_id)
+            require(await session.scalar(gone), NotFound("answer", request_id))
 
     async def forget(self) -> int:
         """Delete all users' answers without feedback after a day; returns their number."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rag_app.domain import Misconfigured, frozen
+from rag_app.domain import Misconfigured, frozen, require
 
 if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -38,9 +38,8 @@ class Embedder:
 
 def build_embedder(kind: str, model: str, api_base: str | None, api_key: str | None) -> "BaseEmbedding":
     """The embedding model that settings name. Raises Misconfigured for a kind there is not."""
-    if kind not in EMBEDDERS:
-        raise Misconfigured(f"RAG_EMBEDDING={kind!r}: accepted are {', '.join(EMBEDDERS)}")
-    return EMBEDDERS[kind].build(model, api_base, api_key)
+    found = require(EMBEDDERS.get(kind), Misconfigured(f"RAG_EMBEDDING={kind!r}: accepted are {', '.join(EMBEDDERS)}"))
+    return found.build(model, api_base, api_key)
 
 
 def _builtin(model: str, api_base: str | None, api_key: str | None) -> "BaseEmbedding":

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
-from rag_app.domain import FieldType, Filters, InvalidInput, UnknownField, Value
+from rag_app.domain import FieldType, Filters, InvalidInput, UnknownField, Value, require
 from rag_app.retrieval.index import IndexSpec
 
 T = TypeVar("T")
@@ -352,11 +352,8 @@ def parse_condition(written: str) -> MetadataFilter | MetadataFilters:
         except (ValueError, RecursionError):
             raise InvalidInput("filter", written, "begins with a brace but is not valid JSON") from None
         return parse_where(said, "filter")
-    found = _WRITTEN.fullmatch(written)
-    if found is None:
-        raise InvalidInput(
-            "filter", written, f"{written!r} is not `field=value`, `field>=value`, `field in a,b` ..."[:200]
-        )
+    problem = f"{written!r} is not `field=value`, `field>=value`, `field in a,b` ..."[:200]
+    found = require(_WRITTEN.fullmatch(written), InvalidInput("filter", written, problem))
     field, sign, value, empty = found.groups()
     if empty:
         return condition(field, IS_EMPTY)

@@ -99,7 +99,10 @@ class ChunkRetriever(BaseRetriever):
             )
             if preferred and len(found) < asked.enough:
                 found = await store.search(search)
-            within = [] if asked.period is None else [await store.search(self._search_of_period(search, asked.period))]
+            within = []
+            if asked.period is not None:
+                dated = replace(search, filters=(*asked.filters, *conditions_of(asked.period)))
+                within = [await store.search(dated)]
             others = await asyncio.gather(*(store.search(each) for each in beside)) if beside else []
         rest = interleave([*within, *map(self._of_period, (found, *others))])
         return join([first, rest]) if first else rest
@@ -112,10 +115,6 @@ class ChunkRetriever(BaseRetriever):
             if self._question.period
             else preferred
         )
-
-    def _search_of_period(self, search: Search, period: Period) -> Search:
-        """The same for what is dated in the question's period."""
-        return replace(search, filters=(*self._question.filters, *conditions_of(period)))
 
     def _of_period(self, found: Nodes) -> Nodes:
         period = self._question.period
@@ -183,15 +182,10 @@ class ChunkRetriever(BaseRetriever):
             self._embedded = text, await embed_query(self._embedder, text, self._dimension)
         return self._embedded[1]
 
-    def word_use(self, text: str, among: Sequence[Hit]) -> Awaitable[Words]:
+    async def word_use(self, text: str, among: Sequence[Hit]) -> Words:
         """How rare the words of a question are in the scope, and which of these hits have them."""
-        if self._store is None:
-            return self._open_and_count(text, among)
-        return self._store.word_use(words_of(text), [hit.chunk_id for hit in among])
-
-    async def _open_and_count(self, text: str, among: Sequence[Hit]) -> Words:
-        self._store = await self._open_store()
-        return await self._store.word_use(words_of(text), [hit.chunk_id for hit in among])
+        store = self._store or await self._open_store()
+        return await store.word_use(words_of(text), [hit.chunk_id for hit in among])
 
     async def _search_named(self, store: ScopedStore, text: str, vector: list[float]) -> list[NodeWithScore]:
         """Chunks of the named sources, best first. A long source may crowd out others: those are asked for again."""

@@ -29,7 +29,7 @@ from llama_index.core.vector_stores.types import (
 )
 from pydantic import SkipValidation
 
-from rag_app.domain import Filters, InvalidInput, JsonObject, Misconfigured, Mode, Scope, Source
+from rag_app.domain import Filters, InvalidInput, JsonObject, Misconfigured, Mode, Scope, Source, require
 from rag_app.retrieval.confidence import Words
 from rag_app.retrieval.filters import check_filters, checked_text
 from rag_app.retrieval.fusion import Candidate, rank
@@ -291,8 +291,7 @@ class ScopedStore(BasePydanticVectorStore):
     async def aget_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
     ) -> list[BaseNode]:
-        if node_ids is None:
-            raise InvalidInput("node_ids", None, "name the nodes to get")
+        node_ids = require(node_ids, InvalidInput("node_ids", None, "name the nodes to get"))
         found = await self.fetch(
             [UUID(each) for each in node_ids], check_filters((filters,) if filters else (), self.spec)
         )

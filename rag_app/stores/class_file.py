@@ -14,7 +14,7 @@ from typing import Any
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from rag_app.domain import Misconfigured
+from rag_app.domain import Misconfigured, require
 from rag_app.domain.class_paths import Arguments, bare_secrets
 
 GENERATION, DIMENSION = "{generation}", "{dimension}"
@@ -65,8 +65,10 @@ class ClassFile(BaseModel):
 
 def read_class_file(path: Path | None) -> ClassFile:
     """Raises Misconfigured with the problem and what is accepted. The message contains no value of the file."""
-    if path is None:
-        raise Misconfigured("set RAG_VECTOR_STORE_FILE to the TOML file that declares the vector store: docs/stores.md")
+    path = require(
+        path,
+        Misconfigured("set RAG_VECTOR_STORE_FILE to the TOML file that declares the vector store: docs/stores.md"),
+    )
     try:
         found = ClassFile.model_validate(tomllib.loads(path.read_text("utf-8")))
     except OSError as error:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from rag_app.domain import Misconfigured, Scope, frozen
+from rag_app.domain import Misconfigured, Scope, frozen, require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,9 +38,9 @@ class Store:
 
 def store_named(kind: str) -> Store:
     """Raises Misconfigured with the known kinds."""
-    if kind not in STORES:
-        raise Misconfigured(f"there is no vector store {kind!r}: accepted are {', '.join(STORES)}")
-    return STORES[kind]
+    return require(
+        STORES.get(kind), Misconfigured(f"there is no vector store {kind!r}: accepted are {', '.join(STORES)}")
+    )
 
 
 def unshared_store(settings: "Settings") -> str:
