@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import partial
 from uuid import UUID
 
@@ -41,9 +41,8 @@ from rag_app.domain import (
     Scope,
     StoreFailed,
     Usage,
-    resource_folder,
 )
-from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
+from rag_app.retrieval.confidence import Basis, Fit
 from rag_app.retrieval.foreign import adopt, with_cosines
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.retrieval.periods import period_of
@@ -63,10 +62,6 @@ Today = Callable[[Scope], Awaitable[date]]
 """The day on which somebody asks, where they are."""
 
 
-async def today_in_utc(scope: Scope) -> date:
-    return datetime.now(UTC).date()
-
-
 class Pipeline(Searcher):
     """Finds hits and answers questions with the given store, embedding model and synthesizers.
 
@@ -84,19 +79,19 @@ class Pipeline(Searcher):
         open_store: OpenStore,
         embedder: BaseEmbedding,
         synthesizer: Callable[[Capability], Synthesizer],
+        *,
+        load_fit: LoadFit,
+        today: Today,
         budgets: Budgets | None = None,
         dimension: int | None = None,
-        load_fit: LoadFit | None = None,
         parts: Callable[[Capability], Parts] = lambda _: NO_PARTS,
-        today: Today = today_in_utc,
         query_writer: Callable[[Capability], QueryWriter | None] = lambda _: None,
         owner: Callable[[], asyncio.AbstractEventLoop | None] = lambda: None,
     ) -> None:
         super().__init__(indexes, open_store, embedder, dimension)
         self._owner = owner
         self._parts, self.today, self._query_writer = parts, today, query_writer
-        self._load_fit = load_fit or shipped_fits(embedder.model_name)
-        self._synthesizer, self._budgets = synthesizer, budgets
+        self._load_fit, self._synthesizer, self._budgets = load_fit, synthesizer, budgets
 
     def warnings(self, question: Question) -> list[str]:
         """Messages about parts of the question that the embedding model ignores, or a language that it does not know.
@@ -254,15 +249,6 @@ class Pipeline(Searcher):
             return FixedGate(spec.confidence)
         count_words = retriever.word_use if isinstance(retriever, ChunkRetriever) else None
         return FittedGate(self._embedder, partial(self._load_fit, spec, scope), count_words)
-
-
-def shipped_fits(embedding_model: str) -> LoadFit:
-    """Those in `indexes/`: of the index where it has one for this model, else of none in particular."""
-
-    async def load(spec: IndexSpec, scope: Scope) -> tuple[Fit, Basis]:
-        return shipped_fit(resource_folder("indexes"), spec.name, embedding_model)
-
-    return load
 
 
 @contextmanager

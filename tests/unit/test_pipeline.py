@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -16,6 +17,7 @@ from rag_app.domain.filters import Filters
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Source
 from rag_app.pipeline import Pipeline
+from rag_app.retrieval.confidence import WORDS_ALONE, Basis, Fit
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec
 from rag_app.retrieval.store import ScopedStore, Search
@@ -24,6 +26,15 @@ from tests.unit.answering.test_stream import Speaks
 
 SCOPE = Scope(frozenset({PUBLIC_ORGANIZATION}))
 KNOWLEDGE, MARKET = "knowledge_answer", "market_chat"
+
+
+async def words_alone(spec: IndexSpec, scope: Scope) -> tuple[Fit, Basis]:
+    """What hits are judged by where nothing was fitted."""
+    return WORDS_ALONE, "uncalibrated"
+
+
+async def today_in_utc(scope: Scope) -> date:
+    return datetime.now(UTC).date()
 
 
 class Shelf(ScopedStore):
@@ -82,7 +93,12 @@ class Library:
             return Shelf(spec=spec, generation="g1", scope=scope, backend=self.backend)
 
         self.pipeline = Pipeline(
-            specs, open_store, MockEmbedding(embed_dim=3), lambda _: says or Speaks("So [Source 1].")
+            specs,
+            open_store,
+            MockEmbedding(embed_dim=3),
+            lambda _: says or Speaks("So [Source 1]."),
+            load_fit=words_alone,
+            today=today_in_utc,
         )
 
     async def search(self, **asked: Any) -> list[float]:

@@ -19,6 +19,7 @@ from tests.unit.answering.hits import hit
 from tests.unit.answering.test_engine import Says
 from tests.unit.answering.test_stream import Speaks
 from tests.unit.retrieval.shelf import Counted, Shelf
+from tests.unit.test_pipeline import today_in_utc, words_alone
 
 ANN, TEAM = uuid4(), uuid4()
 SCOPE = Scope(frozenset({TEAM, PUBLIC_ORGANIZATION}), ANN)
@@ -48,7 +49,14 @@ class Market:
                 raise StoreFailed("PostgreSQL: gone")
             return Shelf(spec=spec, generation="g1", scope=scope, backend=self.backend)
 
-        self.pipeline = Pipeline({MARKETPLACE.name: MARKETPLACE}, open_store, self.embedder, lambda _: self.says)
+        self.pipeline = Pipeline(
+            {MARKETPLACE.name: MARKETPLACE},
+            open_store,
+            self.embedder,
+            lambda _: self.says,
+            load_fit=words_alone,
+            today=today_in_utc,
+        )
 
     async def answer(self, capability: str, text: str = "?", **asked: Any) -> Answer:
         chosen = capability_named(capability)
