@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from alembic import command
 from alembic.config import Config
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, NullPool, text
@@ -85,22 +84,7 @@ def upgrade(
         if gateway is not None:
             _grant_gateway(connection, gateway, taken={owner, app})
 
-    _in_transaction(owner_url, work)
-
-
-def downgrade(owner_url: str, migrations: Path, revision: str) -> None:
-    """Downgrade the schema to `revision`, or to none ("base"). Everything newer migrations created is lost."""
-    _in_transaction(owner_url, lambda connection: command.downgrade(config(migrations, connection), revision))
-
-
-def current(owner_url: str) -> str | None:
-    """The revision the database is at; None before the first upgrade."""
-    return _in_transaction(owner_url, lambda connection: MigrationContext.configure(connection).get_current_revision())
-
-
-def head(migrations: Path) -> str | None:
-    """The newest revision among the files."""
-    return ScriptDirectory.from_config(config(migrations)).get_current_head()
+    in_transaction(owner_url, work)
 
 
 def knows_revision(migrations: Path, revision: str) -> bool:
@@ -153,7 +137,9 @@ def _execute(connection: Connection, statements: str, role: str, **names: str) -
         connection.execute(text(statement.replace(":", r"\:")))
 
 
-def _in_transaction(owner_url: str, work: Callable[[Connection], T]) -> T:
+def in_transaction(owner_url: str, work: Callable[[Connection], T]) -> T:
+    """What `work` returns, done as the owner while no other process migrates. Raises as `upgrade` does."""
+
     async def run() -> T:
         engine = create_engine(owner_url, poolclass=NullPool)
         try:

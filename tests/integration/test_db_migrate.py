@@ -16,6 +16,7 @@ from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
 from rag_app.database.tables import REVISION, all_tables
 from rag_app.domain.errors import Misconfigured, StoreFailed
+from tests import migrating
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.waiting import PATIENCE
 
@@ -29,8 +30,8 @@ def server(new_postgres: NewPostgres) -> PrivatePostgres:
 @pytest.fixture(autouse=True)
 async def empty(server: PrivatePostgres) -> None:
     await run(server.owner_url, "DROP TABLE IF EXISTS g_book_1, g_book_1_chunks, g_marketplace_1_chunks")
-    if await asyncio.to_thread(migrate.current, server.owner_url):
-        await asyncio.to_thread(migrate.downgrade, server.owner_url, MIGRATIONS, "base")
+    if await asyncio.to_thread(migrating.current, server.owner_url):
+        await asyncio.to_thread(migrating.downgrade, server.owner_url, MIGRATIONS, "base")
 
 
 async def run(url: str, *statements: str) -> None:
@@ -65,14 +66,14 @@ def superuser(server: PrivatePostgres) -> str:
 
 
 async def test_up_and_again_and_down(server: PrivatePostgres) -> None:
-    assert migrate.current(server.owner_url) is None
+    assert migrating.current(server.owner_url) is None
     for _ in range(2):
         migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS)  # although a loop runs in this thread
-        assert migrate.current(server.owner_url) == migrate.head(MIGRATIONS) == REVISION
+        assert migrating.current(server.owner_url) == migrating.head(MIGRATIONS) == REVISION
         app = Database(server.app_url)
         await app.check()
         await app.close()
-    migrate.downgrade(server.owner_url, MIGRATIONS, "base")
+    migrating.downgrade(server.owner_url, MIGRATIONS, "base")
     assert await tables(server.owner_url) == {"alembic_version"}
 
 
@@ -80,9 +81,9 @@ def test_every_revision_goes_up_down_and_up(server: PrivatePostgres) -> None:
     script = ScriptDirectory.from_config(migrate.config(MIGRATIONS))
     for revision in reversed([*script.walk_revisions()]):
         migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, revision.revision)
-        migrate.downgrade(server.owner_url, MIGRATIONS, "-1")
+        migrating.downgrade(server.owner_url, MIGRATIONS, "-1")
         migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, revision.revision)
-    assert migrate.current(server.owner_url) == REVISION
+    assert migrating.current(server.owner_url) == REVISION
 
 
 async def test_models_and_migrations_agree(server: PrivatePostgres) -> None:
@@ -150,7 +151,7 @@ def test_processes_that_migrate_at_once_do_it_once(server: PrivatePostgres) -> N
     for process in processes:
         _, complaint = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, complaint
-    assert migrate.current(server.owner_url) == REVISION
+    assert migrating.current(server.owner_url) == REVISION
 
 
 async def test_the_application_is_granted_its_use_and_no_more(server: PrivatePostgres) -> None:
@@ -276,7 +277,7 @@ async def test_tables_of_generations_made_before_0004_follow_it_up_and_down(serv
     with pytest.raises(DBAPIError, match="permission denied for table g_book_1_chunks"):
         await run(url, "SELECT FROM g_book_1_chunks")
 
-    migrate.downgrade(server.owner_url, MIGRATIONS, "0003")
+    migrating.downgrade(server.owner_url, MIGRATIONS, "0003")
     assert await rules(server.owner_url) == before
     for table in ("g_marketplace_1_chunks", "generations"):
         with pytest.raises(DBAPIError, match=f"permission denied for table {table}"):
@@ -302,7 +303,7 @@ async def test_a_gateway_that_could_see_everything_is_refused_and_nothing_is_don
         await run(superuser(server), f"ALTER ROLE gate {granted}")
     with pytest.raises(Misconfigured, match=f"RAG_DATABASE_GATEWAY_ROLE cannot be '{role}'"):
         migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, gateway=role)
-    assert migrate.current(server.owner_url) is None
+    assert migrating.current(server.owner_url) is None
     if granted == "DEFAULT":
         await run(server.owner_url, everything.format("REVOKE", "FROM"))
     await leave(server)
@@ -338,7 +339,7 @@ async def test_a_database_without_pgvector_is_told_so(server: PrivatePostgres) -
     await run(superuser(server), "DROP EXTENSION vector")
     with pytest.raises(Misconfigured, match="CREATE EXTENSION vector"):
         migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS)
-    assert migrate.current(server.owner_url) is None
+    assert migrating.current(server.owner_url) is None
     await run(superuser(server), "CREATE SCHEMA extensions", "CREATE EXTENSION vector SCHEMA extensions")
     await run(superuser(server), "GRANT USAGE ON SCHEMA extensions TO rag_owner, rag_app")
     await run(superuser(server), "ALTER DATABASE rag SET search_path = public, extensions")
@@ -351,7 +352,7 @@ async def test_a_database_without_pgvector_is_told_so(server: PrivatePostgres) -
         "SELECT public.rag_generation('book', '[1,2]', 5)",
     )
     await run(server.owner_url, "DELETE FROM generations")
-    migrate.downgrade(server.owner_url, MIGRATIONS, "base")
+    migrating.downgrade(server.owner_url, MIGRATIONS, "base")
     await run(
         superuser(server),
         "ALTER DATABASE rag RESET search_path",
@@ -376,7 +377,7 @@ async def test_a_role_that_is_missing_is_named_and_nothing_is_done(server: Priva
         Misconfigured, match=r"no role 'nor_i', which RAG_DATABASE_GATEWAY_ROLE names: CREATE ROLE nor_i"
     ):
         migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, gateway="nor_i")
-    assert migrate.current(server.owner_url) is None
+    assert migrating.current(server.owner_url) is None
     assert "sources" not in await tables(server.owner_url)
 
 

@@ -41,6 +41,7 @@ from rag_app.surfaces.lexybrain.types import (
     ThreadSource,
     ThreadsResponse,
 )
+from tests import migrating
 from tests.conftest import MIGRATIONS, NewOrganization, NewPostgres
 from tests.integration.stopping import until_blocked
 from tests.waiting import PATIENCE
@@ -973,7 +974,7 @@ async def test_0006_goes_down_and_up_with_conversations_in_it(server: PrivatePos
     await talk.read(admin, begun.id)
     await database.close()
 
-    await asyncio.to_thread(migrate.downgrade, server.owner_url, MIGRATIONS, "0005")
+    await asyncio.to_thread(migrating.downgrade, server.owner_url, MIGRATIONS, "0005")
     before = Database(server.app_url)
     async with before.session() as session:
         left = set(await session.scalars(text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")))

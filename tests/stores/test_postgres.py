@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from llama_index.core.schema import TextNode
 
-from rag_app.database.migrate import downgrade, upgrade
+from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import StoreFailed
@@ -24,6 +24,7 @@ from rag_app.stores.postgres import PostgresBackend
 from rag_app.stores.postgres_tables import Method, Query
 from rag_app.stores.signs import SignMemory, Signs
 from tests.conftest import MIGRATIONS, NewPostgres
+from tests.migrating import downgrade
 from tests.stores.conftest import SPEC, chunk
 
 WIDE = 384
