@@ -30,11 +30,11 @@ _UNANSWERED = {
     "fr": "Rien de ce qui a été trouvé ne répond à cette partie",
 }
 _RESULTS = {
-    "en": "Nothing that was found states {}, and it was not worked out: that takes records with fields.",
-    "de": "Nichts, was gefunden wurde, nennt {}, und ausgerechnet wurde es nicht: Dafür braucht es Datensätze mit Feldern.",
-    "fr": "Rien de ce qui a été trouvé n'indique {}, et rien n'a été calculé : il faut pour cela des fiches avec des champs.",
+    "en": "None of the sources found states {}. It cannot be calculated from text, only from records with fields.",
+    "de": "Keine der gefundenen Quellen nennt {}. Aus Text lässt sich das nicht berechnen, nur aus Datensätzen mit Feldern.",
+    "fr": "Aucune des sources trouvées n'indique {}. Cela ne se calcule pas à partir de textes, mais seulement de fiches avec des champs.",
 }
-"""Added where a question wants something worked out over several things that no sentence states."""
+"""Added where a question asks for a result over several things that no sentence states."""
 _WANTED = {
     Calculation.COUNT: {"en": "this count", "de": "diese Anzahl", "fr": "ce nombre"},
     Calculation.TOTAL: {"en": "this total", "de": "diese Summe", "fr": "ce total"},

@@ -92,11 +92,11 @@ def test_a_refusal_says_what_a_result_would_take() -> None:
     said = near_text(BOOK, Question("Which robot is the fastest?"), ("en",))
     assert (
         said
-        == f"{BOOK.near} Nothing that was found states which of them it is, and it was not worked out: that takes records with fields."
+        == f"{BOOK.near} None of the sources found states which of them it is. It cannot be calculated from text, only from records with fields."
     )
     german = near_text(BOOK, Question("Wie viele Roboter gibt es?"), ("en", "de"))
     assert german.endswith(
-        "Nichts, was gefunden wurde, nennt diese Anzahl, und ausgerechnet wurde es nicht: Dafür braucht es Datensätze mit Feldern."
+        "Keine der gefundenen Quellen nennt diese Anzahl. Aus Text lässt sich das nicht berechnen, nur aus Datensätzen mit Feldern."
     )
     assert near_text(KNOWLEDGE, Question("Which robot is the fastest?"), ("en",)) == KNOWLEDGE.refusal
 
