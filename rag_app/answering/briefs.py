@@ -64,12 +64,11 @@ def read_lists(
     wanted = [each for each in lists if not named or {each.kind, each.of} & named]
     if named - {each.kind for each in wanted}:
         return []
-    moved = replace(period, span=(0, 0)) if period is not None else None
     others = any(token.meaning and vocabulary_of(spec, token.meaning.name).own for token in tokens)
     of = without_phrases(tokens, [*kinds, *(token for token in tokens if others and token.role == "own")])
     plans = []
     for each in wanted:
-        plan = read_question(f"all {spec.records[each.kind].words[0]} {of}", spec, values, moved, today).plan
+        plan = read_question(f"all {spec.records[each.kind].words[0]} {of}", spec, values, period, today).plan
         if plan is None or not _is_list(plan) or not (named or _is_about(plan, each, wanted, spec)):
             continue
         others = each.own is False and plan.query.own  # "our listings" are none of others

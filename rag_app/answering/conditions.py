@@ -25,7 +25,7 @@ class Conditions:
 
     def __init__(self, spec: IndexSpec, tokens: Sequence[Token], kind: str | None) -> None:
         self.spec, self.tokens, self.kind = spec, tokens, kind
-        self.figures = [name for name in self._fields("field", "total") if self._is_figure(name)]
+        self.figures = [name for name in self._fields("field", "total") if is_figure(self.spec, name)]
         self.keys = [name for name in self._fields("field") if spec.fields.get(name) is FieldType.KEYWORD]
 
     def _comparisons(self) -> list[MetadataFilter] | None:
@@ -89,7 +89,7 @@ class Conditions:
         if operator is None:
             name = self._field_behind(place, named=False) or self._number_of(place, value)
             of = before[-2].meaning if len(before) > 1 and before[-1].stem in word_set("partitive") else None
-            name = name or (of.name if of is not None and self._is_figure(of.name) else None)  # with a price of 0
+            name = name or (of.name if of is not None and is_figure(self.spec, of.name) else None)  # with a price of 0
         else:
             name = (
                 self._field_behind(place, named=True)
@@ -104,7 +104,7 @@ class Conditions:
         after = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
         if after is None or after.meaning is None or after.role not in ("unit", "field"):
             return False
-        return self._value_at(place) == 1 and self._is_figure(after.meaning.name)
+        return self._value_at(place) == 1 and is_figure(self.spec, after.meaning.name)
 
     def _value_at(self, place: int) -> float | None:
         """The figure at a place; "a" is one behind words that compare: "longer than a week"."""
@@ -123,7 +123,7 @@ class Conditions:
         for token in reversed(self.tokens[max(0, place - 5) : place]):
             if figure(token.text) is not None:
                 return None
-            if token.meaning and token.role in ("field", "total") and self._is_figure(token.meaning.name):
+            if token.meaning and token.role in ("field", "total") and is_figure(self.spec, token.meaning.name):
                 return token.meaning.name
         return None
 
@@ -159,7 +159,7 @@ class Conditions:
             return None
         if after.role == "field":
             return after.name if named else None
-        figures = [name for name in self._fields("field", "total", "high", "low") if self._is_figure(name)]
+        figures = [name for name in self._fields("field", "total", "high", "low") if is_figure(self.spec, name)]
         unit = vocabulary_of(self.spec, after.name).unit
         same = [name for name in figures if vocabulary_of(self.spec, name).unit == unit]
         return same[0] if len(same) == 1 else after.name
@@ -175,7 +175,7 @@ class Conditions:
 
     def _only_figure(self) -> str | None:
         """The one figure that is named, else that of the kind that is meant: "headphones under 100"."""
-        named = [name for name in self._fields("field", "total", "high", "low") if self._is_figure(name)]
+        named = [name for name in self._fields("field", "total", "high", "low") if is_figure(self.spec, name)]
         if named:
             return named[0] if len({*named}) == 1 else None
         if not any(token.stem in word_set("places") and token.role in _IMPLY for token in self.tokens):
@@ -183,7 +183,7 @@ class Conditions:
         kind = self.kind or self._kind_meant(RecordQuery(), self._values() or [])
         words = self.spec.vocabulary.items()
         alone = len(self.spec.records) == 1
-        own = [name for name, each in words if kind and (alone or each.kind == kind) and self._is_figure(name)]
+        own = [name for name, each in words if kind and (alone or each.kind == kind) and is_figure(self.spec, name)]
         return own[0] if len(own) == 1 else None
 
     def _build_comparison(self, name: str, operator: FilterOperator, value: float) -> MetadataFilter | None:
@@ -299,9 +299,6 @@ class Conditions:
         place = self.tokens.index(link)
         beside = [*self.tokens[max(0, place - 1) : place], *self.tokens[place + 1 : place + 2]]
         return len(beside) == 2 and all(each.stem in word_set("auxiliaries") for each in beside)
-
-    def _is_figure(self, name: str) -> bool:
-        return is_figure(self.spec, name)
 
     def _meanings_with(self, *roles: str) -> list[Meaning]:
         return [token.meaning for token in self.tokens if token.meaning is not None and token.role in roles]

@@ -6,9 +6,9 @@ else, and what comes of it is read like any other question.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from rag_app.answering.conditions import BOUND_OPERATORS, SUPERLATIVES
+from rag_app.answering.planning import without_period
 from rag_app.answering.titles import read_names
 from rag_app.answering.wording import Token, figure
 from rag_app.domain import frozen
@@ -32,14 +32,6 @@ class DatedText:
     text: str
     period: Period | None = None
 
-    @property
-    def bare(self) -> str:
-        """The text without its words of time."""
-        if self.period is None:
-            return self.text
-        start, end = self.period.span
-        return f"{self.text[:start]} , {self.text[end:]}"
-
 
 def before_in(wordings: Sequence[str | None], text: str) -> tuple[str, ...]:
     """The questions before this text that a conversation looks for together with it, the newest first."""
@@ -61,7 +53,7 @@ def without_opening(text: str) -> str:
 
 def follow(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence[NamedValue]) -> DatedText | None:
     """The question before with what this one says instead; None where it says nothing of that kind, or anything else."""
-    asked, tokens = read_names(before.bare, spec, values), read_names(text.bare, spec, values)
+    asked, tokens = (read_names(without_period(each.text, each.period), spec, values) for each in (before, text))
     meant = [token for token in tokens if token.meaning is not None]
     bounded = any(token.role in BOUNDS for token in tokens)
     left = [token for token in tokens if token.is_left and not (bounded and figure(token.text) is not None)]
@@ -76,8 +68,7 @@ def follow(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence
         kept.insert(place, meant[0])
         tokens = []
     words = " ".join(token.text for token in (*kept, *tokens))
-    period = text.period or before.period
-    return DatedText(words, _without_place(period) if period else None)
+    return DatedText(words, text.period or before.period)
 
 
 def carry(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence[NamedValue]) -> DatedText | None:
@@ -85,7 +76,7 @@ def carry(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence[
 
     It gets the values, the kind and the days of that one, where it says none of its own. None where there are none.
     """
-    asked, tokens = read_names(before.bare, spec, values), read_names(text.bare, spec, values)
+    asked, tokens = (read_names(without_period(each.text, each.period), spec, values) for each in (before, text))
     fields = {token.meaning.name for token in tokens if token.meaning and token.role == "value"}
     taken = {"kind", "own"} - {token.role for token in tokens}
     kept, goes = [], False
@@ -93,8 +84,8 @@ def carry(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence[
         value = token.role == "value" and token.meaning is not None and token.meaning.name not in fields
         goes = value or token.role in taken or (goes and token.inside)
         kept += [token.text] if goes else []
-    period = text.period or before.period
-    return DatedText(f"{text.bare} {' '.join(kept)}", _without_place(period) if period else None) if kept else None
+    bare = without_period(text.text, text.period)
+    return DatedText(f"{bare} {' '.join(kept)}", text.period or before.period) if kept else None
 
 
 def _keep_tokens(asked: Sequence[Token], tokens: Sequence[Token]) -> Iterator[Token]:
@@ -111,8 +102,3 @@ def _keep_tokens(asked: Sequence[Token], tokens: Sequence[Token]) -> Iterator[To
             goes = value or again or bound or (ordered and token.role in SUPERLATIVES)
         if not goes:
             yield token
-
-
-def _without_place(period: Period) -> Period:
-    other = period.otherwise
-    return replace(period, span=(0, 0), otherwise=replace(other, span=(0, 0)) if other else None)

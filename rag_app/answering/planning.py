@@ -273,9 +273,10 @@ def _asks(token: Token) -> bool:
 
 
 def without_period(text: str, period: Period | None) -> str:
-    """The question without its words of time, and without what it says of what counts as well: that leaves nothing out."""
-    bare = text if period is None else f"{text[: period.span[0]]} , {text[period.span[1] :]}"
-    return _INCLUDED.sub("", bare)
+    """The question without words of time that it has, and without what it says of what counts as well: that leaves nothing out."""
+    start, end = period.span if period is not None else (0, 0)
+    stands = period is not None and text[start:end] == period.said
+    return _INCLUDED.sub("", f"{text[:start]} , {text[end:]}" if stands else text)
 
 
 def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
@@ -367,7 +368,7 @@ class _Reader(Conditions):
         own = self._has("own") and len(named) < 2 and not any(vocabulary_of(self.spec, each.key).own for each in values)
         if ahead is not None and query.aggregate is None and query.order is None:
             query = replace(query, order="date", descending=False, limit=1 if self._has("next") else query.limit)
-        ranked = [each for each in values if each.operator in (GT, LT) and self._is_figure(each.key)]
+        ranked = [each for each in values if each.operator in (GT, LT) and is_figure(self.spec, each.key)]
         ordered = query.order is not None and not self._orders_by_default(query.order)
         if query.aggregate is None and not ordered and len(ranked) == 1:  # "trending": the most of it first
             query = replace(query, order=ranked[0].key, descending=ranked[0].operator is GT)
@@ -632,7 +633,7 @@ class _Reader(Conditions):
         measure, verb = (*self.tokens[place + 1 : place + 3], None, None)[:2]
         if measure is None or verb is None or self.period is None or self.period.grain != "day":
             return False
-        named = measure.meaning is not None and measure.role == "field" and self._is_figure(measure.meaning.name)
+        named = measure.meaning is not None and measure.role == "field" and is_figure(self.spec, measure.meaning.name)
         return named and verb.stem in _BEHIND_A_MEASURE
 
     def _place(self) -> int | None:
@@ -704,7 +705,7 @@ class _Reader(Conditions):
         if self.group is not None:
             return self._aggregate_over(Aggregate.COUNT, None)
         counted = self._counted_token()
-        if counted is not None and counted.meaning is not None and self._is_figure(counted.meaning.name):
+        if counted is not None and counted.meaning is not None and is_figure(self.spec, counted.meaning.name):
             if not self._tells_different():
                 return None  # sizes are no number of records
             return RecordQuery(aggregate=Aggregate.COUNT, group=counted.meaning.name, limit=_GROUPED)
@@ -797,9 +798,9 @@ class _Reader(Conditions):
         kind = self.kind or self._kind_meant(RecordQuery(), self._values() or [])
         if kind is None:
             return []
-        own = [name for name, each in self.spec.vocabulary.items() if each.kind == kind and self._is_figure(name)]
+        own = [name for name, each in self.spec.vocabulary.items() if each.kind == kind and is_figure(self.spec, name)]
         told = (name for each in self.spec.records[kind].sentence[:1] for name in sorted(template_fields(each)))
-        return own or [name for name in told if self._is_figure(name)]
+        return own or [name for name in told if is_figure(self.spec, name)]
 
     def _aggregate_over(self, aggregate: Aggregate, of: str | None) -> RecordQuery:
         """Over all records, or for each group: groups of time in their order, others the largest first."""
@@ -812,7 +813,7 @@ class _Reader(Conditions):
         """The fields that a sum or a mean may be of: those that are named, else by their unit, else the kind's own."""
         if named := list(dict.fromkeys((*self.figures, *self._fields("high", "low")))):
             return named
-        if named := [name for name in self._fields("unit") if self._is_figure(name)]:
+        if named := [name for name in self._fields("unit") if is_figure(self.spec, name)]:
             return named
         return self._added_up(self.kind or self._kind_meant(RecordQuery(), self._values() or ()))
 

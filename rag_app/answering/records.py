@@ -369,15 +369,12 @@ class RecordFinder:
         return frozenset(name for name in self._spec.fields if is_figure(self._spec, name))
 
     def _answer_in_steps(self, question: Question) -> Work[FoundRecords | None]:
-        steps = yield from self._read_steps(question)
-        return (yield from self._tell_in_steps(steps, question)) if steps is not None else None
-
-    def _read_steps(self, question: Question) -> Work[Steps | None]:
         """A share, a difference, what is beyond the mean, so many a week, or two lists; None where it is none of them."""
         if not may_take_steps(question.text, self._spec):
             return None
         values = yield from self._values(question.text, question.period)
-        return read_steps(question.text, self._spec, values, question.period, question.today)
+        steps = read_steps(question.text, self._spec, values, question.period, question.today)
+        return (yield from self._tell_in_steps(steps, question)) if steps is not None else None
 
     def _tell_in_steps(self, steps: Steps, question: Question) -> Work[FoundRecords | None]:
         """What both queries find, told together; None where one of them finds nothing to tell."""
@@ -419,7 +416,8 @@ class RecordFinder:
             said = self._date_text(question, text)
             values: list[NamedValue] = [*(yield from self._values(text, said.period))]
             for each in (asked, *after):
-                words = {form for token in read_words(each.bare, spec) for form in variants(token.text)}
+                bare = without_period(each.text, each.period)
+                words = {form for token in read_words(bare, spec) for form in variants(token.text)}
                 values += yield sorted(words)
             if read_question(text, spec, values, said.period, question.today).plan is None:
                 after.insert(0, self._date_text(question, without_opening(text)))

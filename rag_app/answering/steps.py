@@ -126,10 +126,9 @@ def read_steps(
 ) -> Steps | None:
     """The two queries that a question takes; None where it is no such question, or not understood as one."""
     bare = without_period(text, period).strip().rstrip("?!. ")
-    moved = replace(period, span=(0, 0)) if period is not None else None
 
     def read(asked: str) -> Plan | None:
-        return read_question(asked, spec, values, moved, today).plan
+        return read_question(asked, spec, values, period, today).plan
 
     tokens = partial(read_names, spec=spec, values=values)
     return (

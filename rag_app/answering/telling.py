@@ -10,9 +10,9 @@ from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.context import neutralise
 from rag_app.answering.planning import Plan
-from rag_app.answering.wording import plural_of
+from rag_app.answering.wording import plural_of, vocabulary_of
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text
-from rag_app.retrieval.index import IndexSpec, Vocabulary, template_fields
+from rag_app.retrieval.index import IndexSpec, template_fields
 from rag_app.retrieval.records import Aggregate, Record, Records
 from rag_app.retrieval.text import sentences
 
@@ -96,7 +96,7 @@ class Telling:
         return f"The difference is {figure} {' '.join(f'[Source {number}]' for number in cited)}."
 
     def _cite_found(self) -> str:
-        return self._cite(self._sources)
+        return self._cite([source for row in self._found.rows for source in row.sources])
 
     # -- a list
     def _list(self) -> str:
@@ -135,7 +135,7 @@ class Telling:
 
     def _own_superlative(self, field: str) -> str:
         """The index's first word for the most or the least of a field, where it is an adjective: "most crowded"."""
-        descending, words = self._plan.query.descending, self._words(field)
+        descending, words = self._plan.query.descending, vocabulary_of(self._spec, field)
         if field == "date":
             return "newest" if descending else "oldest"
         said = (*(words.high if descending else words.low), "")[0]
@@ -143,7 +143,7 @@ class Telling:
 
     def _extreme(self, field: str) -> str:
         """Whether there is most of a field, or it is highest."""
-        descending, words = self._plan.query.descending, self._words(field)
+        descending, words = self._plan.query.descending, vocabulary_of(self._spec, field)
         if self._name(field).endswith("s"):
             return "most" if descending else "fewest"
         if words.adds_up:
@@ -200,11 +200,11 @@ class Telling:
         if aggregate is Aggregate.COUNT:
             there = "is" if number == 1 else "are"
             lead = f"You have {number}" if self._plan.query.own else f"There {there} {number}"
-            return f"{lead} {self._noun(number)}{self._conditions} {self._cite(self._sources)}."
+            return f"{lead} {self._noun(number)}{self._conditions} {self._cite_found()}."
         figure = self._measure_text(self._plan.query.of or "", value)
         said = "" if number == 1 else " in total" if aggregate is Aggregate.SUM else " on average"
         of = self._count_text(number)
-        return f"The {self._name(self._plan.query.of or '')} of {of} is {figure}{said} {self._cite(self._sources)}."
+        return f"The {self._name(self._plan.query.of or '')} of {of} is {figure}{said} {self._cite_found()}."
 
     def _first_of_each(self) -> str:
         rows = [row for row in self._found.rows if row.sources[0] in self._hits]
@@ -265,7 +265,7 @@ class Telling:
         """That no record is as it was asked for, of so many that there are."""
         number, own = self._found.total, "your" if self._plan.query.own else "the"
         all_of_them = f"None of {own} {number:,} {self._noun(number)}{self._when}"
-        return f"{all_of_them} has {' and '.join(self._plan.conditions)} {self._cite(self._sources)}."
+        return f"{all_of_them} has {' and '.join(self._plan.conditions)} {self._cite_found()}."
 
     # -- words
     def _count_text(self, number: int) -> str:
@@ -313,18 +313,15 @@ class Telling:
     def _whose(self) -> str:
         """The index's word for what belongs to others, where only that counts."""
         others = (each for each in self._plan.query.filters if isinstance(each, MetadataFilter) and each.value is False)
-        words = next((words for each in others if (words := self._words(each.key)).own), None)
+        words = next((words for each in others if (words := vocabulary_of(self._spec, each.key)).own), None)
         return f"{words.values['false'][0]} " if words and words.values.get("false") else ""
 
     def _name(self, field: str) -> str:
-        words = self._words(field).words
+        words = vocabulary_of(self._spec, field).words
         return words[0] if words else field.replace("_", " ")
 
-    def _words(self, field: str) -> Vocabulary:
-        return self._spec.vocabulary.get(field) or Vocabulary()
-
     def _measure_text(self, field: str, value: float) -> str:
-        unit = self._words(field).unit
+        unit = vocabulary_of(self._spec, field).unit
         return f"{_figure(value)} {unit}".strip()
 
     def _value_text(self, name: str, value: object) -> str:
@@ -338,10 +335,6 @@ class Telling:
         if isinstance(value, int | float) and not name.endswith("_id"):
             return _figure(float(value))
         return _one_line(str(value))
-
-    @property
-    def _sources(self) -> Sequence[UUID]:
-        return [source for row in self._found.rows for source in row.sources]
 
     def _cite(self, sources: Sequence[UUID]) -> str:
         numbers = [self._hits[source][0] for source in dict.fromkeys(sources) if source in self._hits]

@@ -262,7 +262,11 @@ def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -
         apart = first.end < (second.start or date.min) or second.end < (first.start or date.min)
         if apart and between.strip() and grammar.joins.fullmatch(between):
             span = (first.span[0], second.span[1])
-            return replace(first, span=span, otherwise=None), replace(second, span=span, otherwise=None)
+            said = text[span[0] : span[1]]
+            return (
+                replace(first, said=said, span=span, otherwise=None),
+                replace(second, said=said, span=span, otherwise=None),
+            )
     return ()
 
 
