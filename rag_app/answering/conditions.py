@@ -100,18 +100,14 @@ class Conditions:
         return self._build_comparison(name, operator or EQ, value) if name else None
 
     def _is_one(self, place: int) -> bool:
-        """Whether "one" is a figure: right before what is counted, "within one week" of a field of weeks."""
-        after = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
-        if after is None or after.meaning is None or after.role not in ("unit", "field"):
-            return False
-        return self._value_at(place) == 1 and is_figure(self.spec, after.meaning.name)
+        """Whether "one" or "a" is a figure: right before what is counted, "within one week" of a field of weeks."""
+        counted = any(each.role in ("unit", "field") for each in self.tokens[place + 1 : place + 2])
+        return counted and self._value_at(place) == 1 and is_figure(self.spec, self.tokens[place + 1].name)
 
     def _value_at(self, place: int) -> float | None:
         """The figure at a place; "a" is one behind words that compare: "longer than a week"."""
         token = self.tokens[place]
-        bounded = (place > 0 and self.tokens[place - 1].role in BOUND_OPERATORS) or (
-            place > 1 and self.tokens[place - 2].role in BOUND_OPERATORS
-        )
+        bounded = any(each.role in BOUND_OPERATORS for each in self.tokens[max(0, place - 2) : place])
         return 1.0 if token.text.casefold() in word_set("one") and bounded else figure(token.text)
 
     def _is_of_time(self, place: int) -> bool:
@@ -281,10 +277,8 @@ class Conditions:
                 if after and after[0].role == "value" and not self._is_behind_all(token):
                     return False  # "over 20 but by Ada" is no exception
                 continue
-            if token.role == "not" and not (after and after[0].role in ("value", "field")):
+            if token.role == "not" and not (after and after[0].role == "value"):
                 return False
-            if token.role == "or" and self._joins_tenses(token):
-                continue
             fields = {each.meaning.name if each.role == "value" and each.meaning else "" for each in (*before, *after)}
             if token.role == "or" and (len(before) + len(after) < 2 or "" in fields or len(fields) > 1):
                 return False
@@ -293,12 +287,6 @@ class Conditions:
     def _is_behind_all(self, link: Token) -> bool:
         """Whether "but" takes away: "all trips but Ada's"."""
         return any(token.stem in word_set("all") for token in self.tokens[: self.tokens.index(link)])
-
-    def _joins_tenses(self, link: Token) -> bool:
-        """Whether "or" stands between verbs alone: "has had or will have"."""
-        place = self.tokens.index(link)
-        beside = [*self.tokens[max(0, place - 1) : place], *self.tokens[place + 1 : place + 2]]
-        return len(beside) == 2 and all(each.stem in word_set("auxiliaries") for each in beside)
 
     def _meanings_with(self, *roles: str) -> list[Meaning]:
         return [token.meaning for token in self.tokens if token.meaning is not None and token.role in roles]

@@ -6,14 +6,14 @@ else, and what comes of it is read like any other question.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rag_app.answering.conditions import BOUND_OPERATORS, SUPERLATIVES
 from rag_app.answering.planning import without_period
 from rag_app.answering.titles import read_names
 from rag_app.answering.wording import Token, figure
-from rag_app.domain import frozen
+from rag_app.domain import Question
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.periods import Period
 from rag_app.retrieval.records import NamedValue
 
 BOUNDS = frozenset({*BOUND_OPERATORS, "between"})
@@ -23,14 +23,6 @@ _OPENING = re.compile(
     re.I,
 )
 _SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
-
-
-@frozen
-class DatedText:
-    """A text, and the days that it says."""
-
-    text: str
-    period: Period | None = None
 
 
 def before_in(wordings: Sequence[str | None], text: str) -> tuple[str, ...]:
@@ -51,7 +43,7 @@ def without_opening(text: str) -> str:
     return text[found.end() :] if found else text
 
 
-def follow(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence[NamedValue]) -> DatedText | None:
+def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[NamedValue]) -> Question | None:
     """The question before with what this one says instead; None where it says nothing of that kind, or anything else."""
     asked, tokens = (read_names(without_period(each.text, each.period), spec, values) for each in (before, text))
     meant = [token for token in tokens if token.meaning is not None]
@@ -68,10 +60,10 @@ def follow(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence
         kept.insert(place, meant[0])
         tokens = []
     words = " ".join(token.text for token in (*kept, *tokens))
-    return DatedText(words, text.period or before.period)
+    return replace(text, text=words, period=text.period or before.period)
 
 
-def carry(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence[NamedValue]) -> DatedText | None:
+def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[NamedValue]) -> Question | None:
     """A question that asks something else of what the one before named: "and sold how often?".
 
     It gets the values, the kind and the days of that one, where it says none of its own. None where there are none.
@@ -85,7 +77,8 @@ def carry(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence[
         goes = value or token.role in taken or (goes and token.inside)
         kept += [token.text] if goes else []
     bare = without_period(text.text, text.period)
-    return DatedText(f"{bare} {' '.join(kept)}", text.period or before.period) if kept else None
+    merged = replace(text, text=f"{bare} {' '.join(kept)}", period=text.period or before.period)
+    return merged if kept else None
 
 
 def _keep_tokens(asked: Sequence[Token], tokens: Sequence[Token]) -> Iterator[Token]:

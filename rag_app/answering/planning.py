@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
-from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.conditions import (
     BOUND_OPERATORS,
@@ -43,8 +43,8 @@ from rag_app.answering.wording import (
     words_alike,
 )
 from rag_app.domain import FieldType, day_text, frozen
-from rag_app.retrieval.filters import CONTAINS, GT, IS_EMPTY, LT, any_of, condition, fields_of
-from rag_app.retrieval.index import IndexSpec, template_fields
+from rag_app.retrieval.filters import CONTAINS, GT, LT, fields_of
+from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.periods import Period, conditions_of
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery
 from rag_app.retrieval.spelling import correct_spelling
@@ -56,9 +56,8 @@ _ASKS_A_FIELD = frozenset({"count", "much", "sum", "average", "most", "least", "
 _ASKED_OF_ALL = _ASKS_A_FIELD | SUPERLATIVES | {"all", "next", "ahead", "total", "over", "under", "most_of", "least_of"}
 _RANKS = SUPERLATIVES - {"newest", "oldest"} | BOUND_OPERATORS.keys() | {"count", "sum", "average", "each", "rank"}
 _NAMED = frozenset({"kind", "field", "total", "high", "low", "unit", "value"})
-_LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal", "more", "left_out", "class", "unclear"})
+_LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal", "more", "left_out", "unclear"})
 _ANYONE = word_set("who") | {"anyone", "anybody", "someone", "somebody", "everyone", "everybody"}
-_BEHIND_A_MEASURE = word_set("auxiliaries") - {"be", "been"}  # "how warm was it"
 _FURTHEST = 5  # "the fifth cheapest"
 _WHERE, _WHICH = (
     frozenset({"where", "wo", "où"}),
@@ -293,6 +292,11 @@ def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
     return asked or named or (places[0] == 1 and tokens[0].stem in ("what", "which"))
 
 
+def _are_apart(one: Kind, other: Kind) -> bool:
+    """Whether no record is of both kinds."""
+    return not {*one.source_types} & {*other.source_types} or bool({*one.lacks} & {*other.having})
+
+
 class _Reader(Conditions):
     """Reads the tokens of one question. `plan` is None where they are no query, or more than one."""
 
@@ -309,7 +313,6 @@ class _Reader(Conditions):
         self.titles = {each.value: each for each in values if each.title}
         self.today, self.comparing = today, comparing
         self.period = period or self._year()
-        self.aside: list[MetadataFilters] = []
         self._settle_owners()
         self._settle_comparatives()
         self._drop_kinds_left_out()
@@ -329,17 +332,16 @@ class _Reader(Conditions):
             return None
         sizes = self._sizes()
         compared, values, place = self._comparisons(), self._values(), self._place()
-        missing = self._missing_fields()
         query = self._read_query()
         if query is not None and sizes is not None:
             query = self._bound_sizes(query, *sizes)
-        if query is None or values is None or compared is None or place is None or missing is None:
+        if query is None or values is None or compared is None or place is None:
             return None
         if place > 1 and (query.limit != 1 or query.order is query.group is None):
             return None
         if self._has("each") and query.group is None and not self._orders_by_its_figure(query):
             return None
-        return self._plan_of(query, [*compared, *missing], values, place)
+        return self._plan_of(query, compared, values, place)
 
     def _plan_of(
         self, query: RecordQuery, compared: Sequence[MetadataFilter], values: Sequence[MetadataFilter], place: int
@@ -378,7 +380,7 @@ class _Reader(Conditions):
         if kind is None and len(self.spec.source_types) > 1 and not self._asks_of_any(query, bool(values)):
             return None
         query = query if kind is None else self._of_kind(query, kind)
-        everything = replace(query, filters=(*query.filters, *days, *self.aside), own=own)
+        everything = replace(query, filters=(*query.filters, *days), own=own)
         return Plan(
             replace(everything, filters=(*everything.filters, *compared, *values), weekdays=weekdays),
             everything,
@@ -429,30 +431,16 @@ class _Reader(Conditions):
                     token.meaning = Meaning("more", token.meaning.name, "less" if token.role == "under" else "than")
 
     def _drop_kinds_left_out(self) -> None:
-        """Kinds that are set aside: the records of the one that is asked for are none of them."""
-        for place, link in enumerate(self.tokens):
-            if link.role != "left_out":
-                continue
-            begun = place
-            while begun and (self.tokens[begun - 1].said or self.tokens[begun - 1].role in ("kind", "not")):
-                if self.tokens[begun - 1].role not in ("kind", ""):
-                    break
-                begun -= 1
-            aside = [token for token in self.tokens[begun:place] if token.role == "kind"]
-            others = {each.meaning.name for each in self.tokens[:begun] if each.meaning and each.role == "kind"}
-            kept = next(iter(others)) if len(others) == 1 else None
-            apart = [self._apart(kept, each.meaning.name) for each in aside if kept is not None and each.meaning]
-            if apart and None not in apart:
-                self.aside += [each for some in apart for each in some or ()]
-                for token in (*aside, link):
-                    token.meaning = None
-
-    def _apart(self, kind: str, other: str) -> list[MetadataFilters] | None:
-        """The condition that no record of the one kind is of the other; None where nothing tells them apart."""
-        one, two = self.spec.records[kind], self.spec.records[other]
-        if not {*one.source_types} & {*two.source_types}:
-            return []
-        return [any_of([condition(name, IS_EMPTY) for name in two.having])] if two.having else None
+        """Kinds that are set aside, where the records of the one that is asked for are none of them."""
+        meant = [token for token in self.tokens if token.meaning]
+        for place, link in enumerate(meant):
+            aside = [*takewhile(lambda token: token.role == "kind", reversed(meant[:place]))]
+            kept = {token.name for token in meant[: place - len(aside)] if token.role == "kind"}
+            if link.role == "left_out" and len(kept) == 1 and aside:
+                kind, others = self.spec.records[kept.pop()], [self.spec.records[token.name] for token in aside]
+                if all(_are_apart(kind, other) for other in others):
+                    for token in (*aside, link):
+                        token.meaning = None
 
     def _sizes(self) -> tuple[int, int] | None:
         """How many records a group has at least and at most, 0 without a bound: "at least two bookings", "more than once"."""
@@ -484,22 +472,6 @@ class _Reader(Conditions):
         if query.aggregate is not Aggregate.COUNT or query.group != key:
             return None
         return replace(query, least=least, most=most)
-
-    def _missing_fields(self) -> list[MetadataFilter] | None:
-        """Fields that a record lacks: "no horsepower recorded"; None where "no" stands before a field otherwise."""
-        found = []
-        recorded = any(token.stem in word_set("recorded") for token in self.tokens)
-        meant = [token for token in self.tokens if token.meaning]
-        for link, token in pairwise(meant):
-            no = link.role == "not" and link.stem not in word_set("but")
-            if no and token.role == "field" and token.meaning is not None:
-                if not recorded:
-                    return None
-                found.append(condition(token.meaning.name, IS_EMPTY))
-        named = [each.key for each in found]
-        self.figures = [name for name in self.figures if name not in named]
-        self.keys = [name for name in self.keys if name not in named]
-        return found
 
     def _orders_by_its_figure(self, query: RecordQuery) -> bool:
         """Whether "by" names what records are put in order by: "the top listings by sales"."""
@@ -619,22 +591,14 @@ class _Reader(Conditions):
             one.stem in _WHICH and other.role == "kind" for one, other in pairwise(self.tokens)
         )  # "where is it worst: which term ..."
         asks = any(
-            token.meaning is None and token.stem in word_set("of_words") and not self._measures(place)
-            for place, token in enumerate(self.tokens)
+            token.meaning is None and token.stem in word_set("of_words")
+            for token in self.tokens
             if not (named and token.stem in _WHERE)
         )
         selling = self.titled and bool(self.figures) and self.tokens[0].stem in word_set("how")  # how is X selling
         asks = asks and not (self.comparing or selling or any(map(self._has, ("sum", "average", "count", "much"))))
         last = self.tokens[-1] if self.tokens else None
         return asks or (last is not None and last.role == "average" and last.stem in _MEANS)
-
-    def _measures(self, place: int) -> bool:
-        """Whether "how" asks for the figure of one day: "how warm was it"."""
-        measure, verb = (*self.tokens[place + 1 : place + 3], None, None)[:2]
-        if measure is None or verb is None or self.period is None or self.period.grain != "day":
-            return False
-        named = measure.meaning is not None and measure.role == "field" and is_figure(self.spec, measure.meaning.name)
-        return named and verb.stem in _BEHIND_A_MEASURE
 
     def _place(self) -> int | None:
         """1, or 2 of "the second cheapest"; None where a number of that kind belongs to nothing."""
@@ -779,7 +743,7 @@ class _Reader(Conditions):
             return None
         if (self._has("count") or self._counts_a_kind()) and not self.figures:
             return self._count()
-        named = self._measured_fields() or self._figures_of_one()
+        named = self._measured_fields() or self._price_of_each()
         if len(named) != 1:
             return None
         if not (self._has("most") or self._has("least")):
@@ -791,16 +755,10 @@ class _Reader(Conditions):
         by_group = self._aggregate_over(aggregate, named[0])
         return replace(by_group, limit=1, order=None, descending=self._has("most"))
 
-    def _figures_of_one(self) -> list[str]:
-        """The figures of the kind that is meant, where one of each of its records is added up: "one of every tent"."""
-        if not any(token.role == "sum" and token.stem == "one" for token in self.tokens):
-            return []
-        kind = self.kind or self._kind_meant(RecordQuery(), self._values() or [])
-        if kind is None:
-            return []
-        own = [name for name, each in self.spec.vocabulary.items() if each.kind == kind and is_figure(self.spec, name)]
-        told = (name for each in self.spec.records[kind].sentence[:1] for name in sorted(template_fields(each)))
-        return own or [name for name in told if is_figure(self.spec, name)]
+    def _price_of_each(self) -> list[str]:
+        """The price, where one of each record is added up: "one of every tent"."""
+        each = any(token.role == "sum" and token.stem == "one" for token in self.tokens)
+        return [name for name in [price_field(self.spec)] if each and name]
 
     def _aggregate_over(self, aggregate: Aggregate, of: str | None) -> RecordQuery:
         """Over all records, or for each group: groups of time in their order, others the largest first."""
@@ -855,14 +813,6 @@ class _Reader(Conditions):
                 if not by or best is None:
                     return None
                 ways.append((by, (best == "high") == good))
-        if len(ways) == 2 and ways[0][0] == ways[1][0]:  # from cheapest to dearest
-            ways = [
-                next(
-                    (each.name, token.role == "high")
-                    for token in self.tokens
-                    if (each := token.meaning) and token.role in ("high", "low")
-                )
-            ]
         ways += [("date", descending) for role, descending in (("newest", True), ("oldest", False)) if self._has(role)]
         return list(dict.fromkeys(ways))
 
@@ -880,7 +830,6 @@ class _Reader(Conditions):
         """One record, or one group: which stylist has the most bookings, which year the most rain."""
         wanted = self._number_wanted()
         several = _SEVERAL if self._ranks_a_plural() else 1
-        several = _RANKED if self._has("high") and self._has("low") else several
         record = RecordQuery(order=name or None, descending=descending, limit=wanted or several)
         if self.group is not None and self.grain is None and name and self._is_first_of_each(name):
             return replace(record, group=self.group, limit=_GROUPED)
@@ -937,32 +886,12 @@ class _Reader(Conditions):
                     return other.meaning.name, None
                 break
         rivals = self._rivals()
-        told = any(map(self._has, ("count", "much", "sum", "average", "total")))
-        if (
-            told
-            and rivals
-            and rivals[0].name in self.spec.fields
-            and (self._has("each") or self._sets_against(rivals[0].name))
-        ):
+        told = self._has("each") and any(map(self._has, ("count", "much", "sum", "average", "total")))
+        if told and rivals and rivals[0].name in self.spec.fields:
             return rivals[0].name, None  # open, acknowledged, resolved: how many in each
-        if self._has("each") and len(self.keys) == 1 and (self._has("count") or self._has("much")):
+        if told and len(self.keys) == 1:
             return self.keys[0], None
         return None, None
-
-    def _sets_against(self, field: str) -> bool:
-        """Whether values of a field are set against each other: "etsy against amazon"."""
-        places = [
-            place
-            for place, token in enumerate(self.tokens)
-            if token.role == "value" and token.meaning and token.meaning.name == field
-        ]
-        between = [
-            token for one, other in pairwise(places) for token in self.tokens[one + 1 : other] if not token.inside
-        ]
-        against = [token for token in between if token.stem in word_set("compares")]
-        for token in against:  # "vs", too
-            token.meaning, token.said = None, True
-        return bool(against)
 
     def _tells_apart(self, name: str, place: int) -> bool:
         """Whether a field has values to group by: words, or whole numbers behind "for each number of"."""

@@ -13,7 +13,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.briefs import read_lists, subject_of
 from rag_app.answering.capabilities import RecordList
-from rag_app.answering.following import DatedText, before_in, carry, follow, without_opening
+from rag_app.answering.following import before_in, carry, follow, without_opening
 from rag_app.answering.planning import (
     Plan,
     Reading,
@@ -328,8 +328,7 @@ class RecordFinder:
         spelled = respell(text, options, spec, [*values, *others])
         written: Mapping[str, str] = yield SpellingWanted(tuple(suspects(spelled, ())) if options else ())
         spelled = correct_spelling(spelled, {word: there for word, there in written.items() if word in options})
-        right = replace(question, text=spelled, period=None)
-        return replace(right, period=period_of(right, spec)) if spelled != question.text else question
+        return self._say(question, spelled) if spelled != question.text else question
 
     def _understand(self, question: Question) -> Work[Reading]:
         """The question as a plan."""
@@ -370,7 +369,7 @@ class RecordFinder:
 
     def _answer_in_steps(self, question: Question) -> Work[FoundRecords | None]:
         """A share, a difference, what is beyond the mean, so many a week, or two lists; None where it is none of them."""
-        if not may_take_steps(question.text, self._spec):
+        if not may_take_steps(question.text):
             return None
         values = yield from self._values(question.text, question.period)
         steps = read_steps(question.text, self._spec, values, question.period, question.today)
@@ -410,26 +409,28 @@ class RecordFinder:
 
     def _follow(self, question: Question, before: Sequence[str]) -> Work[Question | None]:
         """The question as one that goes on with those before it, the newest first; None where it does not."""
-        spec, after = self._spec, list[DatedText]()
-        asked = self._date_text(question, without_opening(question.text))
+        spec, after = self._spec, list[Question]()
+        asked = self._say(question, without_opening(question.text))
         for text in before:
-            said = self._date_text(question, text)
+            said = self._say(question, text)
             values: list[NamedValue] = [*(yield from self._values(text, said.period))]
             for each in (asked, *after):
                 bare = without_period(each.text, each.period)
                 words = {form for token in read_words(bare, spec) for form in variants(token.text)}
                 values += yield sorted(words)
             if read_question(text, spec, values, said.period, question.today).plan is None:
-                after.insert(0, self._date_text(question, without_opening(text)))
+                after.insert(0, self._say(question, without_opening(text)))
                 continue
-            merged: DatedText | None = said
+            merged: Question | None = said
             for each in (*after, asked):
                 merged = (follow(merged, each, spec, values) or carry(merged, each, spec, values)) if merged else None
-            return replace(question, text=merged.text, period=merged.period) if merged else None
+            return merged
         return None
 
-    def _date_text(self, question: Question, text: str) -> DatedText:
-        return DatedText(text, period_of(replace(question, text=text, period=None), self._spec))
+    def _say(self, question: Question, text: str) -> Question:
+        """The question in other words, with the days that they say."""
+        said = replace(question, text=text, period=None)
+        return replace(said, period=period_of(said, self._spec))
 
     def _query(self, plan: Plan, question: Question) -> Work[tuple[Plan, Records, Outcome]]:
         """What the plan's query finds, or the same of another year that is meant as well.

@@ -6,17 +6,18 @@ Each is read as one or two questions that planning.py reads, so every word of it
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from enum import StrEnum
 from functools import partial
 from math import ceil, floor
 
+from dateutil.relativedelta import relativedelta
 from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.conditions import told_condition
 from rag_app.answering.planning import Plan, read_question, without_period
 from rag_app.answering.titles import read_names
-from rag_app.answering.wording import Token, is_figure, price_field, read_words, vocabulary_of, without_phrases
+from rag_app.answering.wording import Token, is_figure, price_field, vocabulary_of, without_phrases
 from rag_app.domain import FieldType, Filters, days_around, frozen
 from rag_app.retrieval.filters import GT, LTE
 from rag_app.retrieval.index import IndexSpec
@@ -57,7 +58,6 @@ _RATE = re.compile(r"\b(?:an?|per|each|every)\s+(?P<grain>day|week|month|year)\b
 _AVERAGE = re.compile(r"\b(?:on\s+)?average\b", re.I)
 _HIGH, _LOW = ("high", "most", "newest"), ("low", "least", "oldest")
 _AND = re.compile(r"\b(?:and|und|et)\b", re.I)
-_DAYS_OF_WEEK = 7
 
 
 class Way(StrEnum):
@@ -85,9 +85,9 @@ class Steps:
     grain: str = ""
 
 
-def may_take_steps(text: str, spec: IndexSpec) -> bool:
-    """Whether a question has the words of one of the ways."""
-    return asks_two_figures(text) or _names_two(text, spec)
+def may_take_steps(text: str) -> bool:
+    """Whether a question has the words of one of the ways; "and" may join two lists."""
+    return asks_two_figures(text) or _AND.search(text) is not None
 
 
 def asks_two_figures(text: str) -> bool:
@@ -102,18 +102,10 @@ def sets_figures_apart(text: str) -> bool:
     return _MORE_THAN.search(text) is not None
 
 
-def _names_two(text: str, spec: IndexSpec) -> bool:
-    """Whether "and" may join two kinds of records, or both ends of one order."""
-    if _AND.search(text) is None:
-        return False
-    tokens = read_words(text, spec)
-    return _two_kinds(tokens) is not None or _two_ends(tokens) is not None
-
-
 def _two_kinds(tokens: Sequence[Token]) -> tuple[int, int] | None:
     """The places of two kinds of records that "and" joins, where no other is named."""
     places = [place for place, token in enumerate(tokens) if token.role == "kind"]
-    if len(places) != 2 or _field(tokens[places[0]]) == _field(tokens[places[1]]):
+    if len(places) != 2 or tokens[places[0]].name == tokens[places[1]].name:
         return None
     between = [token for token in tokens[places[0] + 1 : places[1]] if not token.inside]
     joined = any(_AND.fullmatch(token.text) for token in between)
@@ -131,14 +123,14 @@ def read_steps(
         return read_question(asked, spec, values, period, today).plan
 
     tokens = partial(read_names, spec=spec, values=values)
+    if not asks_two_figures(bare):
+        return _both(bare, read, tokens)
     return (
-        _both(bare, read, tokens)
-        or _change(bare, spec, values, period, today)
+        _change(bare, spec, values, period, today)
         or _share(bare, read)
         or _mean(bare, read)
         or _difference(bare, read, tokens, spec)
         or _rate(bare, read, period)
-        or (_ends(bare, read, tokens) if not asks_two_figures(bare) else None)
     )
 
 
@@ -146,28 +138,18 @@ Read = Callable[[str], Plan | None]
 
 
 def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps | None:
-    """Two lists: "my watchlists and alerts"."""
+    """Two lists, "my watchlists and alerts", or both ends of one order, "the cheapest and the dearest"."""
     tokens = words(text)
-    pair = _two_kinds(tokens)
-    if pair is None:
-        return None
-    first, second = (read(without_phrases(tokens, [tokens[each]])) for each in reversed(pair))
-    if first is None or second is None or first.conditions or second.conditions:
-        return None
-    plain = first.is_list and second.is_list and first.query.order is None and second.query.order is None
-    return Steps(Way.BOTH, first, second) if plain else None
-
-
-def _ends(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps | None:
-    """Both ends of one order: "the cheapest and the dearest"."""
-    tokens = words(text)
-    pair = _two_ends(tokens) if _AND.search(text) else None
+    kinds = _two_kinds(tokens)
+    pair = kinds or _two_ends(tokens)
     if pair is None:
         return None
     first, second = (read(without_phrases(tokens, [tokens[each]])) for each in sorted(pair, reverse=True))
-    if first is None or second is None or not first.query.order or first.query.aggregate or first.query.group:
+    if first is None or second is None or not (first.is_list and second.is_list):
         return None
-    return Steps(Way.BOTH, first, second) if _alike(first, second) and first.query != second.query else None
+    lists = not (first.conditions or second.conditions) and first.query.order is second.query.order is None
+    ends = first.query.order and not first.query.group and _alike(first, second) and first.query != second.query
+    return Steps(Way.BOTH, first, second) if (lists if kinds else ends) else None
 
 
 def _change(
@@ -177,18 +159,22 @@ def _change(
     found = _CHANGE.search(text)
     if found is None or period is None or period.start is None or period.end is None:
         return None
-    asked = text[: found.start("verb")] + text[found.end("verb") :]
-    asked = asked[: found.start()] + asked[found.end() :]
+    asked = text[: found.start()] + text[found.end() : found.start("verb")] + text[found.end("verb") :]
     for grain in {kind.every for kind in spec.records.values() if kind.every is not None}:
-        plans = []
-        for day in (period.start, period.end):
-            first, last = days_around(day, grain)
-            plan = read_question(asked, spec, values, Period(first, last, "", (0, 0), grain), today).plan
-            plans.append(_measuring_plan(plan, spec) if plan is not None else None)
-        one, other = plans
-        if one is not None and other is not None and one.query != other.query and _alike(one, other):
-            return Steps(Way.DIFFERENCE, one, other)
+        periods = [Period(*days_around(day, grain), "", (0, 0), grain) for day in (period.start, period.end)]
+        plans = [read_question(asked, spec, values, each, today).plan for each in periods]
+        if (steps := _set_apart(plans, spec)) is not None:
+            return steps
     return None
+
+
+def _set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> Steps | None:
+    """The difference between two plans' figures; None where they are not of the same sort."""
+    measured = [_measuring_plan(plan, spec) for plan in plans if plan is not None]
+    first, second = (*measured, None, None)[:2]
+    if first is None or second is None or first.query == second.query or not _alike(first, second):
+        return None
+    return Steps(Way.DIFFERENCE, first, second)
 
 
 def _share(text: str, read: Read) -> Steps | None:
@@ -254,17 +240,15 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
     )
     for begun in dict.fromkeys((lead, "")):  # "how many more readings a second": no number of records
         tokens = words(begun + _SETS_APART.sub(" ", _DIFFERENCE.sub(" ", text)))
-        pair, compared = _pair(tokens), [token for token in tokens if token.meaning and token.role == "more"]
-        of = {token.meaning.name for token in compared if token.meaning and token.meaning.name}
+        pair, compared = _pair(tokens), [token for token in tokens if token.role == "more"]
+        of = {token.name for token in compared if token.name}
         figure = " ".join(vocabulary_of(spec, name).words[0] for name in of)
         plans = [
             read(f"{figure} {without_phrases(tokens, [*compared, *_alone(tokens, each)])}")
             for each in reversed(pair or ())
         ]
-        measured = [_measuring_plan(plan, spec) for plan in plans if plan is not None]
-        first, second = (*measured, None, None)[:2]
-        if first and second and _alike(first, second):
-            return Steps(Way.DIFFERENCE, first, second)
+        if (steps := _set_apart(plans, spec)) is not None:
+            return steps
     return None
 
 
@@ -284,7 +268,7 @@ def _pair(tokens: Sequence[Token]) -> tuple[int, int] | None:
         (one, other)
         for one in named
         for other in named
-        if one < other and _field(tokens[one]) == _field(tokens[other]) and tokens[one].meaning != tokens[other].meaning
+        if one < other and tokens[one].name == tokens[other].name and tokens[one].meaning != tokens[other].meaning
     ]
     if len(pairs) == 1:
         return pairs[0]
@@ -296,10 +280,6 @@ def _two_ends(tokens: Sequence[Token]) -> tuple[int, int] | None:
     high = [place for place, token in enumerate(tokens) if token.role in _HIGH]
     low = [place for place, token in enumerate(tokens) if token.role in _LOW]
     return (high[0], low[0]) if len(high) == len(low) == 1 else None
-
-
-def _field(token: Token) -> str:
-    return token.meaning.name if token.meaning else ""
 
 
 def _measuring_plan(plan: Plan, spec: IndexSpec) -> Plan | None:
@@ -335,18 +315,15 @@ def _rate(text: str, read: Read, period: Period | None) -> Steps | None:
     return Steps(Way.RATE, plan, number=number, grain=grain)
 
 
-def _units(first: date, last: date, grain: str) -> float:
+def _units(first: date, last: date, grain: str) -> int:
     """How many whole days, weeks, months or years a period has; 0 where it has none that are whole."""
-    days = (last - first).days + 1
-    if grain == "day":
-        return days
-    if grain == "week":
-        return days / _DAYS_OF_WEEK if days % _DAYS_OF_WEEK == 0 else 0
-    months = 12 * (last.year - first.year) + last.month - first.month + 1
-    after = date.fromordinal(last.toordinal() + 1)
-    if first.day != 1 or after.day != 1:
-        return 0
-    return months if grain == "month" else months / 12 if months % 12 == 0 else 0
+    after = last + timedelta(days=1)
+    number, rest = divmod((after - first).days, 7 if grain == "week" else 1)
+    if grain in ("month", "year"):
+        span = relativedelta(after, first)
+        number, rest = divmod(12 * span.years + span.months, 12 if grain == "year" else 1)
+        rest += span.days
+    return 0 if rest else number
 
 
 def figure_of(plan: Plan, found: Records) -> float | None:

@@ -12,7 +12,7 @@ from rag_app.domain import FieldType
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.records import NamedValue
 
-_JOIN = frozenset({"", "value", "unclear", "class"})  # roles of words that may be a part of a title
+_JOIN = frozenset({"", "value", "unclear"})  # roles of words that may be a part of a title
 _MOST_LEFT = 8  # words that may be of titles
 _MEASURES = frozenset({"field", "total", "high", "low", "over", "under", "more"})
 _ASIDE = re.compile(r"\s*\([^()]*\)\s*$")  # whose it is, where it is

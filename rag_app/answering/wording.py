@@ -67,6 +67,11 @@ class Token:
     def role(self) -> str:
         return self.meaning.role if self.meaning else ""
 
+    @property
+    def name(self) -> str:
+        """Of the field or the kind that it means."""
+        return self.meaning.name if self.meaning else ""
+
 
 def read_words(text: str, spec: IndexSpec, values: Sequence[NamedValue] = ()) -> list[Token]:
     """The words of a question with their meanings: whole phrases first, then parts of values."""
@@ -495,13 +500,6 @@ def _names_extreme(tokens: Sequence[Token], place: int) -> bool:
     return before.role in _EXTREMES and tokens[place].text.casefold() == "first"
 
 
-def _stands_behind_value(tokens: Sequence[Token], place: int) -> bool:
-    meant = next((at for at in range(place - 1, -1, -1) if tokens[at].meaning), None)
-    if meant is None or tokens[meant].role != "value":
-        return False
-    return meant == place - 1 or tokens[place - 1].stem not in says_nothing()
-
-
 def _may_group(at: _Place) -> bool:
     """Whether records can be told apart by what stands behind "by"; a word that is not understood may be that."""
     first, *others = [*at.behind[:2], None]
@@ -576,6 +574,4 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
                 token.meaning = meaning
         if token.is_left and figure(token.text) is not None and _says_how_many_there_are(tokens, number):
             token.said = True  # "our three listings"
-        if token.role == "class":
-            token.meaning, token.said = None, _stands_behind_value(tokens, number)
     _settle_figures(tokens, spec)

@@ -12,7 +12,7 @@ from tests.unit.answering.test_planning import BOATS, TODAY, VALUES
 
 
 def steps(text: str) -> Any:
-    assert may_take_steps(text, BOATS)
+    assert may_take_steps(text)
     return read_steps(text, BOATS, VALUES, find_period(text, TODAY), TODAY)
 
 
