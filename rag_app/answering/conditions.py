@@ -33,7 +33,7 @@ class Conditions:
 
         None where something is compared with what is no figure: "hotter than the day before".
         """
-        found = self._ranges()
+        found: list[MetadataFilter] = []
         for place, token in enumerate(self.tokens):
             value = self._value_at(place) if token.is_left or self._is_one(place) else None
             bound = None if value is None else self._build_bound(place, value)
@@ -54,49 +54,36 @@ class Conditions:
     def _measure_others(self, compared: Sequence[str]) -> None:
         """Figures that are compared with a number are conditions, and nothing to measure, where others are named."""
         others = [name for name in self.figures if name not in compared]
-        if others and (self._has("sum") or self._has("average") or self._orders_one_of(others)):
+        ordered = len(others) == 1 and any(map(self._has, ("most", "least", "rank")))
+        if others and (self._has("sum") or self._has("average") or ordered):
             self.figures = others
 
-    def _orders_one_of(self, names: Sequence[str]) -> bool:
-        return len(names) == 1 and (self._has("most") or self._has("least") or self._has("rank"))
-
-    def _ranges(self) -> list[MetadataFilter]:
-        """Between 20 and 40 pounds."""
-        found = []
-        for place, (lead, first, _, last) in enumerate(zip(*(self.tokens[n:] for n in range(4)), strict=False)):
-            least, most = figure(first.text), figure(last.text)
-            if lead.role == "between" and least is not None and most is not None and not self._is_of_time(place + 3):
-                name = self._field_behind(place + 3, named=True) or self._field_before(place) or self._only_figure()
-                bounds = name and (self._build_comparison(name, GTE, least), self._build_comparison(name, LTE, most))
-                if bounds and None not in bounds:
-                    found += [each for each in bounds if each is not None]
-                    first.said = last.said = True
-        return found
-
     def _build_bound(self, place: int, value: float) -> MetadataFilter | None:
-        before = self.tokens[max(0, place - 3) : place]
-        behind = self.tokens[place + 1 : place + 4]
-        words = [*before, *(each for each in behind if each.role in ("least_of", "most_of"))]
-        operator = next((BOUND_OPERATORS[each.role] for each in words if each.role in BOUND_OPERATORS), None)
+        before, behind = self.tokens[max(0, place - 3) : place], self.tokens[place + 1 : place + 4]
+        lead = [each.role for each in before]
+        roles = [*lead, *(each.role for each in behind if each.role in ("least_of", "most_of"))]
+        operator = next((BOUND_OPERATORS[role] for role in roles if role in BOUND_OPERATORS), None)
+        first, last = lead[-1:] == ["between"], lead[:-2] == ["between"]  # between 20 and 40 pounds
+        if first or last:
+            operator = GTE if first else LTE
         if before and before[-1].text.casefold() == "minus":
             before[-1].said, value = True, -value
-        own = [each.meaning.name for each in before if each.meaning and each.meaning.name and each.role in _BOUNDS]
+        own = [each.name for each in before if each.name and each.role in _BOUNDS]
         if operator is not None and own:  # "hotter than"
             return self._build_comparison(own[-1], operator, value) if self._may_be_of(place, own[-1]) else None
-        numbered = [each.meaning.name for each in before[-2:] if each.meaning and each.role == "field"]
+        numbered = [each.name for each in before[-2:] if each.role == "field"]
         if operator is None and numbered and goes_by(numbered[-1]):
             return self._build_comparison(numbered[-1], EQ, value)
         if operator is None:
             name = self._field_behind(place, named=False) or self._number_of(place, value)
-            of = before[-2].meaning if len(before) > 1 and before[-1].stem in word_set("partitive") else None
-            name = name or (of.name if of is not None and is_figure(self.spec, of.name) else None)  # with a price of 0
+            of = before[-2].name if len(before) > 1 and before[-1].stem in word_set("partitive") else ""
+            name = name or (of if is_figure(self.spec, of) else None)  # with a price of 0
         else:
-            name = (
-                self._field_behind(place, named=True)
-                or self._field_before(place)
-                or self._field_for(place)
-                or self._only_figure()
-            )
+            apart = (
+                2 if first else int(any(each.stem in word_set("for") for each in behind[:1]))
+            )  # "under 50 for demand"
+            name = self._field_behind(place + apart, named=True)
+            name = name or self._field_before(place - 2 if last else place) or self._only_figure()
         return self._build_comparison(name, operator or EQ, value) if name else None
 
     def _is_one(self, place: int) -> bool:
@@ -159,15 +146,6 @@ class Conditions:
         unit = vocabulary_of(self.spec, after.name).unit
         same = [name for name in figures if vocabulary_of(self.spec, name).unit == unit]
         return same[0] if len(same) == 1 else after.name
-
-    def _field_for(self, place: int) -> str | None:
-        """The field that a preposition sets a figure apart from: "under 50 for competition"."""
-        between = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
-        return (
-            self._field_behind(place + 1, named=True)
-            if between is not None and between.stem in word_set("for")
-            else None
-        )
 
     def _only_figure(self) -> str | None:
         """The one figure that is named, else that of the kind that is meant: "headphones under 100"."""
@@ -274,19 +252,16 @@ class Conditions:
             if token.role == "left_out" and not (before and before[0].role == "value"):
                 return False
             if token.role == "not" and token.stem in word_set("but"):
-                if after and after[0].role == "value" and not self._is_behind_all(token):
+                everything = any(each.stem in word_set("all") for each in self.tokens[: self.tokens.index(token)])
+                if after and after[0].role == "value" and not everything:
                     return False  # "over 20 but by Ada" is no exception
                 continue
             if token.role == "not" and not (after and after[0].role == "value"):
                 return False
-            fields = {each.meaning.name if each.role == "value" and each.meaning else "" for each in (*before, *after)}
+            fields = {each.name if each.role == "value" else "" for each in (*before, *after)}
             if token.role == "or" and (len(before) + len(after) < 2 or "" in fields or len(fields) > 1):
                 return False
         return True
-
-    def _is_behind_all(self, link: Token) -> bool:
-        """Whether "but" takes away: "all trips but Ada's"."""
-        return any(token.stem in word_set("all") for token in self.tokens[: self.tokens.index(link)])
 
     def _meanings_with(self, *roles: str) -> list[Meaning]:
         return [token.meaning for token in self.tokens if token.meaning is not None and token.role in roles]

@@ -310,7 +310,9 @@ class _Reader(Conditions):
         comparing: bool = False,
     ) -> None:
         super().__init__(spec, tokens, None)
-        self.titles = {each.value: each for each in values if each.title}
+        titles = {each.value: each for each in values if each.title}
+        meant = dict.fromkeys(self._meanings_with("value"))
+        self.named = [titles[each.value] for each in meant if each.name == "source_id"]
         self.today, self.comparing = today, comparing
         self.period = period or self._year()
         self._settle_owners()
@@ -318,13 +320,13 @@ class _Reader(Conditions):
         self._drop_kinds_left_out()
         self.kinds = self._kinds()
         self.kind = next(iter(self.kinds), None)
-        self.titled = any(each.name == "source_id" for each in self._meanings_with("value"))
         self.group, self.grain = self._group()
         self.figures = [name for name in self.figures if name != self.group]
-        self.kind = (self._kind_of_named() if self.titled else None) or self.kind or self._series()
-        if self.titled:  # "the status of the necklace"
+        of_named = {kind_of(each.source_type, each.fields, spec) for each in self.named}
+        self.kind = (of_named.pop() if len(of_named) == 1 else None) or self.kind or self._series()
+        if self.named:  # "the status of the necklace"
             self.figures += [name for name in self.keys if not self._has("count")]
-        if self.titled and (self._has("much") or self._has("sum")) and not (self.figures or self._fields("unit")):
+        if self.named and (self._has("much") or self._has("sum")) and not (self.figures or self._fields("unit")):
             self.figures = [name for name in [price_field(spec)] if name is not None]
 
     def plan(self) -> Plan | None:
@@ -347,12 +349,11 @@ class _Reader(Conditions):
         self, query: RecordQuery, compared: Sequence[MetadataFilter], values: Sequence[MetadataFilter], place: int
     ) -> Plan | None:
         """The plan of a query with its conditions; None where nothing is asked of it, or of nobody knows what."""
-        named = [title for each in values if each.key == "source_id" for title in self._titles_in(each)]
-        asked = self._ask_of_named(query, len(named)) if named else query
+        asked = self._ask_of_named(query, len(self.named)) if self.named else query
         if asked is None:
             return None
         query = asked
-        if named:  # whether it is in stock is told, and no condition
+        if self.named:  # whether it is in stock is told, and no condition
             self.figures += [each.key for each in values if self.spec.all_fields[each.key] is FieldType.BOOLEAN]
             values = [each for each in values if self.spec.all_fields[each.key] is not FieldType.BOOLEAN]
         kind = self.kind or self._kind_meant(query, [*compared, *values])
@@ -364,11 +365,15 @@ class _Reader(Conditions):
         ):
             kind = self._usual()
         weekdays = tuple(int(day) for each in self._meanings_with("weekday") for day in each.value.split(","))
-        ahead = self._ahead()
-        period = self.period or ahead or self._until_today()
+        coming = self.today is not None and self.period is None and (self._has("ahead") or self._has("next"))
+        period = self.period or (Period(self.today, None, "", (0, 0)) if coming else self._until_today())
         days = conditions_of(period) if period is not None else ()
-        own = self._has("own") and len(named) < 2 and not any(vocabulary_of(self.spec, each.key).own for each in values)
-        if ahead is not None and query.aggregate is None and query.order is None:
+        own = (
+            self._has("own")
+            and len(self.named) < 2
+            and not any(vocabulary_of(self.spec, each.key).own for each in values)
+        )
+        if coming and query.aggregate is None and query.order is None:
             query = replace(query, order="date", descending=False, limit=1 if self._has("next") else query.limit)
         ranked = [each for each in values if each.operator in (GT, LT) and is_figure(self.spec, each.key)]
         ordered = query.order is not None and not self._orders_by_default(query.order)
@@ -392,7 +397,7 @@ class _Reader(Conditions):
                     for each in (*compared, *values)
                     if not vocabulary_of(self.spec, each.key).own and each.key != "source_id"
                 ),
-                *(f"title “{title}”" for title in named),
+                *(f"title “{each.title}”" for each in self.named),
             ),
             period=period,
             distinct=query.group is not None and query.limit == _GROUPED and not self._has("each"),
@@ -535,16 +540,6 @@ class _Reader(Conditions):
         kinds = {kind for name in self.spec.fields if (kind := vocabulary_of(self.spec, name).kind) is not None}
         return kinds.pop() if len(kinds) == 1 else None
 
-    def _titles_in(self, each: MetadataFilter) -> list[str]:
-        """The titles of the records that a condition names."""
-        return [self.titles[str(name)].title for name in (each.value if isinstance(each.value, list) else [each.value])]
-
-    def _kind_of_named(self) -> str | None:
-        """The kind of the records that are named by their titles, where they are of one."""
-        named = [self.titles[each.value] for each in self._meanings_with("value") if each.name == "source_id"]
-        kinds = {kind_of(each, self.spec) for each in named}
-        return kinds.pop() if len(kinds) == 1 else None
-
     def _ask_of_named(self, query: RecordQuery, named: int) -> RecordQuery | None:
         """The query for so many records that are named by their titles: their figures, or what orders several of them.
 
@@ -572,12 +567,6 @@ class _Reader(Conditions):
         every = narrowed and self.tokens[0].stem in word_set("all") and {*names} <= {FieldType.KEYWORD, FieldType.TAGS}
         return every or bool(self.figures) or query.order not in (None, "date")
 
-    def _ahead(self) -> Period | None:
-        """From today on, where what comes is asked for and no days are said."""
-        if self.today is None or self.period is not None or not (self._has("ahead") or self._has("next")):
-            return None
-        return Period(self.today, None, "", (0, 0))
-
     def _until_today(self) -> Period | None:
         """Until today, where the last one that has been is asked for: "when was she last in"."""
         past = any(token.stem in word_set("past") for token in self.tokens)
@@ -595,7 +584,7 @@ class _Reader(Conditions):
             for token in self.tokens
             if not (named and token.stem in _WHERE)
         )
-        selling = self.titled and bool(self.figures) and self.tokens[0].stem in word_set("how")  # how is X selling
+        selling = bool(self.named and self.figures) and self.tokens[0].stem in word_set("how")  # how is X selling
         asks = asks and not (self.comparing or selling or any(map(self._has, ("sum", "average", "count", "much"))))
         last = self.tokens[-1] if self.tokens else None
         return asks or (last is not None and last.role == "average" and last.stem in _MEANS)
@@ -638,7 +627,7 @@ class _Reader(Conditions):
     def _plainly(self) -> RecordQuery | None:
         """Without a word for the most, the mean or the sum."""
         adds_up = any(vocabulary_of(self.spec, name).adds_up for name in self.figures)
-        if self.figures and (self.titled or (self._has("much") and not (adds_up or self.kind) and self._has("value"))):
+        if self.figures and (self.named or (self._has("much") and not (adds_up or self.kind) and self._has("value"))):
             return RecordQuery(limit=_LISTED)  # how high is the demand for linen aprons
         much, many = self._has("much") or self._has("total") or self._has("more"), self._has("count")
         if self._has("more") and self.kind is not None and not self.figures:
@@ -741,9 +730,11 @@ class _Reader(Conditions):
         """A sum or a mean; of what is not said where the kind has one figure that adds up."""
         if self._has("count") and aggregate is Aggregate.AVERAGE:
             return None
-        if (self._has("count") or self._counts_a_kind()) and not self.figures:
+        kinds = any(first.role == "sum" and second.role == "kind" for first, second in pairwise(self.tokens))
+        if (self._has("count") or kinds) and not self.figures:  # total bookings
             return self._count()
-        named = self._measured_fields() or self._price_of_each()
+        each = any(token.role == "sum" and token.stem == "one" for token in self.tokens)  # "one of every tent"
+        named = self._measured_fields() or [name for name in [price_field(self.spec)] if each and name]
         if len(named) != 1:
             return None
         if not (self._has("most") or self._has("least")):
@@ -754,11 +745,6 @@ class _Reader(Conditions):
             return None
         by_group = self._aggregate_over(aggregate, named[0])
         return replace(by_group, limit=1, order=None, descending=self._has("most"))
-
-    def _price_of_each(self) -> list[str]:
-        """The price, where one of each record is added up: "one of every tent"."""
-        each = any(token.role == "sum" and token.stem == "one" for token in self.tokens)
-        return [name for name in [price_field(self.spec)] if each and name]
 
     def _aggregate_over(self, aggregate: Aggregate, of: str | None) -> RecordQuery:
         """Over all records, or for each group: groups of time in their order, others the largest first."""
@@ -790,11 +776,6 @@ class _Reader(Conditions):
                 asking and token.said and token.text.casefold() not in word_set("things")
             )
         return False
-
-    def _counts_a_kind(self) -> bool:
-        """Total bookings: a sum of nothing but their number."""
-        pairs = zip(self.tokens, self.tokens[1:], strict=False)
-        return any(first.role == "sum" and second.role == "kind" for first, second in pairs)
 
     def _orders(self) -> list[tuple[str, bool]] | None:
         """What "cheapest", "most", "best" and "latest" order by, and whether the largest comes first.
@@ -855,10 +836,7 @@ class _Reader(Conditions):
     def _is_first_of_each(self, name: str) -> bool:
         """Whether a record is asked for in each group: "the cheapest in each category", and not their totals."""
         own = name in self._fields("high", "low") or self._is_of_one() or not vocabulary_of(self.spec, name).adds_up
-        return own and not (self.kind is None and not self._knows_kind_of(name))
-
-    def _knows_kind_of(self, name: str) -> bool:
-        return len(self.spec.records) == 1 or vocabulary_of(self.spec, name).kind is not None
+        return own and bool(self.kind or len(self.spec.records) == 1 or vocabulary_of(self.spec, name).kind)
 
     def _subject(self, name: str) -> tuple[str | None, Grain | None]:
         """What there is one of: "which stylist", "which year"."""
@@ -913,20 +891,13 @@ class _Reader(Conditions):
     def _ranks_a_plural(self) -> bool:
         """Whether several are asked for: "the top trending keywords", and not "which of the keywords is best"."""
         ranked = [place for place, token in enumerate(self.tokens) if token.role in SUPERLATIVES]
-        if any(self._is_plural_noun(place) for place in ranked):
-            return True
+        for place in ranked:  # "the best opportunities"
+            *_, last = self.tokens[place], *takewhile(lambda token: token.inside, self.tokens[place + 1 :])
+            if self.tokens[place].role in ("high", "low") and last.text.casefold() == plural_of(last.stem):
+                return True
         behind = self.tokens[ranked[0] + 1 :] if ranked else []
         kind = next((token for token in behind if token.role == "kind"), None)
         return kind is not None and kind.text.casefold() != kind.stem
-
-    def _is_plural_noun(self, place: int) -> bool:
-        """Whether the words for the most or the least are a noun, and in the plural: "the best opportunities"."""
-        last = place
-        while last + 1 < len(self.tokens) and self.tokens[last + 1].inside:
-            last += 1
-        return self.tokens[place].role in ("high", "low") and self.tokens[last].text.casefold() == plural_of(
-            self.tokens[last].stem
-        )
 
     def _kinds(self) -> set[str]:
         """The kinds that are named, but for those that another one consists of."""

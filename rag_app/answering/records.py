@@ -513,13 +513,13 @@ def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> Found
             f"the share of {part.telling.understood} in {whole.telling.understood}",
             computed=True,
         )
-    both = _join([_figure_found(part, steps.first), _figure_found(whole, steps.first)], _COMPARED)
+    figures = [
+        FoundRecords(steps.first, each.nodes, each.telling.text, each.telling.understood, computed=True)
+        for each in (part, whole)
+    ]
+    both = _join(figures, _COMPARED)
     apart = part.telling.difference(abs(part.figure - whole.figure), (1, 1 + min(len(part.nodes), _COMPARED)))
     return replace(both, text=f"{both.text} {apart}") if part.nodes and whole.nodes else None
-
-
-def _figure_found(step: Step, plan: Plan) -> FoundRecords:
-    return FoundRecords(plan, step.nodes, step.telling.text, step.telling.understood, computed=True)
 
 
 def _join(found: Sequence[FoundRecords], most: int) -> FoundRecords:

@@ -10,6 +10,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.context import neutralise
 from rag_app.answering.planning import Plan
+from rag_app.answering.titles import kind_of
 from rag_app.answering.wording import plural_of, vocabulary_of
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text
 from rag_app.retrieval.index import IndexSpec, template_fields
@@ -47,7 +48,8 @@ class Telling:
             return f"the {self._superlative(query.order or 'date')} {self._noun(1)} of each {self._name(query.group)}{self._conditions}"
         if query.group is not None:
             conditions = f"{self._conditions}," if self._conditions else ""
-            return f"{self._all_of_them}{conditions} by {self._grain or self._name(query.group)}"
+            own, of = "your " if query.own else "", f"{self._aggregate} of " if query.of else ""
+            return f"{of}{own}{self._noun(2)}{conditions} by {self._plan.query.grain or self._name(query.group)}"
         counted = self._count_text(self._found.total if self._outcome == "found" else 0)
         if query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE):
             return f"the {self._aggregate} of {counted}"
@@ -186,13 +188,9 @@ class Telling:
         return f"“{shown['title']}”{dated}" + (f": {fields}" if fields else "")
 
     def _templates(self, hit: Hit) -> Sequence[str]:
-        kinds = self._spec.records
-        if self._plan.kind is not None:
-            return kinds[self._plan.kind].sentence
-        fitting = (kind for kind in kinds.values() if hit.source_type in kind.source_types)
-        return next(
-            (kind.sentence for kind in fitting if all(hit.metadata.get(name) is not None for name in kind.having)), ()
-        )
+        fields = {name for name, value in hit.metadata.items() if value is not None}
+        kind = self._plan.kind or kind_of(hit.source_type, fields, self._spec)
+        return self._spec.records[kind].sentence if kind is not None else ()
 
     # -- a figure
     def _total(self, aggregate: Aggregate) -> str:
@@ -222,7 +220,7 @@ class Telling:
             lead = f"{self._found.total} {_plural(name, self._found.total)}{self._conditions}"
             return f"{lead}: {'; '.join(lines)}."
         if query.limit == 1:
-            group, most = self._grain or self._name(query.group or ""), f"{self._ordinal}{self._of_most()}"
+            group, most = self._plan.query.grain or self._name(query.group or ""), f"{self._ordinal}{self._of_most()}"
             lead = f"the {group} with the {most}{self._conditions}"
         else:
             lead = self.understood
@@ -240,9 +238,9 @@ class Telling:
         return f"{self._extreme(of)} {self._name(of)}"
 
     def _group(self, row: Record) -> str:
-        if self._grain is None or not isinstance(row.group, str):
+        if self._plan.query.grain is None or not isinstance(row.group, str):
             return _one_line(str(row.group))
-        return _PERIODS[self._grain](datetime.fromisoformat(row.group).date())
+        return _PERIODS[self._plan.query.grain](datetime.fromisoformat(row.group).date())
 
     def _of_group(self, row: Record) -> str:
         value = float(row.value or 0.0)
@@ -276,30 +274,16 @@ class Telling:
         return f"{own}{count}{self._noun(number or 2)}{self._conditions}"
 
     @property
-    def _all_of_them(self) -> str:
-        """ "your listings", "price of bookings"."""
-        query, own = self._plan.query, "your " if self._plan.query.own else ""
-        of = "" if query.aggregate is Aggregate.COUNT else f"{self._aggregate} of "
-        return f"{of}{own}{self._noun(2)}"
-
-    @property
     def _aggregate(self) -> str:
         name = self._name(self._plan.query.of or "")
         return f"total {name}" if self._plan.query.aggregate is Aggregate.SUM else f"average {name}"
 
     @property
-    def _grain(self) -> str | None:
-        return self._plan.query.grain.value if self._plan.query.grain else None
-
-    @property
-    def _told(self) -> str:
-        return f" with {', '.join(self._plan.conditions)}" if self._plan.conditions else ""
-
-    @property
     def _conditions(self) -> str:
         days = [WEEKDAYS[day - 1] for day in self._plan.query.weekdays]
         weekdays = f" on a {' or '.join(days)}" if days else ""
-        return f"{self._told}{weekdays}{self._when}"
+        told = f" with {', '.join(self._plan.conditions)}" if self._plan.conditions else ""
+        return f"{told}{weekdays}{self._when}"
 
     @property
     def _when(self) -> str:

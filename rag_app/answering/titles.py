@@ -5,7 +5,8 @@ asked then: a title says which record is meant, and not what there is of a sort.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
+from itertools import takewhile
 
 from rag_app.answering.wording import Meaning, Token, figure, price_field, read_words, stems, vocabulary_of, word_set
 from rag_app.domain import FieldType
@@ -84,11 +85,10 @@ def _fields_asked(tokens: Sequence[Token], spec: IndexSpec) -> list[str]:
     return named or [name for name in [price_field(spec)] if much and name]
 
 
-def kind_of(title: NamedValue, spec: IndexSpec) -> str | None:
-    """The first kind of record that it is."""
+def kind_of(source_type: str, fields: Set[str], spec: IndexSpec) -> str | None:
+    """The first kind of record that a source with these fields is."""
     for name, kind in spec.records.items():
-        of_type = title.source_type in kind.source_types
-        if of_type and {*kind.having} <= title.fields and not {*kind.lacks} & title.fields:
+        if source_type in kind.source_types and {*kind.having} <= fields and not {*kind.lacks} & fields:
             return name
     return None
 
@@ -96,7 +96,7 @@ def kind_of(title: NamedValue, spec: IndexSpec) -> str | None:
 def _fits(title: NamedValue, tokens: Sequence[Token], measured: Sequence[str], spec: IndexSpec) -> bool:
     """Whether a record is of a kind that is named, and has the figures that are asked for."""
     kinds = {token.meaning.name for token in tokens if token.meaning and token.role == "kind"}
-    own = kind_of(title, spec)
+    own = kind_of(title.source_type, title.fields, spec)
     held = {stems(word) for word in spec.records[own].holds} if own else set()
     holds = any(stems(word) in held for kind in kinds for word in spec.records[kind].words)  # the terms on a watchlist
     return {*measured} <= title.fields and (not kinds or own in kinds or holds)
@@ -109,7 +109,12 @@ def _rank(
     said = {token.stem for token in tokens[begin:end]}
     own = {vocabulary_of(spec, name).kind for name in measured}
     return (
-        (len(said), len(left & title.words), _own_name(title.title, spec) <= said, kind_of(title, spec) in own),
+        (
+            len(said),
+            len(left & title.words),
+            _own_name(title.title, spec) <= said,
+            kind_of(title.source_type, title.fields, spec) in own,
+        ),
         (begin, end),
         title.value,
     )
@@ -131,24 +136,15 @@ def _span(tokens: Sequence[Token], place: int, words: frozenset[str]) -> tuple[i
     units = [*_units(tokens)]
     at = next(number for number, (begin, end) in enumerate(units) if begin <= place < end)
 
-    def joins(number: int) -> bool:
-        begin, end = units[number]
-        return tokens[begin].role in _JOIN and {token.stem for token in tokens[begin:end]} <= words
+    def joins(unit: tuple[int, int]) -> bool:
+        phrase = tokens[unit[0] : unit[1]]
+        return phrase[0].role in _JOIN and {token.stem for token in phrase} <= words
 
-    first = last = at
-    while first and joins(first - 1):
-        first -= 1
-    while last + 1 < len(units) and joins(last + 1):
-        last += 1
-    while first < at and _says_nothing(tokens[units[first][0]]):
-        first += 1
-    while last > at and _says_nothing(tokens[units[last][0]]):
-        last -= 1
-    return units[first][0], units[last][1]
-
-
-def _says_nothing(token: Token) -> bool:
-    return token.said and token.meaning is None
+    before, behind = [*takewhile(joins, reversed(units[:at]))], [*takewhile(joins, units[at + 1 :])]
+    for side in before, behind:
+        while side and tokens[side[-1][0]].said and tokens[side[-1][0]].meaning is None:
+            side.pop()
+    return [units[at], *before][-1][0], [units[at], *behind][-1][1]
 
 
 def _units(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:

@@ -465,18 +465,6 @@ def _last_meant(at: _Place) -> str:
     return next((token.role for token in reversed(at.tokens[: at.number]) if token.meaning), "")
 
 
-def _is_done_of_kind(at: _Place) -> bool:
-    """Whether a value is the participle of what records are called, and nothing sets it off: "booked", of bookings."""
-    nouns = {stem(word) for kind in at.spec.records.values() for word in kind.words if word.endswith("ing")}
-    set_off = at.is_among("kind", "not") or any(each.stem in word_set("still") for each in at.tokens)
-    return f"{at.token.stem.removesuffix('ed')}ing" in nouns and not set_off
-
-
-def _joins_fields(at: _Place) -> bool:
-    """Whether a word stands between two fields: both are asked for then."""
-    return _last_meant(at) == "field" and at.is_before("field")
-
-
 def _says_how_many_there_are(tokens: Sequence[Token], place: int) -> bool:
     """Whether a figure is the number of what is known already: "our three listings", "which of the four trends"."""
     if tokens[place + 1 : place + 2] == [] or tokens[place + 1].role != "kind":
@@ -540,10 +528,6 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     (("each",), lambda at: at.is_before("kind") and at.is_among("average"), None),
     # every critical alert
     (("each",), lambda at: at.is_before("value", "kind") and not at.is_among(*_FIGURES, *_EXTREMES), Meaning("all")),
-    # which treatment is booked most
-    (("value",), lambda at: _is_done_of_kind(at) and at.is_among("most", "least", "each", "count"), None),
-    # demand vs competition
-    (("apart",), _joins_fields, None),
     # "who came to Theo", "visits that come to less than 20"
     (("sum",), lambda at: at.token.stem in _COMES and not _asks_what_it_comes_to(at.tokens, at.number), None),
     # the mean over all of our keywords

@@ -262,10 +262,10 @@ def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -
         apart = first.end < (second.start or date.min) or second.end < (first.start or date.min)
         if apart and between.strip() and grammar.joins.fullmatch(between):
             span = (first.span[0], second.span[1])
-            said = text[span[0] : span[1]]
+            words = text[span[0] : span[1]]
             return (
-                replace(first, said=said, span=span, otherwise=None),
-                replace(second, said=said, span=span, otherwise=None),
+                replace(first, said=words, span=span, otherwise=None),
+                replace(second, said=words, span=span, otherwise=None),
             )
     return ()
 
@@ -327,20 +327,18 @@ class _Reading:
     def narrow(self, period: Period) -> Period:
         """The days of a month that stand beside it: "the second week of January, the 12th to the 18th"."""
         first, last = period.start, period.end
-        if first is None or last is None or (first.year, first.month) != (last.year, last.month):
+        begun = self.grammar.bare_day.search(self.text, period.span[1])
+        joint = self.grammar.dash.match(self.text, begun.end()) if begun else None
+        ended = self.grammar.bare_day.match(self.text, joint.end()) if joint else None
+        if first is None or last is None or begun is None or ended is None:
             return period
-        for begun in self.grammar.bare_day.finditer(self.text, period.span[1]):
-            joint = self.grammar.dash.match(self.text, begun.end())
-            ended = self.grammar.bare_day.match(self.text, joint.end()) if joint else None
-            if ended is None or not self.grammar.namely.fullmatch(self.text[period.span[1] : begun.start()]):
-                return period
-            days = [_valid(first.year, first.month, _digits(each["day"])) for each in (begun, ended)]
-            if days[0] is None or days[1] is None or days[0] > days[1]:
-                return period
-            if not re.match(r"\s*(?:[,.;:?!)]|$)", self.text[ended.end() :]):
-                return period  # "3 to 4 in a row"
-            return self._period((days[0], days[1]), period.span[0], ended.end(), "days")
-        return period
+        days = [_valid(first.year, first.month, _digits(each["day"])) for each in (begun, ended)]
+        alone = re.match(r"\s*(?:[,.;:?!)]|$)", self.text[ended.end() :])  # and not "3 to 4 in a row"
+        beside = alone and self.grammar.namely.fullmatch(self.text[period.span[1] : begun.start()])
+        within = (first.year, first.month) == (last.year, last.month)
+        if not (within and beside and days[0] and days[1] and days[0] <= days[1]):
+            return period
+        return self._period((days[0], days[1]), period.span[0], ended.end(), "days")
 
     def _range(self, start: int, at: int, link: re.Pattern[str], leads: bool = True) -> Iterator[Period]:
         first = (self.grammar.point.match(self.text, at) if leads else None) or self.grammar.bare_day.match(
@@ -530,7 +528,8 @@ class _Reading:
     def _date_of(self, said: str, soon: int) -> Days | None:
         """A day and a month, of a year that is said or else the nearest."""
         if re.search(_YEAR, said):
-            return self._read(_plain(said, self.grammar))
+            small = rf"(?<!\w)(?:{self.grammar.words['the']}|{self.grammar.words['of']})(?!\w)"
+            return self._read(re.sub(small, " ", said, flags=re.I))  # the library does not read "the 3rd of January"
         month, day = self.grammar.month(said), _digits(said)
         candidates = [_valid(self.today.year + offset, month, day) for offset in range(-4, 5)]
         return self._choose([each for each in candidates if each], soon)
@@ -544,14 +543,10 @@ class _Reading:
         known = sorted(days)
         ahead = next((day for day in known if day > self.today), None)
         past = next((day for day in reversed(known) if day <= self.today), None)
-        wanted = self.future or (
-            soon and not self.past and ahead and (ahead - self.today).days <= soon and self._nearer(ahead, past)
-        )
+        near = ahead and (ahead - self.today).days <= soon and (not past or ahead - self.today < self.today - past)
+        wanted = self.future or (soon and not self.past and near)
         day = ahead if ahead and (wanted or past is None) else past
         return (day, day) if day else None
-
-    def _nearer(self, ahead: date, past: date | None) -> bool:
-        return past is None or ahead - self.today < self.today - past
 
     def _nearest(self, weekday: int, soon: int) -> Days:
         """The last such day, today among them; the next one where the question is about what comes."""
@@ -648,11 +643,6 @@ class _Reading:
         if number < 0:
             return _shift(self.today, number, unit) + timedelta(days=1), self.today
         return self.today + timedelta(days=1), _shift(self.today, number, unit)
-
-
-def _plain(said: str, grammar: _Grammar) -> str:
-    """Without the words that the library does not read: "the 3rd of January"."""
-    return re.sub(rf"(?<!\w)(?:{grammar.words['the']}|{grammar.words['of']})(?!\w)", " ", said, flags=re.I)
 
 
 def _digits(said: str) -> int:

@@ -223,16 +223,14 @@ def _metadata(
 
 def _date(texts: Mapping[str, str], rule: RowsRule, problems: list[str]) -> str | None:
     parts = [texts[name] for column in rule.date if (name := column_name(column)) in texts]
-    if not parts:
-        return None
-    for written in (" ".join(parts), parts[0]):  # a time that is none costs no day
+    for written in (parts, parts[:1]):  # a time that is none costs no day
         with suppress(ValueError):
-            date = _moment(written, rule.date_formats).isoformat()
-            if written == " ".join(parts):
-                return date
-            problems.append(f"column {rule.date[-1]}: must be a time, not {parts[-1][:100]!r}: left out")
+            date = _moment(" ".join(written), rule.date_formats).isoformat()
+            if written != parts:
+                problems.append(f"column {rule.date[-1]}: must be a time, not {parts[-1][:100]!r}: left out")
             return date
-    problems.append(f"column {rule.date[0]}: must be {_expected_date(rule)}, not {parts[0][:100]!r}: left out")
+    if parts:
+        problems.append(f"column {rule.date[0]}: must be {_expected_date(rule)}, not {parts[0][:100]!r}: left out")
     return None
 
 
