@@ -20,28 +20,19 @@ from rag_app.surfaces.management.belonging import Belonging
 from rag_app.surfaces.management.feedback import FeedbackQueue
 from rag_app.surfaces.management.usage import Usage
 from rag_app.surfaces.pages.forms import day, form_value, query_value, uuid
-from rag_app.surfaces.pages.site import TEMPLATES, Html, action, page, redirect, render
+from rag_app.surfaces.pages.site import Html, action, page, redirect, render
 from rag_app.surfaces.validation.service import RetrievalValidation
 
 RESOLUTIONS = ("fixed", "noted", "dismissed")
 RATINGS = ("positive", "negative", "neutral")
 PRODUCTS = {"knowledge_answer": "Knowledge", "owner_ask": "Calls"}
 """Products that answer outside of conversations, by capability."""
-TEMPLATES.globals["ADMIN_TABS"] = (
-    ("/admin", "Overview"),
-    ("/admin/feedback", "Feedback"),
-    ("/admin/prompts", "Prompts"),
-    ("/admin/evaluation", "Evaluation"),
-    ("/admin/usage", "Usage and quotas"),
-    ("/admin/people", "Members and keys"),
-    ("/admin/audit", "Audit"),
-)
 
 
 # -- overview
 
 
-@page("/admin", administrators=True, menu="Administration", order=60)
+@page("/admin", administrators=True)
 async def overview(request: Caller, statistics: Injected[Statistics], usage: Injected[Usage]) -> Html:
     """Figures of conversations, or of a product that answers outside of them."""
     since, until, product = day(request, "from"), day(request, "to"), query_value(request, "product", PRODUCTS)

@@ -16,18 +16,11 @@ from rag_app.surfaces.lexybrain.conversations import INDEX
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.pages.forms import query_value, uuid
 from rag_app.surfaces.pages.signing_in import SigningIn
-from rag_app.surfaces.pages.site import SECURITY, TEMPLATES, Html, page, redirect, render, visitor_of
+from rag_app.surfaces.pages.site import SECURITY, TEMPLATES, Html, page, redirect, render
 from rag_app.surfaces.sources.service import Sources
 
-EXAMPLES: tuple[tuple[str, str], ...] = (
-    ("market_brief", "What are the top trending wedding keywords on Etsy right now?"),
-    ("alert_explanation", "Why was the alert for hammered silver rings triggered?"),
-    ("competitor_intel", "Which of our listings sells best?"),
-)
-"""Questions that the demo's samples answer, with their capabilities."""
 
-
-@page("/", menu="Ask", order=0)
+@page("/")
 async def ask(request: Caller, signing_in: Injected[SigningIn], sources: Injected[Sources]) -> Html:
     """The chat, which uses the public routes. If only the index of *Knowledge* has documents, redirects there."""
     if not await _has_documents(sources, request, INDEX) and await _has_documents(sources, request, KNOWLEDGE):
@@ -47,15 +40,7 @@ async def _has_documents(sources: Sources, request: Caller, index: str) -> bool:
 
 
 def _render_chat(request: Caller, thread: str, demo: bool) -> Html:
-    capabilities = [(name, name.replace("_", " ").capitalize(), text) for name, text in DESCRIPTIONS.items()]
-    return render(
-        request,
-        "chat.html",
-        thread=thread,
-        capabilities=capabilities,
-        examples=EXAMPLES if demo else (),
-        demo=demo,
-    )
+    return render(request, "chat.html", thread=thread, capabilities=DESCRIPTIONS, demo=demo)
 
 
 @page("/threads")
@@ -111,50 +96,12 @@ async def export(
 
 # -- Knowledge and Calls, which answer without threads, with the public routes
 
-ANSWERED_EXAMPLES = {
-    "knowledge": (
-        "How many days of annual leave do employees get?",
-        "When does Aurora send appointment reminders to patients?",
-        "How do I feed a sourdough starter?",
-    ),
-    "calls": (
-        "How long did Peter Hallam have to wait?",
-        "Why did Dana Whitfield complain about pricing?",
-        "What time zone is Kathmandu in?",
-    ),
-}
-"""Questions that the demo's samples answer; the last one they do not."""
 
-
-@page("/knowledge", menu="Knowledge", order=10)
+@page("/knowledge")
 async def knowledge(request: Caller, signing_in: Injected[SigningIn]) -> Html:
-    return _render_answers(
-        request,
-        "knowledge",
-        "Knowledge",
-        "Answers from the documents, e-mails and calls of your organization.",
-        signing_in.demo,
-    )
+    return render(request, "knowledge.html", demo=signing_in.demo)
 
 
-@page("/calls", menu="Calls", order=20)
+@page("/calls")
 async def calls(request: Caller, signing_in: Injected[SigningIn]) -> Html:
-    return _render_answers(
-        request,
-        "calls",
-        "Calls and bookings",
-        "Answers from what customers said on the phone and booked.",
-        signing_in.demo,
-    )
-
-
-def _render_answers(request: Caller, kind: str, title: str, about: str, demo: bool) -> Html:
-    return render(
-        request,
-        "answers.html",
-        kind=kind,
-        title=title,
-        about=about,
-        user=visitor_of(request).user,
-        examples=ANSWERED_EXAMPLES[kind] if demo else (),
-    )
+    return render(request, "calls.html", demo=signing_in.demo)

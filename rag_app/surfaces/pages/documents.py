@@ -6,7 +6,7 @@ from litestar.params import FromPath
 
 from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.pages.forms import query_value, uuid
-from rag_app.surfaces.pages.site import Html, action, page, redirect, render, visitor_of
+from rag_app.surfaces.pages.site import Html, action, page, redirect, render
 from rag_app.surfaces.sources.service import Sources
 
 SORTS = {
@@ -20,7 +20,7 @@ _LONGEST_TEXT = 200_000  # characters of a text
 _MOST_CHUNKS = 100
 
 
-@page("/documents", menu="Documents", order=30)
+@page("/documents")
 async def documents(request: Caller, sources: Injected[Sources]) -> Html:
     """A page of the caller's sources, filtered by a part of the name, index and state."""
     indexes = sources.indexes(request.user)
@@ -36,7 +36,6 @@ async def documents(request: Caller, sources: Injected[Sources]) -> Html:
         indexes=indexes,
         sorts=SORTS,
         states=STATES,
-        organizations=visitor_of(request).organizations,
     )
 
 
@@ -45,16 +44,12 @@ async def document(request: Caller, sources: Injected[Sources], source_id: FromP
     """One source: its text, with the passage of `chunk` marked, and its chunks."""
     said = query_value(request, "chunk")
     shown = await sources.get(request.user, str(source_id), None if said is None else uuid("chunk", said))
-    text = (await sources.text(request.user, str(source_id))).text
-    start, end = (shown.passage.start, shown.passage.end) if shown.passage is not None else (None, None)
-    parts = (text[:_LONGEST_TEXT], "", "")
-    if start is not None and end is not None:
-        parts = (text[:start], text[start:end], text[end : end + _LONGEST_TEXT])
     return render(
         request,
         "document.html",
         shown=shown,
-        passages=parts,
+        text=(await sources.text(request.user, str(source_id))).text,
+        longest=_LONGEST_TEXT,
         chunks=await sources.chunks(request.user, str(source_id), -1, _MOST_CHUNKS),
     )
 

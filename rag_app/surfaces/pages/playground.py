@@ -17,7 +17,7 @@ SIDES = ("a", "b")
 MODES = ("hybrid", "dense", "text")
 
 
-@page("/playground", administrators=True, menu="Playground", order=50)
+@page("/playground", administrators=True)
 async def playground(request: Caller, playground: Injected[Playground]) -> Html:
     return await _show(request, playground, {})
 

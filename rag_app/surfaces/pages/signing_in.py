@@ -21,7 +21,7 @@ from rag_app.domain import NotFound, RagError, RateLimited, Unauthenticated, fro
 from rag_app.http.entrance import PAGES_COOKIES, AnyConnection, is_near, is_same_origin, loopback_host, pages_cookie
 from rag_app.http.problems import AnyRequest
 from rag_app.http.surface import Injected
-from rag_app.surfaces.pages.site import SECURITY, Html, action, local_path, page, redirect, render, visit_of
+from rag_app.surfaces.pages.site import SECURITY, Html, action, local_path, page, redirect, render, visitor_of
 
 DEMO_MEMBER, DEMO_OTHER, DEMO_ADMINISTRATOR = "mila@aurora.example", "jonas@birch.example", "ada@aurora.example"
 DEMO_USERS = {
@@ -210,7 +210,7 @@ async def enter_demo(request: AnyRequest, signing_in: Injected[SigningIn]) -> Ht
     site = request.headers.get("sec-fetch-site", "none")
     if site not in {"none", "same-origin"} or ("origin" in request.headers and not is_same_origin(request)):
         return redirect(request, "/sign-in")
-    if visit_of(request) is not None:
+    if visitor_of(request) is not None:
         return redirect(request, after)
     return await enter_as(request, signing_in, DEMO_MEMBER, after)
 
@@ -246,7 +246,7 @@ async def sign_out(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html
         response = redirect(request, "/sign-in", said="You have signed out.")
     else:
         # not a redirect: `form-action` holds browsers back that a form sends elsewhere
-        request.scope["state"]["visit"] = None
+        request.scope["state"]["visitor"] = None
         response = render(request, "signed-out.html", headers={**_NO_REFERRER, "Refresh": f"0; url={away}"}, away=away)
     response.headers["Clear-Site-Data"] = '"cache", "storage"'
     response.cookies = [*response.cookies, *(_cookie(name, "", max_age=0) for name in PAGES_COOKIES)]

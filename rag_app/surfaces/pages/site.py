@@ -6,7 +6,6 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from importlib.resources import files
-from mimetypes import guess_type
 from pathlib import PurePosixPath
 from typing import Any, cast
 from urllib.parse import quote
@@ -15,18 +14,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from litestar import Response, get, post
 from litestar.datastructures import Cookie
 from litestar.exceptions import NotFoundException
-from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
+from litestar.handlers import BaseRouteHandler
 from litestar.params import FromPath
 from litestar.response import Redirect
-from litestar.types import AnyCallable
 from markupsafe import Markup
 
 from rag_app.access.people import People
 from rag_app.access.sessions import Sessions, Visitor
-from rag_app.domain import Forbidden, InvalidInput, Unauthenticated, frozen, require
+from rag_app.domain import Forbidden, InvalidInput, Unauthenticated, require
 from rag_app.http.entrance import AnyConnection, is_same_origin, pages_cookie
 from rag_app.http.exchange import exchange
 from rag_app.http.problems import AnyRequest, Kinds, kind_of, problem_of
+from rag_app.http.surface import Route
 from rag_app.telemetry.observing import identify
 
 Html = Response[Any]
@@ -50,52 +49,16 @@ _LONGEST_PATH = 2000  # characters
 logger = logging.getLogger("rag_app.http")
 
 
-@frozen
-class Entry:
-    """A page in the menu."""
-
-    path: str
-    title: str
-    order: int
-    administrators: bool
-
-
-@frozen
-class Visit:
-    """A request of a signed-in user. `csrf` is the token that the session's forms contain."""
-
-    visitor: Visitor
-    csrf: str
-
-
 class NotSignedIn(Unauthenticated):
     """The page requires a session."""
 
 
-MENU: list[Entry] = []
-
-
-def page(
-    path: str,
-    *,
-    administrators: bool = False,
-    open_to_all: bool = False,
-    menu: str | None = None,
-    order: int = 100,
-) -> Callable[[AnyCallable], HTTPRouteHandler]:
-    """A page at this path.
-
-    `menu` is its title in the menu, which is sorted by `order`. A page that is `open_to_all` needs no session.
-    """
-    if menu is not None:
-        MENU.append(Entry(path, menu, order, administrators))
-        MENU.sort(key=lambda entry: entry.order)
+def page(path: str, *, administrators: bool = False, open_to_all: bool = False) -> Route:
+    """A page at this path. One that is `open_to_all` needs no session."""
     return get(path, include_in_schema=False, opt={"administrators": administrators, "open": open_to_all})
 
 
-def action(
-    path: str, *, administrators: bool = False, open_to_all: bool = False
-) -> Callable[[AnyCallable], HTTPRouteHandler]:
+def action(path: str, *, administrators: bool = False, open_to_all: bool = False) -> Route:
     """The action of a form that is sent to this path."""
     opt = {"administrators": administrators, "open": open_to_all}
     return post(path, include_in_schema=False, opt=opt, status_code=200)
@@ -109,52 +72,49 @@ def admit(people: People, sessions: Sessions) -> Callable[[AnyConnection, BaseRo
 
     async def enter(connection: AnyConnection, handler: BaseRouteHandler) -> None:
         request = cast(AnyRequest, connection)
-        cookie, visit = pages_cookie(connection), None
+        cookie, visitor = pages_cookie(connection), None
         try:
             if cookie is not None:
-                visit = Visit(await sessions.visitor(cookie), csrf_token(cookie))
-                connection.scope["user"] = await people.principal(str(visit.visitor.user), visit.visitor.groups)
-                identify(user=visit.visitor.user)
+                visitor = await sessions.visitor(cookie)
+                connection.scope["user"] = await people.principal(str(visitor.user), visitor.groups)
+                identify(user=visitor.user)
         except Unauthenticated:
             pass
-        connection.scope["state"]["visit"] = visit
+        connection.scope["state"]["visitor"] = visitor
         if connection.scope.get("method") in {"POST", "PUT", "PATCH", "DELETE"}:
             if not is_same_origin(connection):
                 raise Forbidden("This form was sent from another site")
-            if visit is not None and not await _holds_token(request, visit.csrf):
+            if visitor is not None and not await _holds_token(request):
                 raise Forbidden("This form belongs to an earlier session. Reload the page and send it again")
         if handler.opt.get("open"):
             return
-        if visit is None:
+        if visitor is None:
             raise NotSignedIn("Sign in to see this page")
-        if handler.opt.get("administrators") and not visit.visitor.administers:
+        if handler.opt.get("administrators") and not visitor.administers:
             raise Forbidden("Only administrators may open this page")
 
     return enter
 
 
-async def _holds_token(request: AnyRequest, expected: str) -> bool:
+async def _holds_token(request: AnyRequest) -> bool:
     said = request.headers.get(CSRF_HEADER) or (await request.form()).get(CSRF_FIELD, "")
-    return isinstance(said, str) and hmac.compare_digest(said.encode(), expected.encode())
+    return isinstance(said, str) and hmac.compare_digest(said.encode(), csrf_token(request).encode())
 
 
-def csrf_token(cookie: str) -> str:
+def csrf_token(request: AnyRequest) -> str:
     """The token in a session's forms. Only its cookie's owner can compute it."""
+    cookie = pages_cookie(request) or ""
     return hmac.new(cookie.encode("utf-8", "replace"), b"csrf", sha256).hexdigest()
 
 
-def visit_of(request: AnyRequest) -> Visit | None:
-    return cast(Visit | None, request.scope.get("state", {}).get("visit"))
-
-
-def visitor_of(request: AnyRequest) -> Visitor:
-    """The user of a page that requires a session."""
-    return cast(Visit, visit_of(request)).visitor
+def visitor_of(request: AnyRequest) -> Visitor | None:
+    """The user who is signed in."""
+    return cast(Visitor | None, request.scope.get("state", {}).get("visitor"))
 
 
 # -- scripts and styles. Their path changes with their content, so browsers can cache them forever
 
-_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
+_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 FILES = {each.name: each.read_bytes() for each in (files(__package__) / "static").iterdir() if each.is_file()}
 """By name."""
 VERSION = sha256(b"".join(name.encode() + FILES[name] for name in sorted(FILES))).hexdigest()[:12]
@@ -171,10 +131,7 @@ async def static_file(version: FromPath[str], name: FromPath[str]) -> Response[b
     """Return a file, whatever version the path names: a page that an earlier version of the server sent may ask for it."""
     content = require(FILES.get(name), NotFoundException())
     kept = "public, max-age=31536000, immutable" if version == VERSION else "no-cache"
-    media_type = _TYPES.get(PurePosixPath(name).suffix) or guess_type(name)[0] or "application/octet-stream"
-    if media_type.startswith("text/"):
-        media_type += "; charset=utf-8"
-    return Response(content, media_type=media_type, headers={"Cache-Control": kept})
+    return Response(content, media_type=_TYPES[PurePosixPath(name).suffix], headers={"Cache-Control": kept})
 
 
 # -- how it looks
@@ -195,15 +152,13 @@ TEMPLATES.globals["static"] = static
 def render(
     request: AnyRequest, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any
 ) -> Html:
-    """Render a template. It gets `visitor` (None without a session), `path`, `menu`, `csrf()` and `said`, too."""
-    visit = visit_of(request)
-    visitor = visit.visitor if visit else None
-    token = visit.csrf if visit else ""
+    """Render a template. It gets `visitor` (None without a session), `path`, `csrf()` and `said`, too."""
+    visitor = visitor_of(request)
+    token = csrf_token(request) if visitor else ""
     said = _flash_message(request)
     content = TEMPLATES.get_template(template).render(
         visitor=visitor,
         path=request.scope["path"],
-        menu=[each for each in MENU if visitor and (visitor.administers or not each.administrators)],
         csrf=lambda: Markup('<input type="hidden" name="{}" value="{}">').format(CSRF_FIELD, token),
         csrf_token=token,
         said=said,
