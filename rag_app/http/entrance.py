@@ -96,22 +96,16 @@ class Entrance:
         nor by the default organization. If the surface does not accept cookies, the cookie is ignored, because a browser
         cannot omit it.
         """
-        shown = {
-            name: connection.headers.getall(name)
-            for name in ("authorization", API_KEY_HEADER)
-            if name in connection.headers
-        }
-        if sum(map(len, shown.values())) > 1:
+        keys = connection.headers.getall(API_KEY_HEADER, [])
+        shown = [*keys, *connection.headers.getall("authorization", [])]
+        if len(shown) > 1:
             raise Unauthenticated(f"Send exactly one credential: either `Authorization` or `{API_KEY_HEADER}`")
-        if API_KEY_HEADER in shown:
-            self._needs_key(accepted)
-            return await access.keys.principal(shown[API_KEY_HEADER][0].strip())
-        if "authorization" in shown:
-            token = bearer_token(shown["authorization"][0])
+        if shown:
+            token = keys[0].strip() if keys else bearer_token(shown[0])
             if token is None:
                 raise self._refusal(accepted)
-            if token.startswith(KEY_PREFIX):
-                self._needs_key(accepted)
+            if keys or token.startswith(KEY_PREFIX):
+                self._needs({Credential.API_KEY}, accepted, "API keys are not accepted here. ")
                 return await access.keys.principal(token)
             claims = await self._bearer(token, connection, accepted)
             return await access.people.principal(claims.subject, claims.groups)
@@ -159,9 +153,8 @@ class Entrance:
         return claims
 
     async def _session(self, connection: AnyConnection) -> Claims:
-        origin = connection.headers.get("origin")
-        if origin is None:  # a page that reads from its own host, say
-            origin = origin_of(connection.headers.get("referer", ""))
+        # a page that reads from its own host, say, sends no origin
+        origin = connection.headers.get("origin") or origin_of(connection.headers.get("referer", ""))
         if origin not in self.origins:
             raise Unauthenticated(f"The cookie `{self.cookie}` is not accepted from this origin")
         claims = await self.tokens.claims(connection.cookies[self.cookie])
@@ -174,15 +167,11 @@ class Entrance:
         configured = {Credential.COOKIE: bool(self.origins), Credential.NONE: self.default_organization is not None}
         return {each for each in accepted if configured.get(each, True)}
 
-    def _needs(self, any_of: set[Credential], accepted: Collection[Credential]) -> None:
+    def _needs(self, any_of: set[Credential], accepted: Collection[Credential], problem: str = "") -> None:
         if not any_of & self._configured_credentials(accepted):
-            raise self._refusal(accepted)
+            raise self._refusal(accepted, problem)
 
-    def _needs_key(self, accepted: Collection[Credential]) -> None:
-        if Credential.API_KEY not in self._configured_credentials(accepted):
-            raise Unauthenticated(f"API keys are not accepted here. {self._refusal(accepted)}")
-
-    def _refusal(self, accepted: Collection[Credential]) -> Unauthenticated:
+    def _refusal(self, accepted: Collection[Credential], problem: str = "") -> Unauthenticated:
         words = {
             Credential.JWT: "a token: `Authorization: Bearer <JWT>`",
             Credential.COOKIE: f"the session cookie `{self.cookie}`",
@@ -192,7 +181,7 @@ class Entrance:
         }
         taken = self._configured_credentials(accepted)
         ways = ", or ".join(words[each] for each in words if each in taken)
-        return Unauthenticated(f"Send {ways}" if ways else "No way of signing in is configured here")
+        return Unauthenticated(problem + (f"Send {ways}" if ways else "No way of signing in is configured here"))
 
 
 def pages_cookie(connection: AnyConnection) -> str | None:

@@ -11,6 +11,12 @@ from rag_app.retrieval.filters import DEEPEST, LIST_OPERATORS, MOST_CONDITIONS, 
 
 T = TypeVar("T", bound=Struct)
 
+# What is white space to Python and what to JSON Schema differ by some: none of either counts here.
+WORD = r"^[^\s\x00\x1c-\x1f\x85\ufeff]+$"
+"""A pattern: one or more characters, none of them white space or NUL."""
+NOT_BLANK = r"^[^\x00]*[^\s\x00\x1c-\x1f\x85\ufeff][^\x00]*$"
+"""A pattern: at least one character that is not white space, no NUL."""
+
 SearchMode = Annotated[Literal["dense", "hybrid"], Meta(description="one of dense, hybrid")]
 """Dense orders results by the similarity that they show; hybrid counts words as well. A request without one is searched by
 the index's `search_mode`."""

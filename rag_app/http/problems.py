@@ -38,8 +38,8 @@ from rag_app.domain import (
     UnknownField,
     frozen,
 )
-from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import SECONDS_FOR_BODY, exchange
+from rag_app.http.fields import NOT_BLANK, WORD
 from rag_app.telemetry import observing
 
 logger = logging.getLogger("rag_app.http")

@@ -4,10 +4,11 @@ A file is written to our own folder under our own name. The client's file name i
 """
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from uuid import uuid4
 
 from litestar import Request
@@ -66,14 +67,6 @@ class Form:
     files: list[ReceivedFile] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Part:
-    segment: Any
-    path: Path | None = None
-    file: BinaryIO | None = None
-    text: bytearray = field(default_factory=bytearray)
-
-
 async def receive_body(request: AnyRequest, allowed: BodyLimits) -> bytes:
     """The whole body. Raises BodyTooLarge."""
     return b"".join([piece async for piece in _pieces(request, allowed)])
@@ -82,7 +75,9 @@ async def receive_body(request: AnyRequest, allowed: BodyLimits) -> bytes:
 async def receive_form(request: AnyRequest, allowed: BodyLimits, folder: Path) -> Form:
     """A `multipart/form-data` body; files are written below `folder`. Raises BodyTooLarge, InvalidInput."""
     _, options = parse_options_header(request.headers.get("content-type", ""))
-    form, part, files = Form(), None, 0
+    form, text = Form(), bytearray()
+    segment: Any = None
+    write: Callable[[bytes], object]
     try:
         parser = PushMultipartParser(
             options.get("boundary", ""),
@@ -91,19 +86,26 @@ async def receive_form(request: AnyRequest, allowed: BodyLimits, folder: Path) -
             max_segment_count=allowed.documents + _FIELDS,
             strict=True,
         )
-        async for piece in _pieces(request, allowed):
-            for event in parser.parse(piece):
-                if isinstance(event, MultipartSegment):
-                    part = _begin(event, folder)
-                    files += part.file is not None
-                    if files > allowed.documents:
+        with ExitStack() as writing:
+            async for piece in _pieces(request, allowed):
+                for event in parser.parse(piece):
+                    if isinstance(event, MultipartSegment):
+                        segment, text = event, bytearray()
+                        write = text.extend
+                        if segment.filename is not None:
+                            form.files.append(_received_file(segment, folder))
+                            write = writing.enter_context(form.files[-1].path.open("xb")).write
+                    elif event:
+                        write(event)
+                    elif segment.filename is None:
+                        form.fields[segment.name] = text.decode()
+                    else:
+                        writing.close()
+                    if len(form.files) > allowed.documents:
                         problem = f"The form has more than {allowed.documents} files (RAG_UPLOAD_DOCUMENTS)"
                         raise BodyTooLarge("", None, problem)
-                elif part is not None and event:
-                    _write(part, bytes(event))
-                elif part is not None:
-                    _end(part, form)
-                    part = None
+                    if len(text) > _FIELD:
+                        raise BodyTooLarge(segment.name[:100], None, f"must not be longer than {_FIELD:,} bytes")
         parser.close()
     except ParserLimitReached:
         raise BodyTooLarge(
@@ -111,9 +113,8 @@ async def receive_form(request: AnyRequest, allowed: BodyLimits, folder: Path) -
         ) from None
     except MultipartError as error:
         raise InvalidInput("", None, f"The body is not valid multipart/form-data: {error}") from None
-    finally:
-        if part is not None and part.file is not None:
-            part.file.close()
+    except UnicodeDecodeError:
+        raise InvalidInput(segment.name[:100], None, "is not valid UTF-8") from None
     return form
 
 
@@ -135,32 +136,9 @@ def _too_large(allowed: BodyLimits) -> BodyTooLarge:
     return BodyTooLarge("", None, f"The body is larger than {allowed.size / 1_000_000:,.0f} MB (RAG_UPLOAD_MEGABYTES)")
 
 
-def _begin(segment: Any, folder: Path) -> _Part:
-    if segment.filename is None:
-        return _Part(segment)
-    path = folder / uuid4().hex
-    return _Part(segment, path, path.open("xb"))
-
-
-def _write(part: _Part, data: bytes) -> None:
-    if part.file is not None:
-        part.file.write(data)
-        return
-    part.text += data
-    if len(part.text) > _FIELD:
-        raise BodyTooLarge(part.segment.name[:100], None, f"must not be longer than {_FIELD:,} bytes")
-
-
-def _end(part: _Part, form: Form) -> None:
-    if part.file is not None and part.path is not None:
-        part.file.close()
-        media_type = str(part.segment.header("Content-Type", "") or "")[:200]
-        form.files.append(ReceivedFile(file_name(part.segment.filename or ""), media_type, part.path))
-        return
-    try:
-        form.fields[part.segment.name] = part.text.decode()
-    except UnicodeDecodeError:
-        raise InvalidInput(part.segment.name[:100], None, "is not valid UTF-8") from None
+def _received_file(segment: Any, folder: Path) -> ReceivedFile:
+    media_type = str(segment.header("Content-Type", "") or "")[:200]
+    return ReceivedFile(file_name(segment.filename), media_type, folder / uuid4().hex)
 
 
 def file_name(said: str) -> str | None:

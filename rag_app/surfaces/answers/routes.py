@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from rag_app.domain import InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
 from rag_app.evaluation.kept_answers import REQUEST, KeptAnswerFeedback, KeptAnswers, Verdict
-from rag_app.http.bodies import NOT_BLANK
+from rag_app.http.fields import NOT_BLANK
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 
 FEEDBACK = "/api/v1/answers/{request_id:str}/feedback"

@@ -34,9 +34,8 @@ from rag_app.domain import (
     UnknownField,
 )
 from rag_app.evaluation.kept_answers import KeptAnswers
-from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import exchange
-from rag_app.http.fields import AnswerRemarks, SearchMode, Warnings, Where
+from rag_app.http.fields import NOT_BLANK, WORD, AnswerRemarks, SearchMode, Warnings, Where
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline

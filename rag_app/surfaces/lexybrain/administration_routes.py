@@ -14,8 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig, PromptConstraints, PromptVersion, Weight
 from rag_app.domain import Forbidden, InvalidInput, JsonObject, NotFound
-from rag_app.http.bodies import WORD
-from rag_app.http.fields import as_wire
+from rag_app.http.fields import WORD, as_wire
 from rag_app.http.surface import Caller, Credential, Injected, example, security
 from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackLedger, FeedbackResponse
 from rag_app.surfaces.lexybrain.routes import SURFACE as LEXYBRAIN

@@ -30,7 +30,7 @@ from rag_app.domain import (
     Unauthenticated,
     UnknownField,
 )
-from rag_app.http.bodies import NOT_BLANK, WORD
+from rag_app.http.fields import NOT_BLANK, WORD
 from rag_app.http.problems import KINDS, Kind, Kinds, Problem
 from rag_app.http.streaming import RESUMABLE, Resumable, StreamedOperation, event_stream, prefers, wants_stream
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example

@@ -15,8 +15,7 @@ from sqlalchemy import Row
 from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain import BudgetSpent, InvalidInput, JsonObject, Scope, Usage, frozen
-from rag_app.http.bodies import NOT_BLANK
-from rag_app.http.fields import AnswerRemarks, RemovedCount
+from rag_app.http.fields import NOT_BLANK, AnswerRemarks, RemovedCount
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
 from rag_app.surfaces.lexybrain.quotas import Account

@@ -12,7 +12,7 @@ from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import Struct
 
 from rag_app.domain import Forbidden, InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
-from rag_app.http.bodies import WORD
+from rag_app.http.fields import WORD
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.management.belonging import Belonging
 from rag_app.surfaces.management.feedback import FeedbackQueue

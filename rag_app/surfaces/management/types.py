@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from rag_app.domain import JsonObject
-from rag_app.http.bodies import NOT_BLANK
+from rag_app.http.fields import NOT_BLANK
 
 Count = Annotated[int, Meta(ge=0)]
 Moment = Annotated[datetime, Meta(examples=["2026-01-15T10:30:00Z"])]

@@ -32,9 +32,9 @@ from rag_app.domain import (
     UnknownField,
 )
 from rag_app.evaluation.kept_answers import KeptAnswers
-from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.exchange import exchange
 from rag_app.http.fields import (
+    NOT_BLANK,
     AnswerRemarks,
     SearchMode,
     SourceReference,

@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from rag_app.domain import Confidence
-from rag_app.http.bodies import NOT_BLANK
+from rag_app.http.fields import NOT_BLANK
 
 QUESTION = "What did the customer say about pricing?"
 QuestionText = Annotated[

@@ -8,8 +8,7 @@ from msgspec import Meta, Struct
 
 from rag_app.domain import InvalidInput, JsonObject, Question
 from rag_app.evaluation.validation import DEPTH
-from rag_app.http.bodies import NOT_BLANK
-from rag_app.http.fields import SourceReference
+from rag_app.http.fields import NOT_BLANK, SourceReference
 from rag_app.http.problems import ErrorInfo
 
 DEFAULT_COLLECTION = "rag_embedding"
