@@ -111,8 +111,11 @@ class Stage:
     ) -> None:
         if self._token is not None:
             contexts.detach(self._token)
-        if error is not None:
-            mark_failed(self._span, error)
+        if isinstance(error, asyncio.CancelledError | GeneratorExit):
+            self._span.set_attribute("rag.abandoned", True)
+        elif error is not None:  # without its message: a server may have echoed the question
+            self._span.set_attribute("error.type", type(error).__name__)
+            self._span.set_status(Status(StatusCode.ERROR, safe_text(error)))
         self._span.end()
         self._measure(perf_counter() - self._started, error)
 
@@ -160,15 +163,6 @@ class RequestSpan:
         if status >= 500:
             self._span.set_status(Status(StatusCode.ERROR))
         self._span.end()
-
-
-def mark_failed(span: Span, error: BaseException) -> None:
-    """Mark a span as failed. Error messages are not put into traces, because a server may have echoed the question."""
-    if isinstance(error, asyncio.CancelledError | GeneratorExit):
-        span.set_attribute("rag.abandoned", True)
-        return
-    span.set_attribute("error.type", type(error).__name__)
-    span.set_status(Status(StatusCode.ERROR, safe_text(error)))
 
 
 def safe_text(error: BaseException) -> str:
