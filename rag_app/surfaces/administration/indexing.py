@@ -222,13 +222,10 @@ class Indexing:
         if spec.vector_store is not None:
             return f'vector_store = "{to}" in indexes/{spec.name}/index.toml', []
         others = [each for each in self._app.indexes.values() if each.vector_store is None and each.name != spec.name]
-        return f"RAG_VECTOR_STORE={to}", [each.name for each in others if await self._lacks(each, to)]
-
-    async def _lacks(self, spec: IndexSpec, store: str) -> bool:
-        """Whether the store lacks the present version of some source of an index."""
-        there = await self._generations.active(spec.name, store)
-        generation_id = there.id if there else 0  # of no generation
-        return bool(await self._ledger.count_unindexed(await self.organizations(), spec.name, generation_id))
+        there = {each.name: await self._generations.active(each.name, to) for each in others}
+        return f"RAG_VECTOR_STORE={to}", [
+            each.name for each in others if await self._count_lacking(each, there[each.name])
+        ]
 
     async def _taken_up(self, spec: IndexSpec, store: str | None = None) -> Generation | None:
         for each in reversed(await self._ours(spec, store)):
@@ -273,8 +270,10 @@ class Indexing:
                 await self._open(spec, generation)(org_id).write([], replacing=outdated)
                 await self._ledger.forget_builds([org_id], generation.id, outdated)
 
-    async def _count_lacking(self, spec: IndexSpec, generation: Generation) -> int:
-        return sum((await self._ledger.count_unindexed(await self.organizations(), spec.name, generation.id)).values())
+    async def _count_lacking(self, spec: IndexSpec, generation: Generation | None) -> int:
+        """How many sources have no present version in the generation, or in none at all."""
+        generation_id = generation.id if generation else 0
+        return sum((await self._ledger.count_unindexed(await self.organizations(), spec.name, generation_id)).values())
 
     async def _ours(self, spec: IndexSpec, store: str | None = None) -> list[Generation]:
         """The generations of the index in its store, or in another one, oldest first."""

@@ -104,15 +104,6 @@ class PromptsResponse(Struct, frozen=True):
     configs: Annotated[list[PromptInfo], Meta(description="ordered by type and name")]
 
 
-PromptChangeBody = Annotated[
-    PromptChange,
-    BodyKwarg(
-        examples=[Example(value={"active": True, "weight": 3}), Example(value={"active": False})],
-        schema_extra={"min_properties": 1},
-    ),
-]
-
-
 @SURFACE.get(
     STATS,
     InvalidInput("from", "2026-02-01", "must not be after `to` (2026-01-31)"),
@@ -200,7 +191,16 @@ async def add(
     summary="Activate, deactivate or weight a prompt version",
 )
 async def change(
-    request: Caller, data: PromptChangeBody, prompts: Injected[PromptConfigs], name: FromPath[str]
+    request: Caller,
+    data: Annotated[
+        PromptChange,
+        BodyKwarg(
+            examples=[Example(value={"active": True, "weight": 3}), Example(value={"active": False})],
+            schema_extra={"min_properties": 1},
+        ),
+    ],
+    prompts: Injected[PromptConfigs],
+    name: FromPath[str],
 ) -> PromptInfo:
     """Omitted fields keep their value. Threads that use a deactivated version get another one with their next message."""
     changes = to_builtins(data)

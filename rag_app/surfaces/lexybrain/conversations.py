@@ -51,6 +51,7 @@ from rag_app.domain import (
     Usage,
 )
 from rag_app.http.fields import as_wire
+from rag_app.http.streaming import Resumable
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of
@@ -213,11 +214,6 @@ class Turn:
             raise
         self._seconds = {"keeping": kept - self._started, "preparing": time.perf_counter() - kept}
 
-    @property
-    def user(self) -> UUID:
-        """The user of the turn, once it has begun."""
-        return self._begun.account.user
-
     def _may_extract(self) -> bool:
         """Whether no model may be what answers; without a capability in the request, it is not known yet which does."""
         capabilities = [self._said.capability] if self._said.capability else [*DESCRIPTIONS]
@@ -349,6 +345,10 @@ class Turn:
     def sources(self, hits: Sequence[Hit]) -> list[RagSource]:
         """The sources of the hits, before it is known which are cited."""
         return convert(retrieved_sources(hits, (), self._index), list[RagSource], from_attributes=True)
+
+    def keep(self, stream: Resumable) -> None:
+        """Let the stream go on without its client."""
+        self._with.running.keep(self._begun.account.user, self.thread, stream)
 
     def citations(self, answer: Answer) -> list[RagCitation]:
         """The cited sources, by number."""
@@ -496,8 +496,7 @@ class Turn:
                 log.error("RAG generation failed", exc_info=error, extra=about)
 
     def _record(self, outcome: Outcome) -> None:
-        about = self._log_fields("rag_request_complete")
-        about |= {f"{stage}_latency_ms": outcome.stages.get(stage) for stage in ("retrieval", "generation", "total")}
-        about |= {"retrieval_count": len(outcome.sources)}
-        about |= {"tokens_in": outcome.usage.input_tokens, "tokens_out": outcome.usage.output_tokens}
+        took = {f"{stage}_latency_ms": outcome.stages.get(stage) for stage in ("retrieval", "generation", "total")}
+        tokens = {"tokens_in": outcome.usage.input_tokens, "tokens_out": outcome.usage.output_tokens}
+        about = self._log_fields("rag_request_complete") | took | {"retrieval_count": len(outcome.sources)} | tokens
         log.info("RAG request completed", extra=about)

@@ -5,11 +5,11 @@ none.
 """
 
 from datetime import date, timedelta
-from typing import Annotated, Any, cast
+from typing import Annotated
 from uuid import UUID
 
 from msgspec import Meta, Struct, field, to_builtins
-from sqlalchemy import ColumnElement, Delete, Row, case, delete, func, insert, select, text, true, tuple_
+from sqlalchemy import ColumnElement, Delete, case, delete, func, insert, select, text, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.audit import EVERYBODY, Act, administering
@@ -104,9 +104,15 @@ _REVIEWS = (
     .where(_ANSWER.deleted_at.is_(None))
     .order_by(feedback_table.c.created_at.desc(), feedback_table.c.id.desc())
 )
-_SAID_BEFORE = text(
-    "SELECT content FROM rag_messages WHERE thread_id = :thread AND role = 'user' AND (created_at, id) < (:created_at, :id)"
-    " ORDER BY created_at DESC, id DESC LIMIT 1"
+# the text searched for an answer; if unknown, the user's message before it
+_SEARCHED = text(
+    """
+    SELECT coalesce(answer.generation_metadata ->> 'searched', (
+        SELECT content FROM rag_messages
+        WHERE thread_id = answer.thread_id AND role = 'user' AND (created_at, id) < (answer.created_at, answer.id)
+        ORDER BY created_at DESC, id DESC LIMIT 1
+    )) FROM rag_messages AS answer WHERE id = :answer
+    """
 )
 
 
@@ -135,7 +141,7 @@ class FeedbackLedger:
         if expected is not None and expected == storable(expected):
             found = await self._ledger.find_named(scope, self._index, [expected])
         async with self._database.scoped(scope) as session:
-            answer = await _load_answer(session, principal, message)
+            await _lock_answer(session, principal, message)
             source = None if expected is None else await expected_source(session, found, "expectedSourceId", expected)
             # made anew, not updated: so what it had judged goes, in whatever organization that was
             since = await session.scalar(_delete_feedback(principal, message).returning(feedback_table.c.created_at))
@@ -148,14 +154,14 @@ class FeedbackLedger:
                 **({} if since is None else {"created_at": since}),
             )
             row = (await session.execute(made.returning(feedback_table))).one()
-            if source is not None and (asked := await _question_text(session, answer)) is not None:
+            if source is not None and (asked := await session.scalar(_SEARCHED, {"answer": message})) is not None:
                 await judge(session, principal, self._index, asked, source, feedback=row.id)
         return as_wire(KeptMessageFeedback, row)
 
     async def withdraw(self, principal: Principal, message: UUID) -> None:
         """Raises NotFound, also without feedback, and InvalidInput for a message that is not an answer."""
         async with self._database.scoped(principal.scope()) as session:
-            await _load_answer(session, principal, message)
+            await _lock_answer(session, principal, message)
             if await session.scalar(_delete_feedback(principal, message).returning(feedback_table.c.id)) is None:
                 raise NotFound("feedback", str(message))
 
@@ -184,10 +190,10 @@ class FeedbackLedger:
         return FeedbackResponse(page, pages.cursor(page[-1].created_at, page[-1].id) if len(rows) > limit else None)
 
 
-async def _load_answer(session: AsyncSession, principal: Principal, message: UUID) -> Row[Any]:
-    """An answer in the principal's own thread, locked until the transaction ends."""
+async def _lock_answer(session: AsyncSession, principal: Principal, message: UUID) -> None:
+    """Lock an answer in the principal's own thread until the transaction ends."""
     statement = (
-        select(messages_table)
+        select(messages_table.c.role)
         .join(threads_table, threads_table.c.id == messages_table.c.thread_id)
         .where(
             messages_table.c.id == message,
@@ -196,27 +202,17 @@ async def _load_answer(session: AsyncSession, principal: Principal, message: UUI
         )
         .with_for_update(of=messages_table, key_share=True)
     )
-    row = require((await session.execute(statement)).one_or_none(), NotFound("message", str(message)))
-    if row.role != Role.ASSISTANT.value:
+    role = require(await session.scalar(statement), NotFound("message", str(message)))
+    if role != Role.ASSISTANT.value:
         raise InvalidInput(
             "message_id", str(message), "is one of your own messages; feedback can only be given on answers"
         )
-    return row
 
 
 def _delete_feedback(principal: Principal, message: UUID) -> Delete:
     return delete(feedback_table).where(
         feedback_table.c.message_id == message, feedback_table.c.user_id == principal.user
     )
-
-
-async def _question_text(session: AsyncSession, answer: Row[Any]) -> str | None:
-    """The text searched for the answer; if unknown, the user's message before it."""
-    searched = (answer.generation_metadata or {}).get("searched")
-    if searched is not None:
-        return str(searched)
-    before = {"thread": answer.thread_id, "created_at": answer.created_at, "id": answer.id}
-    return cast(str | None, await session.scalar(_SAID_BEFORE, before))
 
 
 def _conditions(wanted: FeedbackFilter) -> list[ColumnElement[bool]]:

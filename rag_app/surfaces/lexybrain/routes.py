@@ -32,7 +32,7 @@ from rag_app.domain import (
 )
 from rag_app.http.fields import NOT_BLANK, WORD
 from rag_app.http.problems import KINDS, Kind, Kinds, Problem
-from rag_app.http.streaming import RESUMABLE, Resumable, StreamedOperation, event_stream, prefers, wants_stream
+from rag_app.http.streaming import RESUMABLE, StreamedOperation, event_stream, prefers, wants_stream
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
@@ -178,10 +178,6 @@ async def rag(
     """
     turn = await conversations.begin(request.user, data)
     if wants_stream(request):
-
-        def keep(stream: Resumable) -> None:
-            conversations.running.keep(turn.user, turn.thread, stream)
-
         return await event_stream(
             request,
             turn.stream(),
@@ -189,7 +185,7 @@ async def rag(
             sources=turn.sources,
             citations=turn.citations,
             body=turn.reply,
-            keep=keep if prefers(request, RESUMABLE) else None,
+            keep=turn.keep if prefers(request, RESUMABLE) else None,
         )
     return Response(await turn.answer())
 
@@ -213,22 +209,24 @@ _BLANK = (
 # what may come before the first visible character is none itself: so nothing is tried twice
 VISIBLE = f"^[{_BLANK}]*[^{_CONTROL}{_BLANK}][^{_CONTROL}]*$"
 """A pattern: something to see, and no control characters."""
-Title = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=200,
-        pattern=VISIBLE,
-        description="a text of 1 to 200 characters, not all of them blank, and no control characters",
-        examples=["Wedding keywords"],
-    ),
-]
 
 
 class ThreadChange(Struct, frozen=True, forbid_unknown_fields=True):
     """At least one of them."""
 
-    title: Title | UnsetType = UNSET
+    title: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=200,
+                pattern=VISIBLE,
+                description="a text of 1 to 200 characters, not all of them blank, and no control characters",
+                examples=["Wedding keywords"],
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     archived: Annotated[bool, Meta(description="true or false")] | UnsetType = UNSET
 
 
@@ -269,28 +267,8 @@ class BranchRequest(Struct, frozen=True, forbid_unknown_fields=True):
     before: Annotated[UUID, Meta(description="the UUID of a message of this thread", examples=[MESSAGE])]
 
 
-FeedbackBody = Annotated[
-    FeedbackRequest,
-    BodyKwarg(
-        examples=[
-            Example(value={"rating": "positive"}),
-            Example(value={"rating": "neutral", "comment": "Right, but long"}),
-        ]
-    ),
-]
-
-
 class ConsentChange(Struct, frozen=True, forbid_unknown_fields=True):
     training: Annotated[bool, Meta(description="true or false")]
-
-
-ChangeBody = Annotated[
-    ThreadChange,
-    BodyKwarg(
-        examples=[Example(value={"title": "Wedding keywords"}), Example(value={"archived": True})],
-        schema_extra={"min_properties": 1},
-    ),
-]
 
 
 @SURFACE.get(
@@ -376,7 +354,16 @@ async def read(
     summary="Rename, archive or restore a thread",
 )
 async def change(
-    request: Caller, data: ChangeBody, threads: Injected[Threads], thread_id: FromPath[UUID]
+    request: Caller,
+    data: Annotated[
+        ThreadChange,
+        BodyKwarg(
+            examples=[Example(value={"title": "Wedding keywords"}), Example(value={"archived": True})],
+            schema_extra={"min_properties": 1},
+        ),
+    ],
+    threads: Injected[Threads],
+    thread_id: FromPath[UUID],
 ) -> ThreadInfo:
     """Omitted fields keep their value. A new message in an archived thread restores the thread."""
     changes = to_builtins(data)
@@ -480,7 +467,18 @@ async def remove_message(
     summary="Rate an answer",
 )
 async def give(
-    request: Caller, data: FeedbackBody, feedback: Injected[FeedbackLedger], message_id: FromPath[UUID]
+    request: Caller,
+    data: Annotated[
+        FeedbackRequest,
+        BodyKwarg(
+            examples=[
+                Example(value={"rating": "positive"}),
+                Example(value={"rating": "neutral", "comment": "Right, but long"}),
+            ]
+        ),
+    ],
+    feedback: Injected[FeedbackLedger],
+    message_id: FromPath[UUID],
 ) -> KeptMessageFeedback:
     """Only the user of the thread can rate its answers. Each answer has at most one feedback: sending another replaces
     all of it."""

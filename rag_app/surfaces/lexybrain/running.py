@@ -29,21 +29,19 @@ class RunningAnswers:
     """The running answers of this process, by user and thread: a thread answers one message at a time."""
 
     database: Database
-    _streams: dict[tuple[UUID, UUID], Resumable] = field(default_factory=dict, init=False)
-    _watching: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _streams: dict[tuple[UUID, UUID], tuple[Resumable, asyncio.Task[None]]] = field(default_factory=dict, init=False)
 
     def keep(self, user: UUID, thread: UUID, stream: Resumable) -> None:
         """Keep a stream until `KEPT_S` seconds after its end, or until the thread answers another message."""
-        self._streams[user, thread] = stream
-        task = asyncio.create_task(self._watch(user, thread, stream))
-        self._watching.add(task)
-        task.add_done_callback(self._watching.discard)
+        if before := self._streams.get((user, thread)):
+            before[1].cancel()
+        self._streams[user, thread] = stream, asyncio.create_task(self._watch(user, thread, stream))
 
     async def find(self, user: UUID | None, thread: UUID) -> Resumable:
         """Raises NotFound if nothing is being answered, TooManyAtOnce if another process does it."""
         if user is not None:
             if found := self._streams.get((user, thread)):
-                return found
+                return found[0]
             held = "SELECT id FROM request_leases WHERE id = $1 AND expires_at > now()"
             if await self.database.fetch(held, lease_id(user, thread)):
                 raise TooManyAtOnce(1)
@@ -62,11 +60,10 @@ class RunningAnswers:
 
     async def aclose(self) -> None:
         """Stop all running answers; their text so far is stored."""
-        for stream in self._streams.values():
+        for stream, watching in list(self._streams.values()):
             await stream.stop()
-        for task in self._watching:
-            task.cancel()
-        await asyncio.gather(*self._watching, return_exceptions=True)
+            watching.cancel()
+            await asyncio.wait({watching})
 
     async def _watch(self, user: UUID, thread: UUID, stream: Resumable) -> None:
         mark = _mark(user, thread)
@@ -76,8 +73,7 @@ class RunningAnswers:
                 if await self.database.fetch("DELETE FROM request_leases WHERE id = $1 RETURNING id", mark):
                     await stream.stop()
         await asyncio.sleep(KEPT_S)
-        if self._streams.get((user, thread)) is stream:
-            del self._streams[user, thread]
+        del self._streams[user, thread]
 
 
 def _mark(user: UUID | None, thread: UUID) -> UUID:

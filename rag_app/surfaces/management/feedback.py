@@ -12,7 +12,7 @@ from sqlalchemy.types import Uuid
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database import pages
 from rag_app.database.session import Database
-from rag_app.domain import InvalidInput, NotFound, Principal, frozen, require, storable
+from rag_app.domain import NotFound, Principal, frozen, require
 from rag_app.surfaces.management.tables import settlements_table
 from rag_app.surfaces.management.types import FeedbackQueuePage, QueuedFeedback
 
@@ -116,9 +116,7 @@ class FeedbackQueue:
         return FeedbackQueuePage(page, cast(int, still_open), more)
 
     async def settle(self, principal: Principal, feedback: UUID, resolution: str, note: str | None) -> None:
-        """Settle a feedback, replacing an earlier settlement. Raises NotFound, and InvalidInput for text that cannot be stored."""
-        if note is not None and note != storable(note):
-            raise InvalidInput("note", None, "must not contain NUL characters or unpaired surrogates")
+        """Settle a feedback, replacing an earlier settlement. Raises NotFound."""
         act = Act("feedback.settle", str(feedback), {"resolution": resolution})
         async with administering(self._database, principal, act) as session:
             found = await session.scalar(_FIND_COLUMN, {"id": feedback})

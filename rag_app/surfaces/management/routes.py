@@ -18,6 +18,7 @@ from rag_app.surfaces.management.belonging import Belonging
 from rag_app.surfaces.management.feedback import FeedbackQueue
 from rag_app.surfaces.management.types import (
     FEEDBACK,
+    MONTH,
     AuditResponse,
     FeedbackQueuePage,
     KeyInfo,
@@ -147,7 +148,7 @@ async def month_of_usage(
     month: Annotated[
         str | None,
         QueryParameter(
-            pattern=r"^20[0-9]{2}-(0[1-9]|1[0-2])$",
+            pattern=MONTH,
             description="a month such as 2026-01; the current month by default",
         ),
     ] = None,

@@ -1,6 +1,6 @@
 """The responses of `/api/v1/admin`."""
 
-from datetime import date, datetime
+from datetime import date
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -8,12 +8,12 @@ from msgspec import Meta, Struct
 
 from rag_app.domain import JsonObject
 from rag_app.http.fields import NOT_BLANK
+from rag_app.surfaces.lexybrain.types import Count, Moment
 
-Count = Annotated[int, Meta(ge=0)]
-Moment = Annotated[datetime, Meta(examples=["2026-01-15T10:30:00Z"])]
 Slug = Annotated[str, Meta(examples=["aurora"])]
 Resolution = Literal["fixed", "noted", "dismissed"]
 FEEDBACK = "770e8400-e29b-41d4-a716-446655440002"
+MONTH = r"^20[0-9]{2}-(0[1-9]|1[0-2])$"
 
 
 class Settlement(Struct, frozen=True):

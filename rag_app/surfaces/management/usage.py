@@ -1,5 +1,6 @@
 """Use by user, month and day. It comes from the usage events of answers, in conversations and outside."""
 
+import re
 from datetime import UTC, date, datetime, timedelta
 
 from msgspec import convert
@@ -12,6 +13,7 @@ from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, Principal, frozen
 from rag_app.evaluation.kept_answers import ANSWER_EVENT, REFUSAL_EVENT
 from rag_app.surfaces.lexybrain.statistics import Period, midnight
 from rag_app.surfaces.management.types import (
+    MONTH,
     AuditEntry,
     AuditResponse,
     OrganizationUsage,
@@ -169,10 +171,6 @@ def first_day(month: str | None) -> date:
     """
     if month is None:
         return datetime.now(UTC).date().replace(day=1)
-    try:
-        first = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC).date()
-    except ValueError:
-        first = date.min
-    if not 2000 <= first.year < 2100:
+    if not re.fullmatch(MONTH, month):
         raise InvalidInput("month", month[:20], "must be a month, such as 2026-01")
-    return first
+    return date.fromisoformat(f"{month}-01")

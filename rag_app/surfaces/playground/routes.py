@@ -74,11 +74,11 @@ SENTENCES = 10
 
 
 @contextmanager
-def timed(took: dict[str, float], stage: str) -> Iterator[None]:
-    """Writes down the seconds of a stage."""
+def timed(took: list[StageTime], stage: str) -> Iterator[None]:
+    """Writes down how long a stage takes."""
     started = perf_counter()
     yield
-    took[stage] = perf_counter() - started
+    took.append(StageTime(stage, round(1000 * (perf_counter() - started), 1)))
 
 
 class Playground:
@@ -165,7 +165,7 @@ class Playground:
         return replace(principal, organizations=frozenset({found.id}))
 
     async def _result(self, principal: Principal, text: str, asked: Configuration) -> PlaygroundResult:
-        spec, took = find_index(self._indexes, asked.index), dict[str, float]()
+        spec, took = find_index(self._indexes, asked.index), list[StageTime]()
         scope = (await self._narrow_principal(principal, asked.organization)).scope()
         filters = tuple(parse_condition(each) for each in asked.filters)
         question = Question(text, filters, asked.top_k, Mode(asked.mode), asked.threshold)
@@ -184,7 +184,7 @@ class Playground:
         hits = _hits(found, candidates, asked.threshold)
         capability = capability_of(spec)
         if capability is None:
-            return PlaygroundResult(asked, hits, len(candidates), [], None, None, None, _stages(took))
+            return PlaygroundResult(asked, hits, len(candidates), [], None, None, None, took)
         engine = self._pipeline.engine(capability.name, question, scope)
         with timed(took, "retrieval and judging"):
             evidence = await engine.gather(question)
@@ -192,7 +192,7 @@ class Playground:
         if asked.answer:
             with timed(took, "the whole answer"):
                 answer = await self._pipeline.answer(capability.name, question, scope)
-            took |= {f"of it {stage}": seconds for stage, seconds in answer.seconds.items()}
+            took += [StageTime(f"of it {stage}", round(1000 * seconds, 1)) for stage, seconds in answer.seconds.items()]
         return PlaygroundResult(
             asked,
             hits,
@@ -201,7 +201,7 @@ class Playground:
             _gate(engine, evidence),
             await self._prompt(capability, question, evidence.context),
             None if answer is None else _answer(answer),
-            _stages(took),
+            took,
         )
 
     async def _sentences(self, question: Question, context: Context, answer: Answer | None) -> list[ScoredSentence]:
@@ -233,10 +233,6 @@ class Playground:
         return PlaygroundPrompt(f"{prompt.name}_{prompt.version}", messages)
 
 
-def _stages(took: Mapping[str, float]) -> list[StageTime]:
-    return [StageTime(stage, round(1000 * seconds, 1)) for stage, seconds in took.items()]
-
-
 def capability_of(spec: IndexSpec) -> Capability | None:
     """What answers from an index by itself: no conversation's capability, which needs more than a question."""
     return next((each for each in CAPABILITIES if each.index == spec.name and each.group is None), None)
@@ -249,22 +245,19 @@ def _hits(
     by_cosine = {each.id: place for place, each in enumerate(sorted(candidates, key=lambda c: (-c.cosine, c.id)), 1)}
     matching = sorted((each for each in candidates if each.bm25 > 0), key=lambda c: (-c.bm25, c.id))
     by_words = {each.id: place for place, each in enumerate(matching, 1)}
-    shown = []
-    for place, hit in enumerate(map(to_hit, found), 1):
-        candidate: Candidate = by_id[hit.chunk_id]
-        shown.append(
-            as_wire(
-                PlaygroundHit,
-                hit,
-                rank=place,
-                cosine=round(min(1.0, max(-1.0, candidate.cosine)), 4),
-                cosine_rank=by_cosine[hit.chunk_id],
-                bm25=round(candidate.bm25, 4),
-                words_rank=by_words.get(hit.chunk_id),
-                kept=threshold is None or candidate.cosine >= threshold,
-            )
+    return [
+        as_wire(
+            PlaygroundHit,
+            hit,
+            rank=place,
+            cosine=round(min(1.0, max(-1.0, by_id[hit.chunk_id].cosine)), 4),
+            cosine_rank=by_cosine[hit.chunk_id],
+            bm25=round(by_id[hit.chunk_id].bm25, 4),
+            words_rank=by_words.get(hit.chunk_id),
+            kept=threshold is None or by_id[hit.chunk_id].cosine >= threshold,
         )
-    return shown
+        for place, hit in enumerate(map(to_hit, found), 1)
+    ]
 
 
 def _gate(engine: CapabilityEngine, evidence: Evidence) -> GateSignals:
@@ -316,7 +309,6 @@ SURFACE = Surface(
     ),
     options=STRICT,
 )
-NO_INDEX = NotFound("index", "boook", ["book", "org_knowledge"])
 
 
 @SURFACE.get(PLAYGROUND, summary="List indexes and organizations to choose from")
@@ -329,7 +321,7 @@ async def options(request: Caller, playground: Injected[Playground]) -> Playgrou
     PLAYGROUND,
     InvalidInput("configurations[0].top_k", 99, "a whole number from 1 to 50"),
     UnknownField("configurations[0].colour", Configuration.__struct_fields__),
-    NO_INDEX,
+    NotFound("index", "boook", ["book", "org_knowledge"]),
     EmbeddingFailed(),
     ModelFailed(),
     BudgetSpent(1_000_000, 1_000_400, 1704067200),

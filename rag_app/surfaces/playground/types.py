@@ -8,7 +8,6 @@ from msgspec import Meta, Struct
 from rag_app.domain import Confidence
 from rag_app.http.fields import NOT_BLANK
 
-QUESTION = "What did the customer say about pricing?"
 QuestionText = Annotated[
     str,
     Meta(
@@ -16,7 +15,7 @@ QuestionText = Annotated[
         max_length=2000,
         pattern=NOT_BLANK,
         description="a text of 1 to 2000 characters, not all of them blank",
-        examples=[QUESTION],
+        examples=["What did the customer say about pricing?"],
     ),
 ]
 IndexName = Annotated[

@@ -17,8 +17,6 @@ FETCH_DEPTH = 100
 MOST_EXPECTED = 1000
 """Chunks that the queries of one validation may expect: each becomes a judgment."""
 
-QUERY = "What is the main concept of embodied AI?"
-CHUNK = "6f2d0e5c-58f3-5c0e-9a53-3b1d8c6f7a10"
 VALIDATION = "validation_3f9c6d0e58f34c0e9a533b1d8c6f7a10"
 MOMENT = "2025-12-20T10:30:00Z"
 
@@ -38,7 +36,7 @@ QueryText = Annotated[
         max_length=2000,
         pattern=NOT_BLANK,
         description="a text of 1 to 2000 characters, not all of them blank",
-        examples=[QUERY],
+        examples=["What is the main concept of embodied AI?"],
         extra={"raises": InvalidQuery},
     ),
 ]
@@ -89,7 +87,12 @@ class ExpectedQuery(Struct, frozen=True, forbid_unknown_fields=True):
     query: QueryText
     expected_chunks: Annotated[
         list[Annotated[str, Meta(description="the id of a chunk, a text")]],
-        Meta(min_length=1, max_length=100, description="a list of 1 to 100 chunk ids", examples=[[CHUNK]]),
+        Meta(
+            min_length=1,
+            max_length=100,
+            description="a list of 1 to 100 chunk ids",
+            examples=[["6f2d0e5c-58f3-5c0e-9a53-3b1d8c6f7a10"]],
+        ),
     ]
 
 
