@@ -23,7 +23,7 @@ from rag_app.domain.answer import Usage
 from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, InvalidInput, NotFound, QuotaExceeded
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain import quotas
-from rag_app.surfaces.lexybrain.quotas import Account, Accounts, MonthlyUse, Plan, Plans
+from rag_app.surfaces.lexybrain.quotas import Account, Accounts, Plan, Plans, UsageInfo
 from rag_app.surfaces.lexybrain.tables import (
     daily_costs_table,
     failures_table,
@@ -102,10 +102,10 @@ async def counted(database: Database, account: Account) -> dict[date, int]:
 
 
 async def used(database: Database, account: Account) -> int:
-    return (await this_month(database, account)).used
+    return (await this_month(database, account)).messages_used
 
 
-async def this_month(database: Database, account: Account) -> MonthlyUse:
+async def this_month(database: Database, account: Account) -> UsageInfo:
     async with acting(database, account) as session:
         return await quotas.usage(session, account)
 
@@ -179,7 +179,7 @@ async def main(url, user, attempts, given_back_every):
             try:
                 async with database.scoped(scope) as session:
                     await quotas.reserve(session, reservation, account, seconds=60)
-                    assert (await quotas.usage(session, account)).used <= 50
+                    assert (await quotas.usage(session, account)).messages_used <= 50
             except QuotaExceeded as exceeded:
                 assert (exceeded.limit, exceeded.used) == (50, 50)
                 return
@@ -319,7 +319,7 @@ async def test_a_plan_of_no_messages_and_one_without_limit(account: NewAccount, 
     assert await counted(database, none) == {}
     for _ in range(60):
         assert isinstance(await reserve(database, unlimited), UUID)
-    assert (await used(database, unlimited), (await this_month(database, unlimited)).limit) == (60, -1)
+    assert (await used(database, unlimited), (await this_month(database, unlimited)).messages_per_month) == (60, -1)
 
 
 async def test_a_smaller_plan_refuses_with_what_is_used(account: NewAccount, database: Database) -> None:
@@ -606,8 +606,8 @@ async def test_what_users_have_used_as_the_operator_lists_it(account: NewAccount
     accounts = Accounts(database)
     assert await accounts.messages_used([busy.user, idle.user]) == {busy.user: 4, idle.user: 0}
     month = await this_month(database, busy)
-    assert month == MonthlyUse(4, 50, month.resets_at)
-    reset = datetime.fromtimestamp(month.resets_at, UTC)
+    assert (month.messages_used, month.messages_per_month) == (4, 50)
+    reset = month.resets_at
     assert (reset.day, reset.hour, reset.minute, reset.second) == (1, 0, 0, 0) and reset > datetime.now(UTC)
 
 

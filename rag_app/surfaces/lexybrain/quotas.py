@@ -11,12 +11,13 @@ charged), so that two of them never wait for each other; `rag_app.surfaces.lexyb
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID, uuid4
 
+from msgspec import Meta, Struct
 from sqlalchemy import (
     JSON,
     Numeric,
@@ -209,13 +210,13 @@ class Plan:
     enabled: bool
 
 
-@frozen
-class MonthlyUse:
-    """Messages `used` of `limit` (-1: none) this month, including those in progress, until `resets_at` (Unix time, seconds)."""
-
-    used: int
-    limit: int
-    resets_at: int
+class UsageInfo(Struct, frozen=True, rename="camel"):
+    plan: Annotated[str, Meta(description="the code of the plan", examples=["free"])]
+    messages_used: Annotated[
+        int, Meta(ge=0, description="messages used this month (UTC), including those being answered")
+    ]
+    messages_per_month: Annotated[int, Meta(description="the limit of the plan; -1 means unlimited", examples=[50])]
+    resets_at: Annotated[datetime, Meta(description="when the count is reset", examples=["2026-02-01T00:00:00Z"])]
 
 
 @frozen
@@ -258,11 +259,11 @@ class Accounts:
                 return await _welcome(session, principal)
             return _account((await session.execute(_ACCOUNTS.where(users_table.c.id == principal.user))).one_or_none())
 
-    async def month(self, principal: Principal) -> tuple[Account, MonthlyUse]:
+    async def month(self, principal: Principal) -> UsageInfo:
         """Plan, and messages of this month. Raises as `find`."""
         account = await self.find(principal)
         async with self._database.scoped(Scope.alone(account.user)) as session:
-            return account, await usage(session, account)
+            return await usage(session, account)
 
     async def messages_used(self, users: Iterable[UUID]) -> dict[UUID, int]:
         """Messages of this month, for the operator: reads one user after the other, each in that user's scope."""
@@ -351,7 +352,8 @@ async def reserve(
     done = (await session.execute(_RESERVE, wanted)).one()
     if not done.reserved:
         month = await usage(session, account, now)
-        raise QuotaExceeded(month.limit, max(month.used - done.returned, 0), month.resets_at)
+        used = max(month.messages_used - done.returned, 0)
+        raise QuotaExceeded(month.messages_per_month, used, int(month.resets_at.timestamp()))
 
 
 async def settle(session: AsyncSession, reservation: UUID) -> bool:
@@ -377,9 +379,9 @@ async def give_back(session: AsyncSession, reservation: UUID) -> None:
     await session.execute(_GIVE_BACK, {"id": reservation})
 
 
-async def usage(session: AsyncSession, account: Account, now: datetime | None = None) -> MonthlyUse:
+async def usage(session: AsyncSession, account: Account, now: datetime | None = None) -> UsageInfo:
     row = (await session.execute(_COUNT_USE, {"user": account.user, "now": now})).one()
-    return MonthlyUse(row.used, account.messages, row.resets_at)
+    return UsageInfo(account.plan, row.used, account.messages, datetime.fromtimestamp(row.resets_at, UTC))
 
 
 async def record(

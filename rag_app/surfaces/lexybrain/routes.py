@@ -5,7 +5,6 @@ The contract's own words are kept: field names, ranges, defaults, texts.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -36,6 +35,7 @@ from rag_app.http.streaming import RESUMABLE, StreamedOperation, event_stream, p
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
+from rag_app.surfaces.lexybrain.quotas import UsageInfo
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Training
 from rag_app.surfaces.lexybrain.types import (
@@ -51,7 +51,6 @@ from rag_app.surfaces.lexybrain.types import (
     ThreadInfo,
     ThreadsResponse,
     ThreadWithMessages,
-    UsageInfo,
 )
 
 # -- what all routes share: credentials, limits, and the envelope of errors
@@ -431,8 +430,7 @@ async def stop(request: Caller, conversations: Injected[Conversations], thread_i
 )
 async def used(request: Caller, conversations: Injected[Conversations]) -> UsageInfo:
     """Returns the messages used this month and the limit of the plan."""
-    account, month = await conversations.accounts.month(request.user)
-    return UsageInfo(account.plan, month.used, month.limit, datetime.fromtimestamp(month.resets_at, UTC))
+    return await conversations.accounts.month(request.user)
 
 
 @SURFACE.delete(

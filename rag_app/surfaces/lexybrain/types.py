@@ -445,13 +445,6 @@ class RagResponse(Struct, frozen=True, rename="camel"):
     flags: RagFlags
 
 
-class UsageInfo(Struct, frozen=True, rename="camel"):
-    plan: Annotated[str, Meta(description="the code of the plan", examples=["free"])]
-    messages_used: Annotated[Count, Meta(description="messages used this month (UTC), including those being answered")]
-    messages_per_month: Annotated[int, Meta(description="the limit of the plan; -1 means unlimited", examples=[50])]
-    resets_at: Annotated[datetime, Meta(description="when the count is reset", examples=["2026-02-01T00:00:00Z"])]
-
-
 class ConsentInfo(Struct, frozen=True):
     training: Annotated[bool, Meta(description="whether the answers you get may be collected to train models")]
     since: Annotated[
