@@ -6,11 +6,11 @@ from itertools import pairwise
 
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
 
-from rag_app.answering.wording import NUMBER_FIELDS, Meaning, Token, figure, goes_by, is_figure, vocabulary_of, word_set
+from rag_app.answering.wording import Meaning, Token, figure, goes_by, is_figure, vocabulary_of, word_set
 from rag_app.domain import FieldType
-from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, NE, condition, fields_of
+from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, NE, condition
 from rag_app.retrieval.index import IndexSpec, Kind
-from rag_app.retrieval.records import RecordQuery
+from rag_app.retrieval.records import NUMBER_FIELDS, RecordQuery
 
 GRAINS = ("day", "week", "month", "year")
 BOUND_OPERATORS = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
@@ -179,11 +179,7 @@ class Conditions:
             known = (other if before == "not" or token in left_out else named).setdefault(token.meaning.name, [])
             known += [value for value in (token.meaning.value, *token.also) if value not in known]
         made = [self._conditions(name, values) for name, values in named.items()]
-        for name, values in other.items():
-            if name not in named:
-                made.append(self._build_negation(name, values))
-            elif {*values} & {*named[name]}:
-                return None  # else it is said already: "booked, not done yet"
+        made += [self._build_negation(name, values) for name, values in other.items() if name not in named]
         return None if None in made else [each for some in made if some for each in some]
 
     def _are_joined(self) -> bool:
@@ -274,25 +270,12 @@ class Conditions:
 
     def _kind_meant(self, query: RecordQuery, conditions: Sequence[MetadataFilter]) -> str | None:
         """The kind that is meant where none is named: that of the figure, else of the fields, where they agree."""
-        figures, others = (
-            {query.order, query.of},
-            {query.group, *self.figures, *self.keys, *(each.key for each in conditions)},
-        )
-        told = {kind for each in conditions for name in fields_of((each,)) if (kind := self._only_of(name)) is not None}
-        if len(told) == 1:
-            return told.pop()  # "ear pads for the Halden": spare parts alone fit something
-        for names in figures, others:
+        others = {query.group, *self.figures, *self.keys, *(each.key for each in conditions)}
+        for names in {query.order, query.of}, others:
             kinds = {kind for name in names if (kind := vocabulary_of(self.spec, name).kind) is not None}
             if kinds:
                 return kinds.pop() if len(kinds) == 1 else None
-        if having := {kind for name in figures | others if name and (kind := self._only_of(name)) is not None}:
-            return having.pop() if len(having) == 1 else None
         return next(iter(self.spec.records)) if len(self.spec.records) == 1 else None
-
-    def _only_of(self, field: str) -> str | None:
-        """The only kind of record that has to have a field."""
-        having = [name for name, kind in self.spec.records.items() if field in kind.having]
-        return having[0] if len(having) == 1 else None
 
 
 def _phrase_of(tokens: Sequence[Token], place: int) -> Token:
@@ -318,8 +301,6 @@ def told_condition(each: MetadataFilter, spec: IndexSpec) -> str:
     values = each.value if isinstance(each.value, list) else [each.value]
     shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     shown = [{"True": "yes", "False": "no"}.get(value, value) for value in shown]
-    if each.operator is IS_EMPTY:
-        return f"no {name}"
     return f"{name} {_SIGNS.get(each.operator, '')}{' or '.join(shown)}"
 
 

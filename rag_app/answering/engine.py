@@ -330,15 +330,14 @@ class CapabilityEngine(BaseQueryEngine):
         return Evidence(question, len(nodes), len(nodes), nodes, hits, judgment.level, judgment, context, records=told)
 
     def _without_field(self, found: Evidence, told: FoundRecords | NotRecorded | None) -> Evidence:
-        """The evidence, with what the records do not hold; where that is certain, no sentence is picked in its place."""
+        """The evidence, with what the records do not hold; where no text says that either, no sentence is picked in its place."""
         if not isinstance(told, NotRecorded):
             return found
         picked = self.synthesizer.model in (None, EXTRACTIVE)
         text = found.question.text
-        reckons = find_calculation(text) is not None
-        ordered, is_value = told.certain and reckons, kind_of(text) is not None and not reckons
+        is_value = kind_of(text) is not None and find_calculation(text) is None
         limits = told.limits and not (is_value and found.judgment.answers and found.judgment.signals.read >= _SURE)
-        if picked and (limits or (ordered and self.capability.grounded)):
+        if picked and limits:
             found = replace(found, confidence=Confidence.LOW, context=Context())
         elif told.figures and picked:
             texts = [hit for hit in found.hits if told.answers(hit)]

@@ -31,7 +31,6 @@ from rag_app.answering.wording import (
     is_figure,
     known_words,
     people_field,
-    plural_of,
     price_field,
     read_words,
     says_nothing,
@@ -141,18 +140,15 @@ class Plan:
 class Reading:
     """A question as far as it is understood: `plan` where it is a query, `unknown` the words that are left.
 
-    `ranks`: all records of something have to be looked at, and `limits`: a field is compared with a figure, or records
-    are put in order.
-
-    `missing`: what the records of this `kind` are asked for, and no field of theirs is called. `ranked`: all of them were to
-    be put in the order of it, which no text does.
+    `ranks`: all records of something have to be looked at. `limits`: no text does so, since a field is compared with a
+    figure, or records are put in order. `missing`: what the records of this `kind` are asked for, and no field of theirs is
+    called.
     """
 
     plan: Plan | None = None
     unknown: tuple[str, ...] = ()
     missing: str = ""
     kind: str | None = None
-    ranked: bool = False
     ranks: bool = False
     limits: bool = False
 
@@ -229,8 +225,6 @@ def read_question(
     tokens = read_names(without_period(text, period), spec, values)
     own = _words_of_fields(tokens, spec)
     for token in tokens:
-        if comparing and token.role in ("unclear", "apart") and token.stem in word_set("compares"):
-            token.meaning = None
         changed = period is not None and token.stem in word_set("changed")  # those days are of that
         token.said = token.said or changed or (token.is_left and token.stem in own)
     reader = _Reader(spec, tokens, values, period, today, comparing)
@@ -245,7 +239,7 @@ def read_question(
     ranked = (
         missing != "" and reader.kind is not None and any(token.role in SUPERLATIVES | {"rank"} for token in tokens)
     )
-    return Reading(None, unknown, missing, kind if missing else None, ranked, ranks, limits)
+    return Reading(None, unknown, missing, kind if missing else None, ranks, limits or ranked)
 
 
 def _words_of_fields(tokens: Sequence[Token], spec: IndexSpec) -> frozenset[str]:
@@ -337,6 +331,8 @@ class _Reader(Conditions):
         query = self._read_query()
         if query is not None and sizes is not None:
             query = self._bound_sizes(query, *sizes)
+        if query is not None and self.named:
+            query = self._ask_of_named(query, len(self.named))
         if query is None or values is None or compared is None or place is None:
             return None
         if place > 1 and (query.limit != 1 or query.order is query.group is None):
@@ -349,10 +345,6 @@ class _Reader(Conditions):
         self, query: RecordQuery, compared: Sequence[MetadataFilter], values: Sequence[MetadataFilter], place: int
     ) -> Plan | None:
         """The plan of a query with its conditions; None where nothing is asked of it, or of nobody knows what."""
-        asked = self._ask_of_named(query, len(self.named)) if self.named else query
-        if asked is None:
-            return None
-        query = asked
         if self.named:  # whether it is in stock is told, and no condition
             self.figures += [each.key for each in values if self.spec.all_fields[each.key] is FieldType.BOOLEAN]
             values = [each for each in values if self.spec.all_fields[each.key] is not FieldType.BOOLEAN]
@@ -376,8 +368,7 @@ class _Reader(Conditions):
         if coming and query.aggregate is None and query.order is None:
             query = replace(query, order="date", descending=False, limit=1 if self._has("next") else query.limit)
         ranked = [each for each in values if each.operator in (GT, LT) and is_figure(self.spec, each.key)]
-        ordered = query.order is not None and not self._orders_by_default(query.order)
-        if query.aggregate is None and not ordered and len(ranked) == 1:  # "trending": the most of it first
+        if query.aggregate is None and query.order is None and len(ranked) == 1:  # "trending": the most of it first
             query = replace(query, order=ranked[0].key, descending=ranked[0].operator is GT)
         narrowed = compared or values or weekdays or own or days or query.aggregate or query.order
         if not narrowed and not (self._has("all") and kind is not None):
@@ -701,8 +692,6 @@ class _Reader(Conditions):
     def _larger_of_values(self) -> RecordQuery | None:
         """The values by their total, or mean of what does not add up, of the figure, the larger one first."""
         rivals, of = self._rivals(), self._figure_compared()
-        if of is None:
-            return None
         words = [(token.stem, token.meaning) for token in self.tokens if token.meaning and token.role == "more"]
         least = any(stem in word_set("less") or meaning.value == "less" for stem, meaning in words)
         if rivals[0].name == "source_id":
@@ -802,11 +791,6 @@ class _Reader(Conditions):
             return self.figures[0]
         return (self.spec.records[self.kind].by or "") if self.kind and not self.figures else ""
 
-    def _orders_by_default(self, name: str) -> bool:
-        """Whether nothing in the question names the field that its records are ordered by."""
-        named = name in self._fields("field", "total", "high", "low")
-        return not named and self.kind is not None and self.spec.records[self.kind].by == name
-
     def _extreme(self, name: str, descending: bool) -> RecordQuery | None:
         """One record, or one group: which stylist has the most bookings, which year the most rain."""
         wanted = self._number_wanted()
@@ -864,10 +848,13 @@ class _Reader(Conditions):
                     return other.meaning.name, None
                 break
         rivals = self._rivals()
-        told = self._has("each") and any(map(self._has, ("count", "much", "sum", "average", "total")))
-        if told and rivals and rivals[0].name in self.spec.fields:
+        told = any(map(self._has, ("count", "much", "sum", "average", "total")))
+        against = [token for token in self.tokens if token.stem in word_set("compares")]
+        if told and rivals and rivals[0].name in self.spec.fields and (self._has("each") or against):
+            for token in against:  # "etsy against amazon", "vs", too
+                token.meaning, token.said = None, True
             return rivals[0].name, None  # open, acknowledged, resolved: how many in each
-        if told and len(self.keys) == 1:
+        if told and self._has("each") and len(self.keys) == 1:
             return self.keys[0], None
         return None, None
 
@@ -891,10 +878,6 @@ class _Reader(Conditions):
     def _ranks_a_plural(self) -> bool:
         """Whether several are asked for: "the top trending keywords", and not "which of the keywords is best"."""
         ranked = [place for place, token in enumerate(self.tokens) if token.role in SUPERLATIVES]
-        for place in ranked:  # "the best opportunities"
-            *_, last = self.tokens[place], *takewhile(lambda token: token.inside, self.tokens[place + 1 :])
-            if self.tokens[place].role in ("high", "low") and last.text.casefold() == plural_of(last.stem):
-                return True
         behind = self.tokens[ranked[0] + 1 :] if ranked else []
         kind = next((token for token in behind if token.role == "kind"), None)
         return kind is not None and kind.text.casefold() != kind.stem

@@ -80,13 +80,11 @@ class FoundRecords:
 class NotRecorded:
     """A question about records was understood, but for a field that they have not: `text` says so.
 
-    `certain`: no text can answer it either, since it asks for an order of all records by that field. `figures` are the
-    fields of records of which no single one answers the question; with `words` one does that has any of them.
-    `limits`: a field is compared with a figure, or records put in order, which no text does either.
+    `figures` are the fields of records of which no single one answers the question; with `words` one does that has any of
+    them. `limits`: a field is compared with a figure, or records are put in order, which no text does either.
     """
 
     text: str
-    certain: bool = False
     figures: frozenset[str] = frozenset()
     words: frozenset[str] = frozenset()
     limits: bool = False
@@ -353,7 +351,7 @@ class RecordFinder:
         the top ones of a kind, without any of the words that are not understood.
         """
         if lacking := missing_text(self._spec, reading.kind, reading.missing):
-            return NotRecorded(lacking, reading.ranked, self._figures, limits=reading.limits)
+            return NotRecorded(lacking, self._figures, limits=reading.limits)
         if reading.ranks or asks_two_figures(text):
             words = frozenset(map(stem, reading.unknown)) if ranks_kind(text, self._spec) else frozenset()
             limits = (reading.limits or sets_figures_apart(text)) and not words

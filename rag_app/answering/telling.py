@@ -87,7 +87,7 @@ class Telling:
     def rate(self, number: float, grain: str) -> str:
         """ "On average 1.67 bookings a day: 10 bookings (5 to 10 January 2026) in 6 days"."""
         total = self._found.total
-        units = f"{_figure(number)} {_plural(grain, 2 if number != 1 else 1)}"
+        units = f"{_figure(number)} {plural_of(grain, 2 if number != 1 else 1)}"
         each = f"{_figure(total / number)} {self._noun(2)} a {grain}"
         return f"On average {each}: {self._count_text(total)} in {units} {self._cite_found()}."
 
@@ -217,7 +217,7 @@ class Telling:
         lines = [f"{self._group(row)}: {self._of_group(row)} {self._cite(row.sources)}".rstrip() for row in rows]
         if self._plan.distinct:
             name = self._name(query.group or "")
-            lead = f"{self._found.total} {_plural(name, self._found.total)}{self._conditions}"
+            lead = f"{self._found.total} {plural_of(name, self._found.total)}{self._conditions}"
             return f"{lead}: {'; '.join(lines)}."
         if query.limit == 1:
             group, most = self._plan.query.grain or self._name(query.group or ""), f"{self._ordinal}{self._of_most()}"
@@ -291,7 +291,7 @@ class Telling:
 
     def _noun(self, number: int) -> str:
         name = self._spec.records[self._plan.kind].words[0] if self._plan.kind else "record"
-        return f"{self._whose}{_plural(name, number)}"
+        return f"{self._whose}{plural_of(name, number)}"
 
     @property
     def _whose(self) -> str:
@@ -327,7 +327,7 @@ class Telling:
 
 def missing_text(spec: IndexSpec, kind: str | None, missing: str) -> str:
     """That the records of a kind have no such field; empty where none is missing."""
-    return f"The {_plural(spec.records[kind].words[0], 2)} do not record {missing}" if kind and missing else ""
+    return f"The {plural_of(spec.records[kind].words[0], 2)} do not record {missing}" if kind and missing else ""
 
 
 def unread_text(unknown: Sequence[str]) -> str:
@@ -353,16 +353,6 @@ def _figure(value: float) -> str:
     """
     written = f"{value:,.2f}"
     return written.rstrip("0").rstrip(".") if "." in written else written
-
-
-def _plural(noun: str, number: int) -> str:
-    """
-    >>> _plural("category", 2), _plural("booking", 1), _plural("days", 2)
-    ('categories', 'booking', 'days')
-    """
-    if number == 1 or noun.endswith("s"):
-        return noun
-    return plural_of(noun)
 
 
 def _one_line(text: str) -> str:

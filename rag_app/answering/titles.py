@@ -56,8 +56,8 @@ def _may_begin(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool:
 def _read_titles(tokens: Sequence[Token], titles: Sequence[NamedValue], spec: IndexSpec) -> None:
     """Gives words that are left the meaning of the record that is called so, with those beside them that its title has.
 
-    Of several records it is the one that has most of them in a row, then in the question, then the one whose name they are
-    whole, then one of the kind that the figure asked for is of. With several that are alike, the words stay as they are.
+    Of several records it is the one that has most of them in a row, then the one whose name they are whole, then one of the
+    kind that the figure asked for is of. With several that are alike, the words stay as they are.
     """
     measured = _fields_asked(tokens, spec)
     fitting = [each for each in titles if _fits(each, tokens, measured, spec)]
@@ -67,8 +67,7 @@ def _read_titles(tokens: Sequence[Token], titles: Sequence[NamedValue], spec: In
         of = token.meaning.name if token.meaning else ""
         tag = spec.all_fields.get(of) is FieldType.TAGS
         called = [each for each in fitting if token.stem in each.words and (tag or of not in each.fields)]
-        left = _left_around(tokens, place)
-        ranked = sorted(_rank(each, tokens, place, left, measured, spec) for each in called)
+        ranked = sorted(_rank(each, tokens, place, measured, spec) for each in called)
         if ranked and [each[0] for each in ranked].count(ranked[-1][0]) == 1:
             _, (begin, end), source = ranked[-1]
             for other in tokens[begin:end]:
@@ -103,32 +102,20 @@ def _fits(title: NamedValue, tokens: Sequence[Token], measured: Sequence[str], s
 
 
 def _rank(
-    title: NamedValue, tokens: Sequence[Token], place: int, left: set[str], measured: Sequence[str], spec: IndexSpec
-) -> tuple[tuple[int, int, bool, bool], tuple[int, int], str]:
+    title: NamedValue, tokens: Sequence[Token], place: int, measured: Sequence[str], spec: IndexSpec
+) -> tuple[tuple[int, bool, bool], tuple[int, int], str]:
     begin, end = _span(tokens, place, title.words)
     said = {token.stem for token in tokens[begin:end]}
     own = {vocabulary_of(spec, name).kind for name in measured}
     return (
         (
             len(said),
-            len(left & title.words),
             _own_name(title.title, spec) <= said,
             kind_of(title.source_type, title.fields, spec) in own,
         ),
         (begin, end),
         title.value,
     )
-
-
-def _left_around(tokens: Sequence[Token], place: int) -> set[str]:
-    """The words that are left on this side of "than" and the like: others may be of another record."""
-    apart = word_set("compares") | word_set("joins") | {"or"}
-    ends = [at for at, token in enumerate(tokens) if token.stem in apart]
-    begin, end = (
-        max((at for at in ends if at < place), default=-1),
-        min((at for at in ends if at > place), default=len(tokens)),
-    )
-    return {token.stem for token in tokens[begin + 1 : end] if token.is_left}
 
 
 def _span(tokens: Sequence[Token], place: int, words: frozenset[str]) -> tuple[int, int]:

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from rag_app.domain import FieldType, frozen
 from rag_app.retrieval.index import IndexSpec, Vocabulary
-from rag_app.retrieval.records import NamedValue
+from rag_app.retrieval.records import NUMBER_FIELDS, NamedValue
 from rag_app.retrieval.spelling import SHORTEST
 
 Phrase = tuple[str, ...]
-NUMBER_FIELDS = frozenset({FieldType.INTEGER, FieldType.NUMBER})
 _WORD = re.compile(r"(?<![\w.,-])-\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|[^\W\d_]+")
 _SIGNS = {"€": "euros", "£": "pounds", "$": "dollars", "%": "percent"}
 _RANGE = re.compile(r"(?:\bfrom\s+)?(?<![\w.,-])(\d[\d.,]*)\s*(?:to|[-–])\s*(\d[\d.,]*)(?![\w-])", re.I)
@@ -148,11 +147,13 @@ def stem(word: str) -> str:
     return word[:-1] if word.endswith("s") and len(word) > 3 and not word.endswith("ss") else word
 
 
-def plural_of(noun: str) -> str:
+def plural_of(noun: str, number: int = 2) -> str:
     """
-    >>> plural_of("opportunity"), plural_of("bestseller")
-    ('opportunities', 'bestsellers')
+    >>> plural_of("opportunity"), plural_of("bestseller"), plural_of("booking", 1), plural_of("days")
+    ('opportunities', 'bestsellers', 'booking', 'days')
     """
+    if number == 1 or noun.endswith("s"):
+        return noun
     return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
 
 
@@ -417,17 +418,10 @@ def _read_part(tokens: Sequence[Token], place: int, length: int, values: Sequenc
         return False  # names of the records themselves: not all wedding keywords are called so
     if not behind and length == 1 and not _is_name(meant[0]) and not vocabulary_of(spec, field).kind:
         return False
-    if length == 1 and not all(_has_apart(each, tokens[place].stem) for each in meant):
-        return False  # "heads", of "half-head highlights"
     for number, token in enumerate(tokens[place : place + length]):
         token.said, token.inside = True, number > 0
     tokens[place].meaning, tokens[place].also = Meaning("value", field, meant[0]), tuple(meant[1:])
     return True
-
-
-def _has_apart(value: str, word: str) -> bool:
-    """Whether a value has a word that is no part of a compound."""
-    return any(stem(each) == word for each in re.findall(r"[\w'’-]+", value))
 
 
 def _is_name(value: str) -> bool:

@@ -13,9 +13,9 @@ from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.index import IndexSpec
 
 LARGEST_LIMIT = 50
-_NUMBERS = frozenset({FieldType.INTEGER, FieldType.NUMBER})
-_ORDERED = _NUMBERS | {FieldType.TIME}
-_GROUPED = _NUMBERS | {FieldType.KEYWORD, FieldType.BOOLEAN, FieldType.TIME}
+NUMBER_FIELDS = frozenset({FieldType.INTEGER, FieldType.NUMBER})
+_ORDERED = NUMBER_FIELDS | {FieldType.TIME}
+_GROUPED = NUMBER_FIELDS | {FieldType.KEYWORD, FieldType.BOOLEAN, FieldType.TIME}
 
 
 class Aggregate(StrEnum):
@@ -118,7 +118,7 @@ def check_query(query: RecordQuery, spec: IndexSpec) -> RecordQuery:
     """
     for role, name, accepted in (
         ("order", query.order, _ORDERED),
-        ("of", query.of, _NUMBERS),
+        ("of", query.of, NUMBER_FIELDS),
         ("group", query.group, _GROUPED),
     ):
         if name is None:

@@ -248,8 +248,8 @@ def test_a_comparison_is_one_figure_for_each_period() -> None:
 
 
 def test_a_ranking_by_no_field_is_answered_by_no_text() -> None:
-    assert read_question("Which of our trips had the best weather score?", BOATS, VALUES, None).ranked
-    assert not read_question("How many passengers were on Ada's trips?", BOATS, VALUES, None).ranked
+    assert read_question("Which of our trips had the best weather score?", BOATS, VALUES, None).limits
+    assert not read_question("How many passengers were on Ada's trips?", BOATS, VALUES, None).limits
 
 
 def test_a_day_without_a_year_may_be_of_another_one() -> None:
