@@ -345,18 +345,18 @@ class Application:
         from rag_app.documents.catalogue import Catalogue
         from rag_app.documents.uploads import Limits, Uploads
 
-        chosen = self.settings.uploads
-        made = Uploads(
+        chosen, readers = self.settings.uploads, _readers(self.settings, 1)
+        self._closing.callback(readers.close)
+        return Uploads(
             self.ingestor,
             self.backends.active,
             self.ledger,
             Catalogue(self.database),
             self.originals,
-            [_readers(self.settings, 1) for _ in range(self.settings.reading.processes)],
+            readers,
+            self.settings.reading.processes,
             Limits(chosen.sources, None if chosen.total is None else chosen.total * 1_000_000),
         )
-        self._closing.callback(made.close)
-        return made
 
     @cached_property
     def conversations(self) -> "Conversations":

@@ -112,8 +112,8 @@ class Readers:
     def read_all(self, files: Iterable[File]) -> Generator[tuple[File, Documents]]:
         """Each file with its documents, in order; what cannot be read, in whole or in part, is among them as an error.
 
-        The documents of a file are there until the next file is asked for. Not for two threads at once; closing the
-        iterator ends the reading.
+        The documents of a file are there until the next file is asked for; closing the iterator ends the reading.
+        Several threads may read at once, each with an iterator of its own.
         """
         children: list[_Child] = []
         waiting: deque[_Child] = deque()
@@ -135,9 +135,10 @@ class Readers:
                     self._idle.append(child)
 
     def _take_child(self) -> "_Child":
-        while self._idle:
-            if (child := self._idle.pop()).lives():
-                return child
+        with suppress(IndexError):  # none is idle
+            while True:
+                if (child := self._idle.pop()).lives():
+                    return child
         return _Child(self._limits)
 
     def close(self) -> None:

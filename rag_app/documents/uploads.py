@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID
@@ -20,7 +20,7 @@ from uuid import UUID
 from rag_app.documents.catalogue import Catalogue
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.generations import Generation
-from rag_app.documents.ingest import Ingestor, Summary
+from rag_app.documents.ingest import Ingestor
 from rag_app.documents.kinds import name_problem, tell_suffix
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target, to_source, undeclared_names
@@ -110,7 +110,7 @@ class _UploadResult:
 class Uploads:
     """`ingestor` opens a writer for an index, `active` returns the active generation.
 
-    Each of `readers` reads for one request at a time.
+    `readers` read the files of `at_once` requests at a time; others wait.
     """
 
     def __init__(
@@ -120,12 +120,13 @@ class Uploads:
         ledger: SourceLedger,
         catalogue: Catalogue,
         originals: Originals,
-        readers: Sequence[Readers],
+        readers: Readers,
+        at_once: int,
         limits: Limits,
     ) -> None:
         self._ingestor, self._active, self._ledger = ingestor, active, ledger
         self._catalogue, self._originals, self._limits = catalogue, originals, limits
-        self._idle, self._turn = [*readers], threading.Semaphore(len(readers))
+        self._readers, self._turn = readers, threading.Semaphore(at_once)
 
     async def ingest(
         self, spec: IndexSpec, target: Target, uploads: Sequence[Upload], sender: Scope
@@ -158,8 +159,7 @@ class Uploads:
         generation = (await self._active(spec)).id
         before = await self._ledger.builds(target.org_id, generation, ids)
         ingestor = await self._ingestor(spec, target)
-        summary = await ingestor.ingest_documents(_read_results(made), summary=Summary())
-        failed = {problem.path: problem.reason for problem in summary.failed}
+        await ingestor.ingest_documents(_read_results(made))
         received = []
         for each in made:
             sources = tuple(source for source, _ in each.found)
@@ -171,10 +171,7 @@ class Uploads:
                 if each.upload.file is not None:
                     await self._originals.keep(sources[0], each.upload.file, each.upload.file_name)
             names = sorted({name for source in sources for name in undeclared_names(source, spec)})
-            known = [
-                reason for path, reason in failed.items() if path == each.upload.name and reason not in each.problems
-            ]
-            received.append(ReceivedUpload(sources, status, (*each.problems, *each.remarks, *known), tuple(names)))
+            received.append(ReceivedUpload(sources, status, (*each.problems, *each.remarks), tuple(names)))
         return received
 
     async def change(
@@ -192,8 +189,9 @@ class Uploads:
             tuple(Passage(**each) for each in content),
             metadata={key: value for key, value in said.items() if value is not None},
             external_id=source.external_id,
+            row=source.row,
+            sheet=source.sheet,
         )
-        document = replace(document, row=source.row, sheet=source.sheet)
         target = Target(
             source.org_id, source.site_id, source.owner_id, source.visibility, audience_id=source.audience_id
         )
@@ -210,10 +208,6 @@ class Uploads:
         """Delete these sources of an organization."""
         await (await self._ingestor(spec, Target(org_id))).delete(source_ids)
 
-    def close(self) -> None:
-        for each in self._idle:
-            each.close()
-
     @asynccontextmanager
     async def _within_limits(self, org_id: UUID, made: Sequence[_UploadResult]) -> AsyncIterator[None]:
         """Serializes uploads of an organization that has limits, so that no two of them use the same remaining space."""
@@ -221,27 +215,22 @@ class Uploads:
         if self._limits == Limits() or not found:
             yield
             return
-        async with self._ledger.counting(org_id):
-            await self._check_limits(org_id, made, found)
-            yield
-
-    async def _check_limits(
-        self, org_id: UUID, made: Sequence[_UploadResult], found: Sequence[tuple[Source, Document]]
-    ) -> None:
         most, size = self._limits.sources, self._limits.size
-        sources, taken = await self._catalogue.usage(org_id, [source.id for source, _ in found])
-        if most is not None and sources + len(found) > most:
-            raise OrganizationFull(
-                f"The organization would have {sources + len(found):,} sources; the limit is {most:,}"
-                " (RAG_ORGANIZATION_SOURCES). Delete some first"
-            )
-        taken += sum(len(passage.text.encode()) for _, document in found for passage in document.passages)
-        taken += sum(each.upload.file.stat().st_size for each in made if each.upload.file is not None)
-        if size is not None and taken > size:
-            raise OrganizationFull(
-                f"The organization's sources would take {taken / 1e6:,.1f} MB; the limit is {size / 1e6:,.0f}"
-                " MB (RAG_ORGANIZATION_MEGABYTES). Delete some first"
-            )
+        async with self._ledger.counting(org_id):
+            sources, taken = await self._catalogue.usage(org_id, [source.id for source, _ in found])
+            if most is not None and sources + len(found) > most:
+                raise OrganizationFull(
+                    f"The organization would have {sources + len(found):,} sources; the limit is {most:,}"
+                    " (RAG_ORGANIZATION_SOURCES). Delete some first"
+                )
+            taken += sum(len(passage.text.encode()) for _, document in found for passage in document.passages)
+            taken += sum(each.upload.file.stat().st_size for each in made if each.upload.file is not None)
+            if size is not None and taken > size:
+                raise OrganizationFull(
+                    f"The organization's sources would take {taken / 1e6:,.1f} MB; the limit is {size / 1e6:,.0f}"
+                    " MB (RAG_ORGANIZATION_MEGABYTES). Delete some first"
+                )
+            yield
 
     def _make(self, spec: IndexSpec, target: Target, uploads: Sequence[Upload]) -> list[_UploadResult]:
         """Runs in a thread, because reading and language detection are slow."""
@@ -254,11 +243,10 @@ class Uploads:
                 try:
                     named = _name_document(document, each.upload)
                     source = to_source(named, each.upload.file_name or "", _origin(each.upload), spec, target)
+                    if source.id in seen:
+                        raise InvalidInput("", None, f"{source.external_id!r} is there more than once")
                 except InvalidInput as error:
                     each.problems.append(str(error))
-                    continue
-                if source.id in seen:
-                    each.problems.append(f"{source.external_id!r} is there more than once")
                     continue
                 seen.add(source.id)
                 each.found.append((source, named))
@@ -268,41 +256,32 @@ class Uploads:
     def _read(self, spec: IndexSpec, made: Sequence[_UploadResult]) -> Iterator[tuple[_UploadResult, Documents]]:
         files: list[tuple[_UploadResult, File]] = []
         for each in made:
-            received = each.upload.file
-            if each.upload.problem is not None:
-                each.problems.append(each.upload.problem)
-            elif received is None:
-                yield each, iter(_as_document(each.upload))
-            elif why := _name_problem(each.upload, received):
-                each.problems.append(why)
+            known, received = _known_documents(each.upload), each.upload.file
+            if known or received is None:
+                yield each, iter(known)
             else:
                 files.append((each, _file(each.upload, received, spec)))
-        if not files:
-            return
-        with self._turn:
-            readers = self._idle.pop()
-            try:
-                reading = readers.read_all(file for _, file in files)
+        if files:
+            with self._turn, closing(self._readers.read_all(file for _, file in files)) as reading:
                 for (each, _), (_, documents) in zip(files, reading, strict=True):
                     yield each, documents
-                reading.close()
-            finally:
-                self._idle.append(readers)
 
 
-def _as_document(upload: Upload) -> list[Document | UnreadableDocument]:
+def _known_documents(upload: Upload) -> list[Document | UnreadableDocument]:
+    """The text as a document, or why there is nothing to read; nothing for a file that a reader reads."""
     text = (upload.text or "").strip()
+    # an address (its derived `uri`) says nothing of what it leads to, as the name that somebody gave to a file does
+    name = "" if "uri" in upload.derived else upload.file_name or ""
+    if problem := upload.problem or (upload.file and name_problem(upload.file, name)):
+        return [UnreadableDocument(upload.name, str(problem))]
+    if upload.file is not None:
+        return []
     if not text:
         return [UnreadableDocument(upload.name, "no text")]
     if len(text) > _MOST_CHARACTERS:
         return [UnreadableDocument(upload.name, f"more than {_MOST_CHARACTERS:,} characters")]
     first_line = text.partition("\n")[0].strip()[:_LONGEST_TITLE]
     return [Document("", (Passage(text),), upload.title or upload.file_name or first_line)]
-
-
-def _name_problem(upload: Upload, received: Path) -> str:
-    """Of a name that somebody gave to a file: an address (its derived `uri`) says nothing of what it leads to."""
-    return name_problem(received, upload.file_name) if upload.file_name and "uri" not in upload.derived else ""
 
 
 def _file(upload: Upload, received: Path, spec: IndexSpec) -> File:
