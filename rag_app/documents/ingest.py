@@ -15,7 +15,6 @@ from collections.abc import (
     Collection,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
 from contextlib import closing
@@ -88,31 +87,24 @@ class _FileProgress:
         """The record that lets the next ingest skip the file; None if its problems must be reported again."""
         if not self.faultless or not self.sources or self.file.digest is None:
             return None
-        return FileRead(self.file.origin, self.file.digest, self.sources, self.versions)
+        return self.file.origin, self.file.digest, self.sources, self.versions
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Documents that are processed together. `ended` are the files whose last source is in this batch or an earlier one."""
+    """Documents that are processed together. `ended` are the files whose last source is in this batch or an earlier one,
+    `builds` those of its sources, and `work` the sources that are not unchanged, with their passages and chunks."""
 
     found: list[tuple[Source, Document]] = field(default_factory=list)
     ended: list[_FileProgress] = field(default_factory=list)
-    last: Path | None = None
+    last: Path = Path()
     characters: int = 0
+    builds: dict[UUID, Build] = field(default_factory=dict)
+    work: list[tuple[Source, Sequence[Passage], Sequence[TextNode]]] = field(default_factory=list)
 
     @property
     def full(self) -> bool:
         return len(self.found) >= _SOURCES or len(self.ended) > _SOURCES or self.characters >= _CHARACTERS
-
-
-@dataclass(slots=True)
-class _SplitBatch:
-    """A batch without unchanged sources: the others with their passages and chunks."""
-
-    work: list[tuple[Source, Sequence[Passage], Sequence[TextNode]]]
-    builds: dict[UUID, Build]
-    ended: list[_FileProgress]
-    last: Path | None
 
 
 class Ingestor:
@@ -192,8 +184,6 @@ class Ingestor:
             origins = [file.origin for file in some]
             org_id, index = self._target.org_id, self._spec.name
             read = await self._ledger.files_as_read(org_id, index, self._generation, origins)
-            if self.change is not _as_read:
-                read.clear()
             for file in await asyncio.to_thread(self._with_digests, some, read):
                 digest, sources = read.get(file.origin, ("", []))
                 if file.digest != digest:
@@ -302,27 +292,20 @@ class _Run:
         self._target, self._spec = ingestor._target, ingestor._spec
         self._seen = seen
 
-    async def batches(self, reading: Iterator[tuple[File, Documents]]) -> AsyncIterator[_SplitBatch]:
+    async def batches(self, reading: Iterator[tuple[File, Documents]]) -> AsyncIterator[_Batch]:
         """The batches to embed and write, split. Reads outside the event loop's thread."""
         gathering = self._gather(reading)
         while (batch := await asyncio.to_thread(next, gathering, None)) is not None:
-            builds = await self._builds([source for source, _ in batch.found])
-            new = [each for each in batch.found if not builds.get(each[0].id, NO_BUILD).holds(each[0])]
-            self._summary.unchanged += len(batch.found) - len(new)
-            if not self._dry_run:
-                await self._follow_files(batch, builds)
-            yield _SplitBatch(await asyncio.to_thread(self._split, new), builds, batch.ended, batch.last)
-
-    async def _follow_files(self, batch: _Batch, builds: Mapping[UUID, Build]) -> None:
-        """Record the new place of a source that is unchanged but in another file or row."""
-        moved = [
-            source
-            for source, _ in batch.found
-            if source.id in builds and builds[source.id].holds(source) and builds[source.id].place != locate(source)
-        ]
-        if moved:
-            await self._ledger.move(self._target.org_id, moved)
-            await self._ingestor._store.move(moved)
+            batch.builds = await self._builds([source for source, _ in batch.found])
+            held = [source for source, _ in batch.found if batch.builds.get(source.id, NO_BUILD).holds(source)]
+            self._summary.unchanged += len(held)
+            # unchanged, but in another file or row
+            moved = [source for source in held if batch.builds[source.id].place != locate(source)]
+            if moved and not self._dry_run:
+                await self._ledger.move(self._target.org_id, moved)
+                await self._ingestor._store.move(moved)
+            await asyncio.to_thread(self._split, batch, {source.id for source in held})
+            yield batch
 
     def _gather(self, reading: Iterator[tuple[File, Documents]]) -> Iterator[_Batch]:
         batch = _Batch()
@@ -371,25 +354,25 @@ class _Run:
         following.whole = following.faultless = False
         self._summary.failed.append(failure)
 
-    def _split(
-        self, found: Sequence[tuple[Source, Document]]
-    ) -> list[tuple[Source, Sequence[Passage], Sequence[TextNode]]]:
-        split = self._ingestor._chunker.split
-        return [(source, document.passages, split(source, document.passages)) for source, document in found]
+    def _split(self, batch: _Batch, held: Collection[UUID]) -> None:
+        for source, document in batch.found:
+            if source.id not in held:
+                nodes = self._ingestor._chunker.split(source, document.passages)
+                batch.work.append((source, document.passages, nodes))
 
     async def _builds(self, sources: Sequence[Source]) -> dict[UUID, Build]:
         if not sources:
             return {}
         return await self._ledger.builds(self._target.org_id, self._generation, [source.id for source in sources])
 
-    async def embed(self, split: _SplitBatch) -> _SplitBatch:
+    async def embed(self, split: _Batch) -> _Batch:
         changed = [source.id for source, *_ in split.work if source.id in split.builds]
         known = await self._ingestor._store.export(changed) if changed else []
         nodes = [node for *_, chunks in split.work for node in chunks]
         await embed_nodes(self._ingestor._embedder, self._ingestor._dimension, nodes, known)
         return split
 
-    async def write(self, split: _SplitBatch) -> None:
+    async def write(self, split: _Batch) -> None:
         if split.work:
             async with self._writer.writing():
                 await self._write(split)
@@ -400,7 +383,7 @@ class _Run:
             await self._ledger.keep_files(self._target.org_id, self._spec.name, read)
         self._tell(split)
 
-    async def _write(self, split: _SplitBatch) -> None:
+    async def _write(self, split: _Batch) -> None:
         # another ingest of the same files may have written them while this one embedded
         builds = await self._builds([source for source, *_ in split.work])
         todo = [each for each in split.work if not builds.get(each[0].id, NO_BUILD).holds(each[0])]
@@ -413,7 +396,7 @@ class _Run:
         self._summary.unchanged += len(split.work) - len(todo)
         self._count([source for source, *_ in todo], builds)
 
-    async def foresee(self, split: _SplitBatch) -> None:
+    async def foresee(self, split: _Batch) -> None:
         """Count what `write` would do."""
         self._count([source for source, *_ in split.work], split.builds)
         self._summary.chunks += sum(len(nodes) for *_, nodes in split.work)
@@ -433,11 +416,9 @@ class _Run:
         held = await self._ledger.find_by_origins(self._target.org_id, self._spec.name, origins)
         return held.keys() - self._seen
 
-    def _tell(self, split: _SplitBatch) -> None:
-        for each in split.ended:
-            self._progress(each.file.path, self._summary)
-        if not split.ended and split.last is not None:
-            self._progress(split.last, self._summary)
+    def _tell(self, split: _Batch) -> None:
+        for path in [each.file.path for each in split.ended] or [split.last]:
+            self._progress(path, self._summary)
 
 
 def offered_files(paths: Iterable[Path], exclude: Sequence[str] = ()) -> Iterator[tuple[Path, Path]]:

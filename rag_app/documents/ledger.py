@@ -71,14 +71,8 @@ class Build:
         return self.state is BuildState.READY and self.version == source.version
 
 
-@frozen
-class FileRead:
-    """A completely read file: the digest of its sources' inputs, the number of its sources, the sum of their versions."""
-
-    origin: str
-    digest: str
-    sources: int
-    versions: int
+FileRead = tuple[str, str, int, int]
+"""A completely read file: its origin, the digest of its sources' inputs, their number, the sum of their versions."""
 
 
 def version_number(version: str) -> int:
@@ -334,12 +328,9 @@ class SourceLedger:
 
     async def keep_files(self, org_id: UUID, index: str, files: Sequence[FileRead]) -> None:
         """Record that these files were read completely, with their sources."""
-        values: dict[str, Any] = {
-            "origins": [file.origin for file in files],
-            "digests": [file.digest for file in files],
-            "sources": [file.sources for file in files],
-            "versions": [file.versions for file in files],
-        }
+        values = dict(
+            zip(("origins", "digests", "sources", "versions"), map(list, zip(*files, strict=True)), strict=True)
+        )
         await self._execute({org_id}, _KEEP_FILES, org=org_id, index=index, **values)
 
     # -- what a rebuild asks
