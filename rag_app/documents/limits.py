@@ -1,5 +1,6 @@
 """What one file may cost its reader. The limits hold for a process, as those of the operating system do."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -41,6 +42,12 @@ class Tally:
         self._taken += number
         if self._taken > self._allowed:
             raise OverLimit(f"more than {self._allowed:,} {self._limit} (RAG_READ_{self._limit.upper()})")
+
+    def count_texts(self, texts: Iterable[str]) -> Iterator[str]:
+        """The same texts, each when its characters are counted."""
+        for text in texts:
+            self.add(len(text))
+            yield text
 
 
 def check_nesting(level: int) -> None:

@@ -58,11 +58,12 @@ def read_pdf(stream: BinaryIO, shown: str) -> Documents:
         yield problem
     if not any(texts):
         raise UnreadableDocument(shown, f"no text layer: {len(pages)} pages of pictures; run OCR on it first")
+    bookmarks = attempt(lambda: sorted(_bookmarks(reader, reader.outline), key=itemgetter(0)))
     said: Any = attempt(lambda: reader.metadata)
     title = sensible(attempt(lambda: said.title))
     yield Document(
         "",
-        tuple(check_output(_in_sections(texts, attempt(lambda: _bookmarks(reader)) or []))),
+        tuple(check_output(_in_sections(texts, bookmarks or []))),
         None if title == PurePath(shown).stem else title,
         derived=drop_missing(
             author=sensible(attempt(lambda: said.author)),
@@ -109,23 +110,19 @@ def _unwrap_lines(text: str) -> str:
     return "".join(pieces).strip()
 
 
-def _bookmarks(reader: PdfReader) -> list[tuple[int, tuple[str, ...]]]:
-    """Where they point: page number and heading path, in the order of the pages."""
-    found: list[tuple[int, tuple[str, ...]]] = []
-
-    def collect(entries: Sequence[Any], above: tuple[str, ...]) -> None:
-        path = above
-        for entry in entries:
-            if isinstance(entry, list):
-                collect(entry, path)
-                continue
-            path = (*above, " ".join(str(entry.title).split()))
-            page = attempt(partial(reader.get_destination_page_number, entry))
-            if page is not None and page >= 0:
-                found.append((page + 1, path))
-
-    collect(reader.outline, ())
-    return sorted(found, key=lambda bookmark: bookmark[0])
+def _bookmarks(
+    reader: PdfReader, entries: Sequence[Any], above: tuple[str, ...] = ()
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Where they point: page number and heading path."""
+    path = above
+    for entry in entries:
+        if isinstance(entry, list):
+            yield from _bookmarks(reader, entry, path)
+            continue
+        path = (*above, " ".join(str(entry.title).split()))
+        page = attempt(partial(reader.get_destination_page_number, entry))
+        if page is not None and page >= 0:
+            yield page + 1, path
 
 
 def _in_sections(texts: Sequence[str | None], bookmarks: list[tuple[int, tuple[str, ...]]]) -> Iterator[Passage]:

@@ -6,8 +6,8 @@ JSON Lines file, are many. Any other JSON is one document: its own text, indente
 
 import codecs
 import json
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, TypeVar
 
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.limits import Tally
@@ -15,57 +15,88 @@ from rag_app.documents.readers.formats import Documents, build_document, clean, 
 from rag_app.documents.readers.rows import Record, Records
 from rag_app.domain import RowsRule, UnreadableDocument
 
+Part = TypeVar("Part")
+Made = TypeVar("Made")
+
 _BECOME = "one source per record: `id`, `title` and `text`; all other keys are metadata"
 _PIECE_BYTES = 1024 * 1024
 LINE_BYTES = 64 * 1024 * 1024  # one record; a longer line is no JSON Lines
 
 
 def read_json_line_rows(stream: BinaryIO, shown: str, rules: tuple[RowsRule, ...]) -> Records:
-    for number, line in _lines(stream, shown):
-        try:
-            yield _row(json.loads(line.decode("utf-8-sig")), number, rules[0])
-        except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
-            yield UnreadableDocument(shown, f"line {number}: {error}")
+    return _make_each(
+        "line", _lines(stream, shown), lambda number, line: _row(_parse(line, shown), shown, number, rules[0]), shown
+    )
 
 
 @reads(".jsonl", ".ndjson", becomes=_BECOME, streamed=True, rows=read_json_line_rows)
 def read_json_lines(stream: BinaryIO, shown: str) -> Documents:
     """Line by line, so that a file may be larger than memory."""
-    blank = True
-    for number, line in _lines(stream, shown):
-        blank = False
-        try:
-            yield _record(json.loads(line.decode("utf-8-sig")), shown, f"line {number}")
-        except UnicodeDecodeError:
-            yield UnreadableDocument(shown, f"line {number}: not UTF-8")
-        except (ValueError, RecursionError) as error:
-            yield UnreadableDocument(shown, f"line {number}: not JSON: {error}")
-        except UnreadableDocument as error:
-            yield error
-    if blank:
+    lines = _lines(stream, shown)
+    found = _make_each("line", lines, lambda number, line: _record(_parse(line, shown), shown, f"line {number}"), shown)
+    if (first := next(found, None)) is None:
         raise UnreadableDocument(shown, "empty, or nothing but white space")
+    yield first
+    yield from found
 
 
 def read_json_rows(stream: BinaryIO, shown: str, rules: tuple[RowsRule, ...]) -> Records:
     """A list of objects, or one object."""
+    value = _parse(decode(stream.read(), shown), shown)
+    items = enumerate(value if isinstance(value, list) else [value], start=1)
+    return _make_each("item", items, lambda number, item: _row(item, shown, number, rules[0]), shown)
+
+
+@reads(".json", becomes=_BECOME, rows=read_json_rows)
+def read_json(stream: BinaryIO, shown: str) -> Documents:
+    value = _parse(decode(stream.read(), shown), shown)
+    if _has_text(value):
+        yield _record(value, shown)
+    elif isinstance(value, list) and any(map(_has_text, value)):
+        items = enumerate(value, start=1)
+        yield from _make_each("item", items, lambda number, item: _record(item, shown, f"item {number}"), shown)
+    elif value in (None, "", [], {}):
+        raise UnreadableDocument(shown, "no text: nothing but an empty value")
+    else:
+        pieces = json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value)
+        yield Document("", (Passage("".join(Tally("characters").count_texts(pieces))),))
+
+
+def _make_each(
+    kind: str, parts: Iterable[tuple[int, Part]], make: Callable[[int, Part], Made], shown: str
+) -> Iterator[Made | UnreadableDocument]:
+    """What is made of each numbered part of a file, or the error in its place."""
+    for number, part in parts:
+        try:
+            yield make(number, part)
+        except UnreadableDocument as error:
+            yield UnreadableDocument(shown, f"{kind} {number}: {error.reason}")
+
+
+def _parse(written: str | bytes, shown: str) -> Any:
     try:
-        value = json.loads(decode(stream.read(), shown))
+        return json.loads(written if isinstance(written, str) else written.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise UnreadableDocument(shown, "not UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise UnreadableDocument(shown, f"not JSON: {error}") from error
-    for number, item in enumerate(value if isinstance(value, list) else [value], start=1):
-        try:
-            yield _row(item, number, rules[0])
-        except ValueError as error:
-            yield UnreadableDocument(shown, f"item {number}: {error}")
 
 
-def _row(value: object, number: int, rule: RowsRule) -> Record:
-    """Raises ValueError for what is no object."""
+def _row(value: object, shown: str, number: int, rule: RowsRule) -> Record:
     if not isinstance(value, dict):
-        raise ValueError("not an object: it has no columns")
+        raise UnreadableDocument(shown, "not an object: it has no columns")
     own = value.get("id")
     named = isinstance(own, str | int) and not isinstance(own, bool)
     return Record(number, None, value, rule, id=clean(str(own)) or None if named else None)
+
+
+def _record(value: object, shown: str, place: str = "") -> Document:
+    if not isinstance(value, dict):
+        raise UnreadableDocument(shown, "not an object")
+    text = value.pop("text", None)
+    if not isinstance(text, str) or not clean(text):
+        raise UnreadableDocument(shown, 'no "text" (only "text" is read, not "content" or "body")')
+    return build_document(value, (Passage(text),), shown, name=str(value.get("id") or place) if place else "")
 
 
 def _lines(stream: BinaryIO, shown: str) -> Iterator[tuple[int, bytes]]:
@@ -89,44 +120,5 @@ def _lines(stream: BinaryIO, shown: str) -> Iterator[tuple[int, bytes]]:
         yield number, held
 
 
-@reads(".json", becomes=_BECOME, rows=read_json_rows)
-def read_json(stream: BinaryIO, shown: str) -> Documents:
-    try:
-        value = json.loads(decode(stream.read(), shown))
-    except (ValueError, RecursionError) as error:
-        raise UnreadableDocument(shown, f"not JSON: {error}") from error
-    if _has_text(value):
-        yield _record(value, shown)
-    elif isinstance(value, list) and any(map(_has_text, value)):
-        for number, item in enumerate(value, start=1):
-            try:
-                yield _record(item, shown, f"item {number}")
-            except UnreadableDocument as error:
-                yield error
-    elif value in (None, "", [], {}):
-        raise UnreadableDocument(shown, "no text: nothing but an empty value")
-    else:
-        yield Document("", (Passage("".join(_dump_indented(value))),))
-
-
-def _dump_indented(value: object) -> Iterator[str]:
-    characters = Tally("characters")
-    for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
-        characters.add(len(piece))
-        yield piece
-
-
 def _has_text(value: object) -> bool:
     return isinstance(value, dict) and isinstance(value.get("text"), str)
-
-
-def _record(value: object, shown: str, place: str = "") -> Document:
-    try:
-        if not isinstance(value, dict):
-            raise UnreadableDocument(shown, "not an object")
-        text = value.pop("text", None)
-        if not isinstance(text, str) or not clean(text):
-            raise UnreadableDocument(shown, 'no "text" (only "text" is read, not "content" or "body")')
-        return build_document(value, (Passage(text),), shown, name=str(value.get("id") or place) if place else "")
-    except UnreadableDocument as error:
-        raise UnreadableDocument(shown, f"{place}: {error.reason}" if place else error.reason) from error

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import BinaryIO
 
 from rag_app.documents.documents import Document, Passage
@@ -86,17 +86,10 @@ def table_lines(rows: Iterable[Row], header: bool | None = None) -> list[str]:
         for place, column in enumerate(sorted(set().union(*full)), start=1):
             said = full[first].get(column, "").rstrip(": ")
             names[column] = said if column < widths[first] else f"column {place}"
-    characters, lines = Tally("characters"), []
-    for number, row in enumerate(full):
-        if names and number > first:
-            line = "; ".join(f"{names[at]}: {cell}" if names[at] else cell for at, cell in row.items())
-        elif names and number == first:
-            continue
-        else:
-            line = " | ".join(row.values())
-        characters.add(len(line))
-        lines.append(line)
-    return lines
+    above, below = (full[:first], full[first + 1 :]) if names else (full, [])
+    bare = (" | ".join(row.values()) for row in above)
+    labelled = ("; ".join(f"{names[at]}: {cell}" if names[at] else cell for at, cell in row.items()) for row in below)
+    return [*Tally("characters").count_texts(chain(bare, labelled))]
 
 
 def _full_rows(rows: Iterable[Row]) -> tuple[list[int], list[dict[int, str]]]:
