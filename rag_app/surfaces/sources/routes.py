@@ -42,6 +42,7 @@ from rag_app.surfaces.sources.types import (
     FieldsResponse,
     PutBody,
     PutOperation,
+    QueuedResponse,
     RowsBody,
     SourceDetail,
     SourceInfo,
@@ -205,11 +206,7 @@ async def upload(request: Caller, sources: Injected[Sources]) -> Response[Upload
 
     With an `Idempotency-Key`, a repeated request is executed only once.
     """
-    with temporary_folder() as folder:
-        sent = await _receive_content(request, sources, folder, None, several=True)
-        if _wants_job(request, sources, sent):
-            return await _hand_over(request, sources, sent)
-        return await _upload(request, sources, sent)
+    return await _upload(request, sources, None, several=True)
 
 
 @SURFACE.put(
@@ -227,8 +224,7 @@ async def upload(request: Caller, sources: Injected[Sources]) -> Response[Upload
 )
 async def put_document(request: Caller, sources: Injected[Sources]) -> Response[UploadResponse]:
     """Replaces the source with this `external_id`, or adds it if there is none."""
-    with temporary_folder() as folder:
-        return await _upload(request, sources, await _receive_content(request, sources, folder, None))
+    return await _upload(request, sources, None)
 
 
 @SURFACE.put(
@@ -247,8 +243,7 @@ async def put_document(request: Caller, sources: Injected[Sources]) -> Response[
 async def put_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> Response[UploadResponse]:
     """The last part of the path is the external id, percent-encoded. If the external id contains a slash, use
     `PUT /api/v1/sources` and send it in the body."""
-    with temporary_folder() as folder:
-        return await _upload(request, sources, await _receive_content(request, sources, folder, source_id))
+    return await _upload(request, sources, source_id)
 
 
 @SURFACE.patch(
@@ -315,17 +310,14 @@ async def delete_sources(
     """Deletes sources of one organization. To delete all of them, send the name of the index as `confirm`; this requires
     the role `admin`. A filter that only excludes sources is refused if it matches every source.
     """
-    if confirm is None:
-        conditions = tuple(parse_condition(each) for each in filters or ())
-        names = tuple(_text("external_id", each) or "" for each in external_ids or ())
-        return await sources.delete_matching(
-            request.user, index, conditions, names, _text("organization", organization)
-        )
-    if filters or external_ids:
-        raise InvalidInput(
-            "confirm", confirm, "cannot be combined with a filter, as it deletes all sources of the index"
-        )
-    return await sources.delete_all(request.user, index, confirm, _text("organization", organization))
+    return await sources.delete_many(
+        request.user,
+        index,
+        tuple(parse_condition(each) for each in filters or ()),
+        [_text("external_id", each) or "" for each in external_ids or ()],
+        confirm,
+        _text("organization", organization),
+    )
 
 
 @SURFACE.get(
@@ -354,20 +346,6 @@ NEVER_SHOWN = {
 """Headers of a file that somebody uploaded: no browser takes it for a page of ours."""
 
 
-def _wants_job(request: Caller, sources: Sources, sent: Sending) -> bool:
-    sizes = (each.file.stat().st_size if each.file else len(each.text or "") for each in sent.uploads)
-    return prefers(request, "respond-async") or sum(sizes) > sources.allowed.at_once
-
-
-async def _hand_over(request: Caller, sources: Sources, sent: Sending) -> Response[Any]:
-    queued, repeated = await sources.hand_over(request.user, sent, _key(request))
-    return Response(queued, status_code=202, headers={"Location": queued.link, **_replay_header(repeated)})
-
-
-def _replay_header(repeated: bool) -> dict[str, str]:
-    return {"Idempotency-Replayed": "true"} if repeated else {}
-
-
 def _key(request: Caller) -> str | None:
     key = request.headers.get("idempotency-key")
     if key is not None and not _KEY.fullmatch(key):
@@ -375,9 +353,17 @@ def _key(request: Caller) -> str | None:
     return key
 
 
-async def _upload(request: Caller, sources: Sources, sent: Sending) -> Response[UploadResponse]:
-    response, repeated = await sources.upload(request.user, sent, _key(request))
-    return Response(response, headers=_replay_header(repeated))
+async def _upload(request: Caller, sources: Sources, external_id: str | None, several: bool = False) -> Response[Any]:
+    """Ingests what was sent; several documents become a job where they are large, or where the caller prefers one."""
+    with temporary_folder() as folder:
+        sent = await _receive_content(request, sources, folder, external_id, several)
+        sizes = (each.file.stat().st_size if each.file else len(each.text or "") for each in sent.uploads)
+        later = several and (prefers(request, "respond-async") or sum(sizes) > sources.allowed.at_once)
+        response, repeated = await sources.upload(request.user, sent, _key(request), later=later)
+    headers = {"Idempotency-Replayed": "true"} if repeated else {}
+    if isinstance(response, QueuedResponse):
+        return Response(response, status_code=202, headers={"Location": response.link, **headers})
+    return Response(response, headers=headers)
 
 
 async def _receive_content(

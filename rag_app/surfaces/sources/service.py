@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 from uuid import UUID
 
 from llama_index.core.schema import NodeWithScore
@@ -76,8 +75,6 @@ _EXAMPLES, _EXAMPLES_FROM = 5, 100
 """Of each field, and the newest sources that they are looked for in."""
 PASSAGE_SEPARATOR = "\n\n"
 """Between the passages of a text, as `locate` counts them."""
-
-Response = TypeVar("Response", UploadResponse, QueuedResponse)
 
 
 @frozen
@@ -177,8 +174,6 @@ class Sources:
             organizations=mine,
             ready=None if state is None else state == "ready",
         )
-        if not specs:
-            return SourcesResponse([], None)
         entries, following = await self._catalogue.page(principal.scope(), wanted, await self._generations(specs))
         return SourcesResponse([self._info(each) for each in entries], following)
 
@@ -242,56 +237,20 @@ class Sources:
 
     # -- writing
 
-    async def upload(self, principal: Principal, sent: Sending, key: str | None = None) -> tuple[UploadResponse, bool]:
-        """Ingest the uploads; with a `key`, once. Returns whether that had been done before.
+    async def upload(
+        self, principal: Principal, sent: Sending, key: str | None = None, *, later: bool = False
+    ) -> tuple[UploadResponse | QueuedResponse, bool]:
+        """Ingest the uploads, or queue a job for them; with a `key`, once. Returns whether that had been done before.
 
         Raises Forbidden, InvalidInput, OrganizationFull, and UnreadableDocument if the only uploaded document cannot be
         read.
         """
-
-        async def ingest(spec: IndexSpec, target: Target, uploads: list[Upload]) -> UploadResponse:
-            received = await self._uploads.ingest(spec, target, uploads, principal.scope())
-            told = [_describe_upload(upload, each) for upload, each in zip(uploads, received, strict=True)]
-            if len(told) == 1 and told[0].status == "failed":
-                raise UnreadableDocument(uploads[0].name, "; ".join(told[0].problems))
-            return UploadResponse([each.id for each in told], told)
-
-        return await self._once(UploadResponse, principal, sent, key, ingest)
-
-    async def hand_over(
-        self, principal: Principal, sent: Sending, key: str | None = None
-    ) -> tuple[QueuedResponse, bool]:
-        """Queue a job for the uploads; with a `key`, once. Returns whether that had been done before.
-
-        Raises Forbidden, InvalidInput.
-        """
-
-        async def queue(spec: IndexSpec, target: Target, uploads: list[Upload]) -> QueuedResponse:
-            job = await self._jobs.begin(principal.scope(), spec.name, target, uploads)
-            return QueuedResponse(job.id, job.link, job.files)
-
-        return await self._once(QueuedResponse, principal, sent, key, queue)
-
-    async def _once(
-        self,
-        kind: type[Response],
-        principal: Principal,
-        sent: Sending,
-        key: str | None,
-        receive: Callable[[IndexSpec, Target, list[Upload]], Awaitable[Response]],
-    ) -> tuple[Response, bool]:
-        """The result of `receive` with the uploads, and whether it was stored before. Without a key it is always called."""
         org_id = await self._organization(principal, sent.body.organization)
         spec = self._index(sent.body.index, principal)
         await self._roles.require(Role.WRITE, principal, org_id, spec.name)
-
-        async def make() -> Response:
-            target = await self._target(principal, org_id, sent.body)
-            with temporary_folder() as folder:
-                return await receive(spec, target, [await self._fetch_upload(each, folder) for each in sent.uploads])
-
         if key is None or principal.user is None:
-            return await make(), False
+            return await self._receive(principal, org_id, spec, sent, later), False
+        kind: type[UploadResponse | QueuedResponse] = QueuedResponse if later else UploadResponse
         fingerprint = f"{kind.__name__} {await asyncio.to_thread(_fingerprint, sent)}"
         before = await self._repeats.begin(org_id, principal.user, key, fingerprint)
         if before is not None:
@@ -299,11 +258,26 @@ class Sources:
         told = None
         try:
             async with self._repeats.lease(org_id, principal.user, key):
-                response = await make()
+                response = await self._receive(principal, org_id, spec, sent, later)
             told = to_builtins(response)
         finally:
             await asyncio.shield(self._repeats.end(org_id, principal.user, key, told))
         return response, False
+
+    async def _receive(
+        self, principal: Principal, org_id: UUID, spec: IndexSpec, sent: Sending, later: bool
+    ) -> UploadResponse | QueuedResponse:
+        target = await self._target(principal, org_id, sent.body)
+        with temporary_folder() as folder:
+            uploads = [await self._fetch_upload(each, folder) for each in sent.uploads]
+            if later:
+                job = await self._jobs.begin(principal.scope(), spec.name, target, uploads)
+                return QueuedResponse(job.id, job.link, job.files)
+            received = await self._uploads.ingest(spec, target, uploads, principal.scope())
+        told = [_describe_upload(upload, each) for upload, each in zip(uploads, received, strict=True)]
+        if len(told) == 1 and told[0].status == "failed":
+            raise UnreadableDocument(uploads[0].name, "; ".join(told[0].problems))
+        return UploadResponse([each.id for each in told], told)
 
     async def change(self, principal: Principal, name: str, body: ChangeBody) -> SourceInfo:
         """Change title and metadata. Raises NotFound, Forbidden, InvalidInput."""
@@ -317,30 +291,40 @@ class Sources:
         await self._uploads.delete(self._indexes[source.index], source.org_id, [source.id])
         return DeletedResponse(1)
 
-    async def delete_matching(
+    async def delete_many(
         self,
         principal: Principal,
         index: str,
         filters: Filters,
         external_ids: Sequence[str],
+        confirm: str | None,
         organization: str | None,
     ) -> DeletedResponse:
         """Delete the matching sources of one organization that the caller may see.
 
-        Raises InvalidInput without a filter, and for one that only excludes sources and matches all.
+        With `confirm`, the index's name, all its sources in the index go, private ones too. Raises InvalidInput without
+        a filter or `confirm`, with both, and for a filter that only excludes sources and matches all.
         """
-        if not filters and not external_ids:
+        named = bool(filters or external_ids)
+        if named and confirm is not None:
+            raise InvalidInput(
+                "confirm", confirm, "cannot be combined with a filter, as it deletes all sources of the index"
+            )
+        if not named and confirm is None:
             raise InvalidInput(
                 "filter", None, "is required. To delete all sources of the index, send `confirm=<index>` instead"
             )
         org_id = await self._organization(principal, organization)
         spec = self._index(index, principal)
-        await self._roles.require(Role.WRITE, principal, org_id, spec.name)
+        await self._roles.require(Role.WRITE if confirm is None else Role.ADMIN, principal, org_id, spec.name)
+        if confirm not in (None, spec.name):
+            raise InvalidInput("confirm", confirm, f"must be {spec.name!r}, the name of the index to empty")
         everything = SourceSelection((spec.name,), organizations=frozenset({org_id}))
         asked = replace(everything, filters=check_filters(filters, spec), external_ids=tuple(external_ids))
-        found = await self._catalogue.list_matching(principal.scope(), asked)
-        if found and not external_ids and not any(map(names_something, filters)):
-            there = await self._catalogue.list_matching(principal.scope(), everything)
+        scope = principal.scope() if confirm is None else Scope(frozenset({org_id}))
+        found = await self._catalogue.list_matching(scope, asked, operator=confirm is not None)
+        if found and filters and not external_ids and not any(map(names_something, filters)):
+            there = await self._catalogue.list_matching(scope, everything)
             if set(there) <= set(found):
                 raise InvalidInput(
                     "filter",
@@ -348,20 +332,6 @@ class Sources:
                     f"matches all {len(found):,} sources. To delete all of them, confirm it instead:"
                     f" `confirm={spec.name}`",
                 )
-        await self._uploads.delete(spec, org_id, found)
-        return DeletedResponse(len(found))
-
-    async def delete_all(
-        self, principal: Principal, index: str, confirmation: str, organization: str | None
-    ) -> DeletedResponse:
-        """Delete all sources of an organization in an index, private ones too. The confirmation is the index's name."""
-        org_id = await self._organization(principal, organization)
-        spec = self._index(index, principal)
-        await self._roles.require(Role.ADMIN, principal, org_id, spec.name)
-        if confirmation != spec.name:
-            raise InvalidInput("confirm", confirmation, f"must be {spec.name!r}, the name of the index to empty")
-        asked = SourceSelection((spec.name,), organizations=frozenset({org_id}))
-        found = await self._catalogue.list_matching(Scope(frozenset({org_id})), asked, operator=True)
         await self._uploads.delete(spec, org_id, found)
         return DeletedResponse(len(found))
 
