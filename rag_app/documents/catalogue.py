@@ -6,7 +6,7 @@ Filters have the same meaning as in a search (docs/filters.md): a source without
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
+from dataclasses import field, fields
 from datetime import UTC, datetime, timedelta
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
@@ -197,9 +197,8 @@ def _entries(generations: Collection[int]) -> Any:
 
 
 def _entry(row: Row[Any]) -> Entry:
-    said = row._mapping
-    names = ("created_at", "updated_at", "size", "chunks", "ready", "original", "original_name")
-    return Entry(source_of(row), **{name: said[name] for name in names})
+    names = [each.name for each in fields(Entry) if each.name != "source"]
+    return Entry(source_of(row), **{name: row._mapping[name] for name in names})
 
 
 def _conditions_of(asked: SourceSelection) -> list[ColumnElement[bool]]:

@@ -268,8 +268,7 @@ class Jobs:
     async def queue(self, org_id: UUID) -> None:
         """Queue the organization's next turn, if it has unfinished jobs and no turn in the queue."""
         async with self._open_as_operator(org_id) as session:
-            if await session.scalar(_GOES_ON, {"org": org_id}):
-                await _queue(session, org_id)
+            await _queue(session, org_id)
 
     async def forget(self, org_id: UUID, days: int) -> None:
         """Delete the organization's jobs that ended at least so many days ago, with their files."""
@@ -370,12 +369,12 @@ _QUEUE = text(
     f"'{QUEUE}', '{TASK}', 0, CAST(:org AS text), CAST(:org AS text),"
     " jsonb_build_object('org', CAST(:org AS text)), NULL)::procrastinate_job_to_defer_v1])"
     " WHERE NOT EXISTS (SELECT FROM queued)"
+    " AND EXISTS (SELECT FROM jobs WHERE org_id = CAST(:org AS uuid) AND state IN ('waiting', 'running'))"
 )
 _GO_ON = text(
     "SELECT DISTINCT org_id FROM jobs"
     " WHERE org_id = ANY (CAST(:organizations AS uuid[])) AND state IN ('waiting', 'running')"
 )
-_GOES_ON = text("SELECT EXISTS (SELECT FROM jobs WHERE org_id = :org AND state IN ('waiting', 'running'))")
 _OF_JOB = "job_id = :job AND org_id = :org"
 _LOCK = text("SELECT id FROM jobs WHERE id = :job AND org_id = :org FOR UPDATE")
 _TAKE = text(
