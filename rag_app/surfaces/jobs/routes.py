@@ -118,8 +118,7 @@ async def list_jobs(
     limit: Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")] = 20,
 ) -> JobsResponse:
     """Returns your own jobs. An administrator of an organization also gets the jobs of other members."""
-    found, following = await jobs.page(request.user, limit, cursor)
-    return JobsResponse(found, following)
+    return JobsResponse(*await jobs.page(request.user, limit, cursor))
 
 
 @SURFACE.get(ONE, NO_JOB, summary="Show the progress of a job")
@@ -141,20 +140,15 @@ async def get_files(
     limit: Annotated[int, QueryParameter(ge=1, le=1000, description="maximum number of results to return")] = 100,
 ) -> JobFilesResponse:
     """Returns the files in the order sent, with a reason for each failure."""
-    found, following = await jobs.files(request.user, job_id, in_state, after, limit)
-    return JobFilesResponse(found, following)
+    return JobFilesResponse(*await jobs.files(request.user, job_id, in_state, after, limit))
 
 
 @SURFACE.get(f"{ONE}/events", NO_JOB, summary="Stream the progress of a job as server-sent events")
 async def get_events(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> Response[Any]:
     """Sends `progress` after each update and `done` at the end. The data of both events is the job."""
     job = await jobs.call(Jobs.get, request.user, job_id)  # not found is an error like any other: nothing has been sent
-    return progress_stream(request, _events(jobs.watch(request.user, job)))
-
-
-async def _events(watched: AsyncGenerator[JobInfo, None]) -> AsyncGenerator[tuple[str, Struct], None]:
-    async for job in watched:
-        yield ("done" if job.ended else "progress"), job
+    watched = jobs.watch(request.user, job)
+    return progress_stream(request, (("done" if each.ended else "progress", each) async for each in watched))
 
 
 @SURFACE.post(
