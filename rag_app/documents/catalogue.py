@@ -38,7 +38,7 @@ from sqlalchemy.types import Uuid
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SOURCE, seen_by, source_of
 from rag_app.documents.tables import originals_table, source_builds_table, sources_table
-from rag_app.domain import Filters, InvalidInput, NotFound, Scope, Source, frozen
+from rag_app.domain import Filters, InvalidInput, NotFound, Scope, Source, frozen, require, storable
 from rag_app.retrieval.filters import translate
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -121,9 +121,8 @@ class Catalogue:
     async def entry(self, scope: Scope, source_id: UUID, generations: Collection[int]) -> Entry:
         """Raises NotFound, also for a source outside the scope."""
         statement = _entries(generations).where(sources_table.c.id == source_id, *seen_by(scope))
-        for row in await self._database.read(scope, statement):
-            return _entry(row)
-        raise NotFound("source", str(source_id))
+        found = await self._database.read(scope, statement)
+        return _entry(require(next(iter(found), None), NotFound("source", str(source_id))))
 
     async def list_matching(self, scope: Scope, asked: SourceSelection, operator: bool = False) -> list[UUID]:
         """The ids of all of them."""
@@ -152,16 +151,15 @@ class Catalogue:
         named ones."""
         scope = Scope(frozenset({org_id}))
         left_out = literal([*without], ARRAY(Uuid))
-        counted = select(func.count(), func.coalesce(func.sum(sources_table.c.size), 0)).where(
+        kept = select(func.coalesce(func.sum(originals_table.c.size), 0)).where(
+            originals_table.c.org_id == org_id, originals_table.c.source_id != func.all(left_out)
+        )
+        counted = select(func.count(), func.coalesce(func.sum(sources_table.c.size), 0), kept.scalar_subquery()).where(
             sources_table.c.org_id == org_id,
             sources_table.c.deleted_at.is_(None),
             sources_table.c.id != func.all(left_out),
         )
-        kept = select(func.coalesce(func.sum(originals_table.c.size), 0)).where(
-            originals_table.c.org_id == org_id, originals_table.c.source_id != func.all(left_out)
-        )
-        ((sources, text),) = await self._database.read(scope, counted, operator=True)
-        ((originals,),) = await self._database.read(scope, kept, operator=True)
+        ((sources, text, originals),) = await self._database.read(scope, counted, operator=True)
         return int(sources), int(text) + int(originals)
 
 
@@ -289,14 +287,11 @@ def _place(asked: SourceSelection, kind: Any) -> Any:
         sort, descending, value, source = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         if [sort, descending] != [asked.sort, asked.descending] or not isinstance(source, str):
             raise ValueError
+        accepted = (str,) if isinstance(kind, Text) else (int, float)
         if isinstance(kind, DateTime):
             value = _EPOCH + timedelta(microseconds=value)
-        elif isinstance(value, bool) or not isinstance(value, str if isinstance(kind, Text) else int | float):
+        elif type(value) not in accepted or storable(str(value)) != str(value):
             raise ValueError
-        elif isinstance(value, str):
-            value.encode()
-            if "\0" in value:
-                raise ValueError
         return tuple_(literal(value, kind), literal(UUID(source), Uuid))
     except (ValueError, TypeError, OverflowError, RecursionError):
         raise InvalidInput("cursor", cursor[:50], "must come from a page with the same sort order") from None

@@ -9,6 +9,7 @@ would connect to unchecked addresses.
 import asyncio
 import socket
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,7 @@ def is_public(address: Address, allowed: Networks = ()) -> bool:
     if any(address.version == each.version and address in each for each in allowed):
         return True
     if isinstance(address, IPv6Address):
-        inner = _inner(address)
-        if inner is not None:
+        if inner := _inner(address):
             return is_public(inner, allowed)
         if address.is_site_local:
             return False
@@ -72,15 +72,10 @@ def is_public(address: Address, allowed: Networks = ()) -> bool:
 
 def _inner(address: IPv6Address) -> IPv4Address | None:
     """The IPv4 address embedded in an IPv6 address."""
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    if address.sixtofour is not None:
-        return address.sixtofour
-    if address.teredo is not None:
-        return address.teredo[1]
     if any(address in each for each in _NAT64) or (address in _COMPATIBLE and int(address) > 1):
         return IPv4Address(int(address) & 0xFFFFFFFF)
-    return None
+    _, client = address.teredo or (None, None)
+    return address.ipv4_mapped or address.sixtofour or client
 
 
 class _PublicNetwork(httpcore.AsyncNetworkBackend):
@@ -105,13 +100,11 @@ class _PublicNetwork(httpcore.AsyncNetworkBackend):
         addresses = list(dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found))
         if not addresses or not all(is_public(ip_address(each), self._allowed) for each in addresses):
             raise _NotPublic
-        for last, address in enumerate(addresses, 1 - len(addresses)):
-            try:
+        *others, last = addresses
+        for address in others:
+            with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
                 return await self._connect.connect_tcp(address, port, timeout, local_address, socket_options)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if last == 0:
-                    raise
-        raise httpcore.ConnectError("it cannot be reached")
+        return await self._connect.connect_tcp(last, port, timeout, local_address, socket_options)
 
 
 async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> tuple[str, ReceivedFile]:
@@ -155,8 +148,12 @@ def _check_url(url: str) -> str:
 
 async def _get(pool: httpcore.AsyncConnectionPool, url: str, folder: Path, most: int) -> ReceivedFile | str:
     """The document, or the address it redirects to."""
-    headers = [("Host", urlsplit(url).netloc), ("User-Agent", "rag-app"), ("Accept", "*/*")]
-    headers.append(("Accept-Encoding", "identity"))
+    headers = [
+        ("Host", urlsplit(url).netloc),
+        ("User-Agent", "rag-app"),
+        ("Accept", "*/*"),
+        ("Accept-Encoding", "identity"),
+    ]
     silence = dict.fromkeys(("connect", "read", "write", "pool"), _SECONDS_OF_SILENCE)
     async with pool.stream("GET", url, headers=headers, extensions={"timeout": silence}) as answer:
         said = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}

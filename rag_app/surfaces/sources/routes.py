@@ -30,7 +30,7 @@ from rag_app.http.problems import KINDS, Kind
 from rag_app.http.receiving import BodyTooLarge, Form, file_name, receive_body, receive_form
 from rag_app.http.streaming import prefers
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
-from rag_app.retrieval.filters import parse_condition
+from rag_app.retrieval.filters import checked_text, parse_condition
 from rag_app.surfaces.sources.repeats import KeyInUse
 from rag_app.surfaces.sources.service import Sending, Sources
 from rag_app.surfaces.sources.types import (
@@ -359,7 +359,7 @@ async def _upload(request: Caller, sources: Sources, external_id: str | None, se
         sent = await _receive_content(request, sources, folder, external_id, several)
         sizes = (each.file.stat().st_size if each.file else len(each.text or "") for each in sent.uploads)
         later = several and (prefers(request, "respond-async") or sum(sizes) > sources.allowed.at_once)
-        response, repeated = await sources.upload(request.user, sent, _key(request), later=later)
+        response, repeated = await sources.upload(request.user, sent, folder, _key(request), later=later)
     headers = {"Idempotency-Replayed": "true"} if repeated else {}
     if isinstance(response, QueuedResponse):
         return Response(response, status_code=202, headers={"Location": response.link, **headers})
@@ -457,6 +457,4 @@ class _JsonFields(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _text(name: str, value: str | None) -> str | None:
     """Raises InvalidInput for a text that the database cannot store."""
-    if value is not None and "\0" in value:
-        raise InvalidInput(name, value, "contains a NUL character")
-    return value
+    return None if value is None else checked_text(name, value)

@@ -25,7 +25,6 @@ from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target, undeclared_names
 from rag_app.documents.originals import Originals
 from rag_app.documents.uploads import ReceivedUpload, Upload, Uploads
-from rag_app.documents.workspace import temporary_folder
 from rag_app.domain import (
     PUBLIC_ORGANIZATION,
     FieldType,
@@ -180,11 +179,8 @@ class Sources:
     async def get(self, principal: Principal, name: str, chunk: UUID | None = None) -> SourceDetail:
         """One source by its id, with one of its chunks if that still exists. Raises NotFound."""
         entry = await self._entry(principal, name)
-        passage = None
-        if chunk is not None:
-            found = await self._read_chunks(principal, entry, [chunk])
-            passage = found[0] if found else None
-        return SourceDetail(**structs.asdict(self._info(entry)), passage=passage)
+        found = await self._read_chunks(principal, entry, [chunk]) if chunk is not None else []
+        return SourceDetail(**structs.asdict(self._info(entry)), passage=next(iter(found), None))
 
     async def chunks(self, principal: Principal, name: str, after: int, limit: int) -> ChunksResponse:
         """The chunks after position `after`, at most `limit`. Raises NotFound."""
@@ -238,9 +234,11 @@ class Sources:
     # -- writing
 
     async def upload(
-        self, principal: Principal, sent: Sending, key: str | None = None, *, later: bool = False
+        self, principal: Principal, sent: Sending, folder: Path, key: str | None, *, later: bool
     ) -> tuple[UploadResponse | QueuedResponse, bool]:
         """Ingest the uploads, or queue a job for them; with a `key`, once. Returns whether that had been done before.
+
+        What their addresses lead to is put into `folder`.
 
         Raises Forbidden, InvalidInput, OrganizationFull, and UnreadableDocument if the only uploaded document cannot be
         read.
@@ -249,7 +247,7 @@ class Sources:
         spec = self._index(sent.body.index, principal)
         await self._roles.require(Role.WRITE, principal, org_id, spec.name)
         if key is None or principal.user is None:
-            return await self._receive(principal, org_id, spec, sent, later), False
+            return await self._receive(principal, org_id, spec, sent, folder, later), False
         kind: type[UploadResponse | QueuedResponse] = QueuedResponse if later else UploadResponse
         fingerprint = f"{kind.__name__} {await asyncio.to_thread(_fingerprint, sent)}"
         before = await self._repeats.begin(org_id, principal.user, key, fingerprint)
@@ -258,22 +256,21 @@ class Sources:
         told = None
         try:
             async with self._repeats.lease(org_id, principal.user, key):
-                response = await self._receive(principal, org_id, spec, sent, later)
+                response = await self._receive(principal, org_id, spec, sent, folder, later)
             told = to_builtins(response)
         finally:
             await asyncio.shield(self._repeats.end(org_id, principal.user, key, told))
         return response, False
 
     async def _receive(
-        self, principal: Principal, org_id: UUID, spec: IndexSpec, sent: Sending, later: bool
+        self, principal: Principal, org_id: UUID, spec: IndexSpec, sent: Sending, folder: Path, later: bool
     ) -> UploadResponse | QueuedResponse:
         target = await self._target(principal, org_id, sent.body)
-        with temporary_folder() as folder:
-            uploads = [await self._fetch_upload(each, folder) for each in sent.uploads]
-            if later:
-                job = await self._jobs.begin(principal.scope(), spec.name, target, uploads)
-                return QueuedResponse(job.id, job.link, job.files)
-            received = await self._uploads.ingest(spec, target, uploads, principal.scope())
+        uploads = [await self._fetch_upload(each, folder) for each in sent.uploads]
+        if later:
+            job = await self._jobs.begin(principal.scope(), spec.name, target, uploads)
+            return QueuedResponse(job.id, job.link, job.files)
+        received = await self._uploads.ingest(spec, target, uploads, principal.scope())
         told = [_describe_upload(upload, each) for upload, each in zip(uploads, received, strict=True)]
         if len(told) == 1 and told[0].status == "failed":
             raise UnreadableDocument(uploads[0].name, "; ".join(told[0].problems))
@@ -378,9 +375,8 @@ class Sources:
             )
         owner = principal.user if visibility is Visibility.USER else None
         site = None if sent.site is None else (await self._people.site(org_id, sent.site)).id
-        audience = None
-        if sent.groups:
-            audience = await self._groups.audience(await self._people.organization(org_id), sent.groups)
+        groups = sent.groups or ()
+        audience = await self._groups.audience(await self._people.organization(org_id), groups) if groups else None
         return Target(org_id, site, owner, visibility, audience)
 
     def _allowed_indexes(self, principal: Principal) -> Sequence[IndexSpec]:

@@ -336,22 +336,19 @@ _TEXTS = {
 }
 
 
-def _form(several: bool) -> Schema:
+def _body(of: type[Struct], several: bool) -> RequestBody:
     file = Schema(type=OpenAPIType.STRING, content_media_type="application/octet-stream", format="binary")  # type: ignore[arg-type]
     files = Schema(type=OpenAPIType.ARRAY, items=file, min_items=1) if several else file
     texts = {name: Schema(type=OpenAPIType.STRING, description=said, min_length=1) for name, said in _TEXTS.items()}
-    return Schema(
+    form = Schema(
         type=OpenAPIType.OBJECT,
         properties={"file": files, **texts},
         required=["index", "file"] if several else ["index", "file", "external_id"],
     )
-
-
-def _body(of: type[Struct], several: bool) -> RequestBody:
     return RequestBody(
         content={
             "application/json": OpenAPIMediaType(schema=_FixedSchema(_schema(of))),
-            "multipart/form-data": OpenAPIMediaType(schema=_form(several)),
+            "multipart/form-data": OpenAPIMediaType(schema=form),
         },
         required=True,
     )
