@@ -2,17 +2,17 @@
 
 import json
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from rag_app.documents.documents import Document
 from rag_app.documents.ingest import offered_files
-from rag_app.documents.readers.formats import format_of
+from rag_app.documents.readers.formats import attempt, format_of
 from rag_app.documents.readers.rows import typed_value
 from rag_app.documents.reading import File, Readers
-from rag_app.domain import FieldType, RowMapping, RowsRule, column_name
+from rag_app.domain import FieldType, RowMapping, RowsRule, column_name, frozen
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 
 _GUESSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME, FieldType.BOOLEAN)
@@ -25,32 +25,30 @@ _FIELD = re.compile("[a-z][a-z0-9_]{0,30}")
 _NAMES_A_ROW = re.compile("(?:^|_)(?:id|key|no|nr|number|sku|code|uuid)$")
 
 
-@dataclass(slots=True)
+@frozen
 class _Column:
-    """What the values of a column so far have in common."""
+    """What the values of a column have in common. `formats` are the notations of dates that fit all of them.
 
-    kinds: list[FieldType] = field(default_factory=lambda: [*_GUESSED_TYPES])
-    formats: list[str] = field(default_factory=lambda: ["", *_FORMATS])
-    values: set[str] = field(default_factory=set)
-    filled: int = 0
-    longest: int = 0
+    `kind` is None for free text, which is searched and not filtered.
+    """
 
-    def add(self, value: str) -> None:
-        self.filled += 1
-        self.longest = max(self.longest, len(value))
-        if value in self.values:
-            return
-        self.values.add(value)
-        if FieldType.TIME in self.kinds:
-            self.formats = [each for each in self.formats if _fits(FieldType.TIME, value, each)]
-        self.kinds = [kind for kind in self.kinds if (self.formats if kind is FieldType.TIME else _fits(kind, value))]
+    kind: FieldType | None
+    formats: list[str]
+    filled: int
+    distinct: int
+    longest: int
 
-    @property
-    def kind(self) -> FieldType | None:
-        """The field type; None for free text, which is searched and not filtered."""
-        if self.kinds:
-            return self.kinds[0]
-        return FieldType.KEYWORD if self.longest <= _LONGEST_KEYWORD else None
+
+def _column(values: Counter[str]) -> _Column:
+    formats = [each for each in ("", *_FORMATS) if all(_fits(FieldType.TIME, value, each) for value in values)]
+    fitting = (
+        kind
+        for kind in _GUESSED_TYPES
+        if (formats if kind is FieldType.TIME else all(_fits(kind, value) for value in values))
+    )
+    longest = max(map(len, values))
+    kind = next(fitting, FieldType.KEYWORD if longest <= _LONGEST_KEYWORD else None)
+    return _Column(kind, formats, values.total(), len(values), longest)
 
 
 def propose(readers: Readers, paths: Iterable[Path], exclude: Sequence[str], spec: IndexSpec) -> Iterator[str]:
@@ -64,34 +62,32 @@ def propose(readers: Readers, paths: Iterable[Path], exclude: Sequence[str], spe
     ]
     with closing(readers.read_all(files)) as reading:
         for file, documents in reading:
-            columns: dict[str, _Column] = {}
+            columns = defaultdict[str, Counter[str]](Counter)
             rows = 0
             for document in documents:
                 if isinstance(document, Document) and document.row is not None:
                     rows += 1
                     for name, value in document.metadata.items():
                         if text := str(value):
-                            columns.setdefault(name, _Column()).add(text)
+                            columns[name][text] += 1
                 if rows == _MOST_ROWS:
                     break
             if rows:
-                yield _proposal(file.path.name, rows, columns)
+                yield _proposal(file.path.name, rows, {name: _column(values) for name, values in columns.items()})
 
 
 def _fits(kind: FieldType, value: str, written: str = "") -> bool:
-    try:
-        typed_value(kind, value, RowsRule(date_formats=(written,) if written else ()))
-    except ValueError:
-        return False
-    return True
+    rule = RowsRule(date_formats=(written,) if written else ())
+    return attempt(lambda: typed_value(kind, value, rule)) is not None
 
 
 def _proposal(file: str, rows: int, columns: Mapping[str, _Column]) -> str:
     kinds = {name: column.kind for name, column in columns.items()}
     key = _key(rows, columns)
-    date = next((name for name, kind in kinds.items() if kind is FieldType.TIME), None)
+    times = {name: columns[name].formats for name, kind in kinds.items() if kind is FieldType.TIME}
+    date = next(iter(times), None)
     fields = {name: _field_name(name) for name, kind in kinds.items() if kind is not None and name != date}
-    formats = {columns[name].formats[0] for name, kind in kinds.items() if kind is FieldType.TIME} - {""}
+    formats = {written[0] for written in times.values()} - {""}
     renamed = {name: field for name, field in fields.items() if field != column_name(name)}
     lines = [f"# {file}: {rows:,} rows, types guessed from all of their values", "[fields]"]
     lines += [f'{field} = "{kinds[name]}"' for name, field in fields.items()]
@@ -101,7 +97,11 @@ def _proposal(file: str, rows: int, columns: Mapping[str, _Column]) -> str:
     )
     lines += [f"date = {_toml(date)}"] if date else []
     lines += [f"date_formats = {json.dumps(sorted(formats))}"] if formats else []
-    lines += [f"# {name}: could be {' or '.join(each)}: say which" for name, each in _doubtful(columns).items()]
+    lines += [  # 05/01/2026 may be 5 January or 1 May
+        f"# {name}: could be {' or '.join(written)}: say which"
+        for name, written in times.items()
+        if written[0] and len(written) > 1
+    ]
     if renamed:
         pairs = ", ".join(f"{_toml(name)} = {_toml(field)}" for name, field in renamed.items())
         lines.append(f"columns = {{{pairs}}}")
@@ -110,15 +110,9 @@ def _proposal(file: str, rows: int, columns: Mapping[str, _Column]) -> str:
     return "\n".join(lines)
 
 
-def _doubtful(columns: Mapping[str, _Column]) -> dict[str, list[str]]:
-    """Columns of dates that fit several notations: 05/01/2026 may be 5 January or 1 May."""
-    times = {name: column.formats for name, column in columns.items() if column.kind is FieldType.TIME}
-    return {name: formats for name, formats in times.items() if formats[0] and len(formats) > 1}
-
-
 def _key(rows: int, columns: Mapping[str, _Column]) -> str | None:
     """A column without missing or repeated values: one named like a key, or else the first."""
-    unique = [name for name, column in columns.items() if column.filled == rows == len(column.values)]
+    unique = [name for name, column in columns.items() if column.filled == rows == column.distinct]
     called = [name for name in unique if _NAMES_A_ROW.search(column_name(name))]
     short = [name for name in unique if columns[name].longest <= _LONGEST_KEYWORD]
     return next(iter([*called, *short]), None)
