@@ -167,12 +167,15 @@ def build_context_blocks(
     ---
     > 30 days.
     """
-    _check_limits(
-        max_context_tokens=max_context_tokens,
-        max_context_characters=max_context_characters,
-        max_chunks_per_source=max_chunks_per_source,
-        max_sources=max_sources,
-    )
+    limits = {
+        "max_context_tokens": max_context_tokens,
+        "max_context_characters": max_context_characters,
+        "max_chunks_per_source": max_chunks_per_source,
+        "max_sources": max_sources,
+    }
+    for name, limit in limits.items():
+        if limit is not None and limit < 1:
+            raise InvalidInput(name, limit, "must be a whole number from 1")
     sources = [group[:max_chunks_per_source] for group in by_source(chunks)[:max_sources]]
     if merge_strategy == "separate":
         sources = [[chunk] for group in sources for chunk in group]
@@ -190,12 +193,6 @@ def build_context_blocks(
         )
         for draft, kept in filled
     ]
-
-
-def _check_limits(**limits: int | None) -> None:
-    for name, limit in limits.items():
-        if limit is not None and limit < 1:
-            raise InvalidInput(name, limit, "must be a whole number from 1")
 
 
 def _source(of: Chunk | ContextBlock) -> JsonObject:

@@ -27,6 +27,7 @@ from rag_app.domain import (
     RagError,
     Scope,
     Visibility,
+    require,
 )
 from rag_app.retrieval.filters import checked_text, parse_condition
 from rag_app.retrieval.index import find_index
@@ -125,9 +126,8 @@ class Rag:
             async with rag_app.open() as rag:
                 assert "store_catalogue" in rag.application.indexes
         """
-        if self._application is None:
-            raise RagError("this Rag is closed: work with it inside of `async with rag_app.open() as rag:`")
-        return self._application
+        closed = RagError("this Rag is closed: work with it inside of `async with rag_app.open() as rag:`")
+        return require(self._application, closed)
 
     def close(self) -> None:
         """From here on every call raises RagError. `rag_app.open()` calls it at its end.
