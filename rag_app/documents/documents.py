@@ -1,9 +1,9 @@
 """A reader's output: documents of titled passages, which do not belong to an organization yet."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 
-from rag_app.domain import frozen
+from rag_app.domain import UnreadableDocument, frozen
 
 SIDECAR = ".meta.json"
 """Behind the name of a file: what people wrote about it."""
@@ -43,3 +43,7 @@ class Document:
     row: int | None = None  # of a table, as a spreadsheet counts; of records, from 1
     sheet: str | None = None
     problems: tuple[str, ...] = ()  # what of a row could not be taken; the row is here
+
+
+Documents = Iterator[Document | UnreadableDocument]
+"""What a file gives, in its order; errors stand for the parts of it that cannot be read."""

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from rag_app.documents.readers.formats import READERS
+from rag_app.documents.readers.formats import READERS, attempt
 
 _HEAD = 8192  # bytes
 _OFFICE = {"word/document.xml": ".docx", "ppt/presentation.xml": ".pptx", "xl/workbook.xml": ".xlsx"}
@@ -113,11 +113,7 @@ def _suffix(head: bytes, name: str, media_type: str, archive: Path | None) -> st
 
 
 def _office(archive: Path) -> str:
-    try:
-        with zipfile.ZipFile(archive) as opened:
-            names = set(opened.namelist())
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        return ".docx"  # its reader says what is wrong
+    names = attempt(lambda: zipfile.ZipFile(archive).namelist()) or ()  # its reader says what is wrong
     return next((suffix for part, suffix in _OFFICE.items() if part in names), ".docx")
 
 
@@ -145,8 +141,4 @@ def _text(head: bytes) -> str:
 
 
 def _is_json(text: bytes) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    return attempt(lambda: json.loads(text)) is not None

@@ -22,17 +22,16 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from io import BufferedReader
+from itertools import chain
 from pathlib import Path
 from socket import socket, socketpair
 from subprocess import DEVNULL, Popen
 from typing import NamedTuple
 
 from rag_app.documents import limits
-from rag_app.documents.documents import SIDECAR, Document
+from rag_app.documents.documents import SIDECAR, Document, Documents
 from rag_app.documents.limits import Limits
 from rag_app.domain import RowMapping, UnreadableDocument
-
-Documents = Iterator[Document | UnreadableDocument]
 
 _AHEAD = 16  # files sent to each child before the first is asked for
 _GRACE = 30.0  # seconds beyond its own limit after which a child counts as stopped: it may still be starting
@@ -61,11 +60,9 @@ class File(NamedTuple):
 
 def digest_of(file: File, said: bytes) -> str | None:
     """The digest of the file, its sidecar and `said`; None if there is no such file or it cannot be read."""
-    digest = hashlib.sha256(said)
+    digest, beside = hashlib.sha256(said), file.path.with_name(f"{file.path.name}{SIDECAR}")
     try:
-        for path in (file.path, file.path.with_name(f"{file.path.name}{SIDECAR}")):
-            if path is not file.path and not os.path.lexists(path):
-                continue
+        for path in (file.path, beside) if os.path.lexists(beside) else (file.path,):
             with open_file(path) as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
     except OSError:
@@ -248,11 +245,10 @@ def serve() -> None:
             path, shown, root, rows = pickle.load(requests)  # noqa: S301 - of the parent
             known = format_of(path)
             streamed = known is not None and known.streamed
-            for found in _limit_time(read(Path(path), shown, Path(root), rows), allowed.seconds, renewed=streamed):
-                pickle.dump(found if isinstance(found, Document) else (found.path, found.reason), answers)
+            documents = _limit_time(read(Path(path), shown, Path(root), rows), allowed.seconds, renewed=streamed)
+            for found in chain(documents, (None,)):
+                pickle.dump((found.path, found.reason) if isinstance(found, UnreadableDocument) else found, answers)
                 answers.flush()
-            pickle.dump(None, answers)
-            answers.flush()
 
 
 def _limit_time(documents: Documents, seconds: float, *, renewed: bool) -> Documents:

@@ -15,9 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from rag_app.documents.documents import SIDECAR, Document
+from rag_app.documents.documents import SIDECAR, Document, Documents
 from rag_app.documents.limits import OverLimit
-from rag_app.documents.readers.formats import READERS, Documents, build_document, clean_mapping, format_of, read_stream
+from rag_app.documents.readers.formats import READERS, build_document, clean_mapping, format_of, read_stream
 from rag_app.documents.readers.rows import row_reader
 from rag_app.documents.reading import open_file
 from rag_app.domain import RowMapping, UnreadableDocument

@@ -24,13 +24,11 @@ import yaml  # type: ignore[import-untyped]
 from charset_normalizer import from_bytes
 
 from rag_app.documents import limits
-from rag_app.documents.documents import SIDECAR, Document, Passage
+from rag_app.documents.documents import SIDECAR, Document, Documents, Passage
 from rag_app.documents.limits import OverLimit, Tally, check_nesting
 from rag_app.domain import RowsRule, UnreadableDocument, frozen
 
 T = TypeVar("T")
-Documents = Iterator[Document | UnreadableDocument]
-"""What a file gives, in its order; errors stand for the parts of it that cannot be read."""
 Reader = Callable[[BinaryIO, str], Documents]
 RecordReader = Callable[[BinaryIO, str, tuple[RowsRule, ...]], Iterator[Any]]
 """Reads the `rows.Records` of a file, by the first of the rules, or by the first for each sheet."""

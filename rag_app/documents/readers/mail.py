@@ -18,8 +18,8 @@ from io import BytesIO
 from pathlib import PurePath
 from typing import Any, BinaryIO, cast
 
-from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.formats import Documents, attempt, clean, decode, read_stream, reads
+from rag_app.documents.documents import Document, Documents, Passage
+from rag_app.documents.readers.formats import attempt, clean, decode, read_stream, reads
 from rag_app.documents.readers.markup import html_document
 from rag_app.documents.readers.shaping import drop_missing
 from rag_app.domain import UnreadableDocument

@@ -24,9 +24,9 @@ from openpyxl.cell.read_only import ReadOnlyCell
 from openpyxl.worksheet._reader import WorkSheetParser
 from pptx.enum.shapes import PP_PLACEHOLDER
 
-from rag_app.documents.documents import Document, Passage
+from rag_app.documents.documents import Document, Documents, Passage
 from rag_app.documents.limits import Tally
-from rag_app.documents.readers.formats import Documents, attempt, check_output, check_unpacked, reads
+from rag_app.documents.readers.formats import attempt, check_output, check_unpacked, reads
 from rag_app.documents.readers.rows import Records, table_records
 from rag_app.documents.readers.shaping import (
     ROWS_BECOME,

@@ -19,9 +19,9 @@ from typing import Any, BinaryIO
 from pypdf import PageObject, PdfReader
 from pypdf.errors import PdfReadError
 
-from rag_app.documents.documents import Document, Passage
+from rag_app.documents.documents import Document, Documents, Passage
 from rag_app.documents.limits import Tally
-from rag_app.documents.readers.formats import Documents, attempt, check_output, reads
+from rag_app.documents.readers.formats import attempt, check_output, reads
 from rag_app.documents.readers.shaping import drop_missing, language, sensible
 from rag_app.domain import UnreadableDocument
 

@@ -9,9 +9,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, TypeVar
 
-from rag_app.documents.documents import Document, Passage
+from rag_app.documents.documents import Document, Documents, Passage
 from rag_app.documents.limits import Tally
-from rag_app.documents.readers.formats import Documents, build_document, clean, decode, reads
+from rag_app.documents.readers.formats import build_document, clean, decode, reads
 from rag_app.documents.readers.rows import Record, Records
 from rag_app.domain import RowsRule, UnreadableDocument
 

@@ -18,8 +18,8 @@ from itertools import chain, islice
 from pathlib import PurePath
 from typing import NamedTuple
 
-from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.formats import Documents, Reader, clean, format_of
+from rag_app.documents.documents import Document, Documents, Passage
+from rag_app.documents.readers.formats import Reader, clean, format_of
 from rag_app.domain import FieldType, RowMapping, RowsRule, UnreadableDocument, column_name, uuid_in
 
 _HEADER_WITHIN = 50  # rows: what stands above a table is shorter
@@ -73,7 +73,8 @@ def table_records(rows: Iterable[Row], rule: RowsRule, shown: str, sheet: str | 
     place = _header_place(first, rule, shown)
     header = first[place][1]
     names = _column_names(header, rule, shown)
-    problems = _missing_columns(names.values(), rule)
+    lacking = _named_columns(rule) - {*map(column_name, names.values())}
+    problems = (f"no column {', '.join(sorted(lacking))}, which [rows] names",) if lacking else ()
     for number, cells in chain(first[place + 1 :], full):
         if cells != header:
             named = {names.get(column, f"column {column + 1}"): cell for column, cell in cells.items()}
@@ -115,11 +116,6 @@ def _column_names(header: Mapping[int, str], rule: RowsRule, shown: str) -> dict
             raise UnreadableDocument(shown, f"column {written!r} is there twice, and [rows] names it"[:500])
         names[column] = written if taken[name] == 1 else f"{written} ({taken[name]})"
     return names
-
-
-def _missing_columns(names: Iterable[str], rule: RowsRule) -> tuple[str, ...]:
-    lacking = _named_columns(rule) - {*map(column_name, names)}
-    return (f"no column {', '.join(sorted(lacking))}, which [rows] names",) if lacking else ()
 
 
 # -- documents

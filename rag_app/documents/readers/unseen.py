@@ -91,23 +91,23 @@ def _is_hidden(tag: Tag, style: dict[str, str]) -> bool:
         return True
     if not style:
         return False
-    if style.get("display") == "none" or style.get("visibility") in ("hidden", "collapse"):
-        return True
     opacity = _number(style.get("opacity", "1"), {"": 1.0, "%": 0.01})
     moved = ["text-indent", "margin-left", "margin-top"]
     if style.get("position") in ("absolute", "fixed"):
         moved += ["left", "right", "top", "bottom"]
     places = [_number(style.get(name, ""), _PIXELS | {"%": 10.0}) for name in moved]
     places += [_number(part, _PIXELS) for part in re.split(r"[(,]", style.get("transform", ""))]
-    if (opacity is not None and opacity <= _FAINT) or any(
-        place is not None and place <= _OFF_SCREEN for place in places
-    ):
-        return True
-    if style.get("clip", "").startswith("rect(0") or style.get("clip-path") in ("inset(50%)", "inset(100%)"):
-        return True
-    sides = (_number(style.get(name, ""), _PIXELS) for name in ("width", "height", "max-width", "max-height"))
+    sides = [_number(style.get(name, ""), _PIXELS) for name in ("width", "height", "max-width", "max-height")]
     clipped = style.get("overflow") in ("hidden", "clip")
-    return clipped and any(side is not None and side <= _LEAST for side in sides)
+    return (
+        style.get("display") == "none"
+        or style.get("visibility") in ("hidden", "collapse")
+        or (opacity is not None and opacity <= _FAINT)
+        or any(place is not None and place <= _OFF_SCREEN for place in places)
+        or style.get("clip", "").startswith("rect(0")
+        or style.get("clip-path") in ("inset(50%)", "inset(100%)")
+        or (clipped and any(side is not None and side <= _LEAST for side in sides))
+    )
 
 
 def _look(tag: Tag, style: dict[str, str], around: _Look) -> _Look:
