@@ -349,7 +349,6 @@ class Application:
         self._closing.callback(readers.close)
         return Uploads(
             self.ingestor,
-            self.backends.active,
             self.ledger,
             Catalogue(self.database),
             self.originals,

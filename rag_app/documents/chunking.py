@@ -132,10 +132,8 @@ class NodeWriter:
 
     async def delete(self, ref_doc_id: str) -> None:
         """Delete the document's source. An unknown one is skipped."""
-        found = {source_id(self._target.org_id, self._spec.name, ref_doc_id)}
-        if own := uuid_in(ref_doc_id):
-            found.add(own)
-        await self._delete(found)
+        named = source_id(self._target.org_id, self._spec.name, ref_doc_id), uuid_in(ref_doc_id)
+        await self._delete({each for each in named if each is not None})
 
     def _check(self, node: BaseNode) -> None:
         org, size = node.metadata.get("org_id"), len(node.embedding or ())

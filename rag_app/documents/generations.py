@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
 from rag_app.documents.tables import generations_table
-from rag_app.domain import InvalidInput, Misconfigured, NotFound, frozen
+from rag_app.domain import InvalidInput, Misconfigured, NotFound, frozen, require
 
 
 class GenerationState(StrEnum):
@@ -157,10 +157,7 @@ _ONE_AT_A_TIME = text("LOCK TABLE generations IN SHARE ROW EXCLUSIVE MODE")
 async def _lock_generation(session: AsyncSession, generation_id: int) -> Row[Any]:
     await session.execute(_ONE_AT_A_TIME)
     this = select(generations_table).where(generations_table.c.id == generation_id)
-    row = (await session.execute(this)).one_or_none()
-    if row is None:
-        raise NotFound("generation", str(generation_id))
-    return row
+    return require((await session.execute(this)).one_or_none(), NotFound("generation", str(generation_id)))
 
 
 async def _set_state(session: AsyncSession, generation_id: int, state: str) -> Generation:

@@ -30,10 +30,10 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
 
 from rag_app.documents.chunking import Chunker
-from rag_app.documents.documents import Document, Passage
-from rag_app.documents.ledger import NO_BUILD, Build, FileRead, SourceLedger, Writer, locate, version_number
+from rag_app.documents.documents import Document, Documents, Passage
+from rag_app.documents.ledger import NO_BUILD, Build, FileRead, SourceLedger, Writing, locate, version_number
 from rag_app.documents.metadata import Target, to_source
-from rag_app.documents.reading import Documents, File, Readers, digest_of, documents_below
+from rag_app.documents.reading import File, Readers, digest_of, documents_below
 from rag_app.domain import InvalidInput, RowsRule, Source, UnreadableDocument, row_mapping
 from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.index import IndexSpec
@@ -110,7 +110,7 @@ class _Batch:
 class Ingestor:
     """Writes one organization's sources into one generation of an index.
 
-    `change` is applied to each document before it is ingested.
+    `change`, where it is set, is applied to each document before it is ingested.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Ingestor:
             spec.languages,
             target,
         )
-        self.change: Callable[[Document], Document] = _as_read
+        self.change: Callable[[Document], Document] | None = None
 
     async def ingest(
         self,
@@ -199,7 +199,7 @@ class Ingestor:
 
     def _with_digest(self, file: File) -> File:
         """The file with the digest of everything that its sources depend on, except `change`."""
-        if file.digest is not None or self.change is not _as_read:
+        if file.digest is not None or self.change is not None:
             return file
         said = repr((self._settings, file.shown, file.root, file.rows))
         return file._replace(digest=digest_of(file, said.encode()))
@@ -220,14 +220,18 @@ class Ingestor:
         summary = summary or Summary()
         if not dry_run:
             await self.finish_deletions()
-        async with self._ledger.writer(self._target.org_id, self._spec.name) as writer:
-            run = _Run(self, summary, progress, writer, dry_run, {*standing})
+        async with self._ledger.writer(self._target.org_id, self._spec.name) as writing:
+            run = _Run(self, summary, progress, writing, dry_run, {*standing})
             if dry_run:
                 async for split in run.batches(reading):
                     await run.foresee(split)
             else:
                 await overlap(run.batches(reading), run.embed, run.write)
         return summary
+
+    async def builds(self, source_ids: Collection[UUID]) -> dict[UUID, Build]:
+        """What the generation has of these sources."""
+        return await self._ledger.builds(self._target.org_id, self._generation, source_ids)
 
     async def prune(
         self, folders: Iterable[Path], *, summary: Summary | None = None, dry_run: bool = False
@@ -243,7 +247,7 @@ class Ingestor:
             known = await self._ledger.origins_below(self._target.org_id, self._spec.name, root.as_posix())
             if known and next(documents_below(root), None) is None:
                 raise InvalidInput("--prune", str(folder), f"{folder} contains no files: is it mounted?")
-            gone += await asyncio.to_thread(_without_file, known)
+            gone += await asyncio.to_thread(list, filter(_is_gone, known))
         for first in range(0, len(gone), _SOURCES):
             origins = gone[first : first + _SOURCES]
             sources = await self._ledger.find_by_origins(self._target.org_id, self._spec.name, origins)
@@ -256,11 +260,11 @@ class Ingestor:
     async def delete(self, source_ids: Collection[UUID]) -> None:
         """Delete these sources of the organization from every generation and from the ledger."""
         if source_ids:
-            async with self._ledger.writer(self._target.org_id, self._spec.name) as writer:
-                await self._delete(writer, source_ids)
+            async with self._ledger.writer(self._target.org_id, self._spec.name) as writing:
+                await self._delete(writing, source_ids)
 
-    async def _delete(self, writer: Writer, source_ids: Collection[UUID]) -> None:
-        async with writer.writing():
+    async def _delete(self, writing: Writing, source_ids: Collection[UUID]) -> None:
+        async with writing():
             await self._ledger.mark_deleting(self._target.org_id, source_ids)
             await self._erase(source_ids)
             await self._ledger.forget(self._target.org_id, source_ids)
@@ -268,10 +272,6 @@ class Ingestor:
     async def finish_deletions(self) -> None:
         """Complete interrupted deletions."""
         await self.delete(await self._ledger.list_deleting(self._target.org_id, self._spec.name))
-
-
-def _as_read(document: Document) -> Document:
-    return document
 
 
 class _Run:
@@ -282,12 +282,12 @@ class _Run:
         ingestor: Ingestor,
         summary: Summary,
         progress: Progress,
-        writer: Writer,
+        writing: Writing,
         dry_run: bool,
         seen: set[UUID],
     ) -> None:
         self._ingestor, self._summary, self._progress = ingestor, summary, progress
-        self._writer, self._dry_run = writer, dry_run
+        self._writing, self._dry_run = writing, dry_run
         self._ledger, self._generation = ingestor._ledger, ingestor._generation
         self._target, self._spec = ingestor._target, ingestor._spec
         self._seen = seen
@@ -296,7 +296,7 @@ class _Run:
         """The batches to embed and write, split. Reads outside the event loop's thread."""
         gathering = self._gather(reading)
         while (batch := await asyncio.to_thread(next, gathering, None)) is not None:
-            batch.builds = await self._builds([source for source, _ in batch.found])
+            batch.builds = await self._ingestor.builds([source.id for source, _ in batch.found])
             held = [source for source, _ in batch.found if batch.builds.get(source.id, NO_BUILD).holds(source)]
             self._summary.unchanged += len(held)
             # unchanged, but in another file or row
@@ -331,7 +331,7 @@ class _Run:
             if isinstance(read, UnreadableDocument):
                 self._fail(following, read)
                 continue
-            document = self._ingestor.change(read)
+            document = self._ingestor.change(read) if self._ingestor.change else read
             part = document.external_id or document.name
             # a row is taken in without what of it could not be read: its file has been read whole
             self._summary.failed += [UnreadableDocument(file.shown, problem) for problem in document.problems]
@@ -360,11 +360,6 @@ class _Run:
                 nodes = self._ingestor._chunker.split(source, document.passages)
                 batch.work.append((source, document.passages, nodes))
 
-    async def _builds(self, sources: Sequence[Source]) -> dict[UUID, Build]:
-        if not sources:
-            return {}
-        return await self._ledger.builds(self._target.org_id, self._generation, [source.id for source in sources])
-
     async def embed(self, split: _Batch) -> _Batch:
         changed = [source.id for source, *_ in split.work if source.id in split.builds]
         known = await self._ingestor._store.export(changed) if changed else []
@@ -374,10 +369,10 @@ class _Run:
 
     async def write(self, split: _Batch) -> None:
         if split.work:
-            async with self._writer.writing():
+            async with self._writing():
                 await self._write(split)
         if gone := await self._find_removed(split.ended):
-            await self._ingestor._delete(self._writer, gone)
+            await self._ingestor._delete(self._writing, gone)
             self._summary.removed += len(gone)
         if read := [known for each in split.ended if (known := each.as_read) is not None]:
             await self._ledger.keep_files(self._target.org_id, self._spec.name, read)
@@ -385,7 +380,7 @@ class _Run:
 
     async def _write(self, split: _Batch) -> None:
         # another ingest of the same files may have written them while this one embedded
-        builds = await self._builds([source for source, *_ in split.work])
+        builds = await self._ingestor.builds([source.id for source, *_ in split.work])
         todo = [each for each in split.work if not builds.get(each[0].id, NO_BUILD).holds(each[0])]
         await self._ledger.begin(
             [(source, [asdict(passage) for passage in passages]) for source, passages, _ in todo], self._generation
@@ -430,16 +425,13 @@ def offered_files(paths: Iterable[Path], exclude: Sequence[str] = ()) -> Iterato
                 yield given, path
 
 
-def _without_file(origins: Iterable[str]) -> list[str]:
-    gone: list[str] = []
-    for origin in origins:
-        try:
-            Path(origin).lstat()
-        except (FileNotFoundError, NotADirectoryError):
-            gone.append(origin)
-        except OSError:  # it may be there
-            continue
-    return gone
+def _is_gone(origin: str) -> bool:
+    """Whether there is no such file. One that cannot be accessed may be there."""
+    try:
+        Path(origin).lstat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
+    return False
 
 
 async def embed_nodes(

@@ -40,6 +40,7 @@ from rag_app.domain import (
     Scope,
     StoreFailed,
     frozen,
+    require,
 )
 
 PATH = "/api/v1/jobs"
@@ -121,8 +122,7 @@ class Jobs:
 
         Raises Forbidden for a sender without a user, InvalidInput without documents or for a repeated name.
         """
-        if sender.user is None:
-            raise Forbidden("Jobs belong to a user. Send a token or an API key")
+        user = require(sender.user, Forbidden("Jobs belong to a user. Send a token or an API key"))
         if not uploads:
             raise InvalidInput("documents", None, "must contain at least one document")
         for name, times in Counter(each.name for each in uploads).items():
@@ -141,11 +141,11 @@ class Jobs:
             }
             for position, (upload, (document, content)) in enumerate(zip(uploads, kept, strict=True))
         ]
-        async with self._database.scoped(Scope(frozenset({target.org_id}), sender.user)) as session:
+        async with self._database.scoped(Scope(frozenset({target.org_id}), user)) as session:
             made = insert(jobs_table).values(
                 id=job,
                 org_id=target.org_id,
-                user_id=sender.user,
+                user_id=user,
                 index=index,
                 target={"target": to_builtins(target), "sender": to_builtins(sender)},
                 files=len(uploads),
@@ -260,9 +260,11 @@ class Jobs:
 
     async def go_on(self, organizations: Collection[UUID]) -> None:
         """Queue a turn for each of these organizations with unfinished jobs, to recover lost turns."""
-        async with self._database.scoped(Scope(frozenset(organizations)), operator=True) as session:
-            waiting = (await session.scalars(_GO_ON, {"organizations": [*organizations]})).all()
-        for org_id in waiting:
+        unfinished = select(jobs_table.c.org_id).where(
+            jobs_table.c.org_id.in_(organizations), jobs_table.c.state.in_(_UNFINISHED_STATES)
+        )
+        scope = Scope(frozenset(organizations))
+        for (org_id,) in await self._database.read(scope, unfinished.distinct(), operator=True):
             await self.queue(org_id)
 
     async def queue(self, org_id: UUID) -> None:
@@ -347,10 +349,8 @@ def _job(row: Row[Any]) -> JobInfo:
 
 async def _one(session: AsyncSession, scope: Scope, job: UUID, *, lock: bool = False) -> Row[Any]:
     wanted = select(jobs_table).where(jobs_table.c.id == job, jobs_table.c.org_id.in_(scope.organizations))
-    row = (await session.execute(wanted.with_for_update() if lock else wanted)).one_or_none()
-    if row is None:
-        raise NotFound("job", str(job))
-    return row
+    found = await session.execute(wanted.with_for_update() if lock else wanted)
+    return require(found.one_or_none(), NotFound("job", str(job)))
 
 
 async def _queue(session: AsyncSession, org_id: UUID) -> None:
@@ -370,10 +370,6 @@ _QUEUE = text(
     " jsonb_build_object('org', CAST(:org AS text)), NULL)::procrastinate_job_to_defer_v1])"
     " WHERE NOT EXISTS (SELECT FROM queued)"
     " AND EXISTS (SELECT FROM jobs WHERE org_id = CAST(:org AS uuid) AND state IN ('waiting', 'running'))"
-)
-_GO_ON = text(
-    "SELECT DISTINCT org_id FROM jobs"
-    " WHERE org_id = ANY (CAST(:organizations AS uuid[])) AND state IN ('waiting', 'running')"
 )
 _OF_JOB = "job_id = :job AND org_id = :org"
 _LOCK = text("SELECT id FROM jobs WHERE id = :job AND org_id = :org FOR UPDATE")

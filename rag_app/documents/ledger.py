@@ -10,7 +10,7 @@ Writing acts for the organization as a whole (`operator` in `rag_app.database.se
 Reading takes a Scope, and has `operator` only for the operator's own commands.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import field, fields
 from enum import StrEnum
@@ -21,7 +21,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Row, Select, and_, any_, exists, false, func, literal, or_, select, text, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.elements import TextClause
 from sqlalchemy.types import Text, Uuid
 
@@ -37,6 +37,7 @@ from rag_app.domain import (
     StoreFailed,
     Visibility,
     frozen,
+    require,
     uuid_in,
 )
 
@@ -87,22 +88,8 @@ def version_number(version: str) -> int:
 NO_BUILD = Build("", BuildState.WRITING, 0)
 
 
-class Writer:
-    """Takes the lock of `SourceLedger.writing` repeatedly on one connection. Not for two tasks at once."""
-
-    def __init__(self, connection: AsyncConnection, names: Mapping[str, str]) -> None:
-        self._connection, self._names = connection, names
-
-    @asynccontextmanager
-    async def writing(self) -> AsyncIterator[None]:
-        await self._connection.execute(_LOCK_TO_WRITE, self._names)
-        try:
-            yield
-        except BaseException:
-            with suppress(StoreFailed):  # a connection that is gone holds nothing
-                await self._connection.execute(_UNLOCK, self._names)
-            raise
-        await self._connection.execute(_UNLOCK, self._names)
+Writing = Callable[[], AbstractAsyncContextManager[None]]
+"""Takes the lock of `SourceLedger.writing`, repeatedly on one connection. Not for two tasks at once."""
 
 
 class SourceLedger:
@@ -137,14 +124,27 @@ class SourceLedger:
         Meanwhile no generation of the index can be activated. The lock belongs to a database session, so it is freed at
         exit or when the process dies. Behind a connection pooler it needs session pooling.
         """
-        async with self.writer(org_id, index) as writer, writer.writing():
+        async with self.writer(org_id, index) as writing, writing():
             yield
 
     @asynccontextmanager
-    async def writer(self, org_id: UUID, index: str) -> AsyncIterator["Writer"]:
+    async def writer(self, org_id: UUID, index: str) -> AsyncIterator[Writing]:
         """The same for repeated writes: one connection, on which the lock is taken and released each time."""
+        names = {"name": f"rag_app/write/{org_id}/{index}", "shared": f"rag_app/switch/{index}"}
         async with self._database.dedicated() as connection:
-            yield Writer(connection, {"name": f"rag_app/write/{org_id}/{index}", "shared": f"rag_app/switch/{index}"})
+
+            @asynccontextmanager
+            async def writing() -> AsyncIterator[None]:
+                await connection.execute(_LOCK_TO_WRITE, names)
+                try:
+                    yield
+                except BaseException:
+                    with suppress(StoreFailed):  # a connection that is gone holds nothing
+                        await connection.execute(_UNLOCK, names)
+                    raise
+                await connection.execute(_UNLOCK, names)
+
+            yield writing
 
     @asynccontextmanager
     async def counting(self, org_id: UUID) -> AsyncIterator[None]:
@@ -419,9 +419,8 @@ class SourceLedger:
 
     async def _one(self, scope: Scope, source_id: UUID, operator: bool, *columns: Any) -> Row[Any]:
         wanted = select(*columns).where(sources_table.c.id == source_id, *seen_by(scope, operator))
-        for row in await self._database.read(scope, wanted, operator):
-            return row
-        raise NotFound("source", str(source_id))
+        found = await self._database.read(scope, wanted, operator)
+        return require(next(iter(found), None), NotFound("source", str(source_id)))
 
     async def list(self, scope: Scope, index: str, operator: bool = False) -> AsyncIterator[Source]:
         """All sources of an index that the scope may see, by organization and external id."""

@@ -18,14 +18,13 @@ from pathlib import Path
 from uuid import UUID
 
 from rag_app.documents.catalogue import Catalogue
-from rag_app.documents.documents import Document, Passage
-from rag_app.documents.generations import Generation
+from rag_app.documents.documents import Document, Documents, Passage
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.kinds import name_problem, tell_suffix
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target, to_source, undeclared_names
 from rag_app.documents.originals import Originals
-from rag_app.documents.reading import Documents, File, Readers
+from rag_app.documents.reading import File, Readers
 from rag_app.domain import (
     InvalidInput,
     RagError,
@@ -108,7 +107,7 @@ class _UploadResult:
 
 
 class Uploads:
-    """`ingestor` opens a writer for an index, `active` returns the active generation.
+    """`ingestor` opens a writer for an index.
 
     `readers` read the files of `at_once` requests at a time; others wait.
     """
@@ -116,7 +115,6 @@ class Uploads:
     def __init__(
         self,
         ingestor: Callable[[IndexSpec, Target], Awaitable[Ingestor]],
-        active: Callable[[IndexSpec], Awaitable[Generation]],
         ledger: SourceLedger,
         catalogue: Catalogue,
         originals: Originals,
@@ -124,7 +122,7 @@ class Uploads:
         at_once: int,
         limits: Limits,
     ) -> None:
-        self._ingestor, self._active, self._ledger = ingestor, active, ledger
+        self._ingestor, self._ledger = ingestor, ledger
         self._catalogue, self._originals, self._limits = catalogue, originals, limits
         self._readers, self._turn = readers, threading.Semaphore(at_once)
 
@@ -149,16 +147,20 @@ class Uploads:
             else set()
         )
         for each in made:
-            _leave_out(each, taken)
+            each.problems += [
+                f"external_id: {source.external_id!r} is the name of a source that you may not see"
+                for source, _ in each.found
+                if source.id in taken
+            ]
+            each.found = [(source, document) for source, document in each.found if source.id not in taken]
         async with self._within_limits(target.org_id, made):
             return await self._put_in(spec, target, made, ids - taken)
 
     async def _put_in(
         self, spec: IndexSpec, target: Target, made: Sequence[_UploadResult], ids: Collection[UUID]
     ) -> list[ReceivedUpload]:
-        generation = (await self._active(spec)).id
-        before = await self._ledger.builds(target.org_id, generation, ids)
         ingestor = await self._ingestor(spec, target)
+        before = await ingestor.builds(ids)
         await ingestor.ingest_documents(_read_results(made))
         received = []
         for each in made:
@@ -305,25 +307,17 @@ def _name_document(document: Document, upload: Upload) -> Document:
     else:
         name = own or (f"{upload.name}#{document.name}" if document.name else upload.name)
     title = document.title if document.name else upload.title or document.title
-    said = upload.metadata
     return replace(
         document,
         external_id=name,
         title=title,
         # a row says of itself what is said of its file as a whole
-        metadata={**document.metadata, **said} if document.row is None else {**said, **document.metadata},
+        metadata={**document.metadata, **upload.metadata}
+        if document.row is None
+        else {**upload.metadata, **document.metadata},
         derived={**upload.derived, **document.derived},
         problems=(),
     )
-
-
-def _leave_out(made: _UploadResult, taken: set[UUID]) -> None:
-    made.problems += [
-        f"external_id: {source.external_id!r} is the name of a source that you may not see"
-        for source, _ in made.found
-        if source.id in taken
-    ]
-    made.found = [(source, document) for source, document in made.found if source.id not in taken]
 
 
 def _read_results(made: Iterable[_UploadResult]) -> Iterator[tuple[File, Documents]]:

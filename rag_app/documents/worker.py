@@ -56,20 +56,18 @@ async def work(url: str, take_turn: TakeTurn) -> None:
 @asynccontextmanager
 async def _open(url: str, take_turn: TakeTurn) -> AsyncIterator[App]:
     app = App(connector=PsycopgConnector(conninfo=libpq_url(url), min_size=1, max_size=4))
-    ended: dict[int, float] = {}
+    ended: dict[int | None, float] = {}
 
     @app.task(name=TASK, queue=QUEUE, pass_context=True, retry=RetryStrategy(linear_wait=_PAUSE))
     async def turn(context: JobContext, org: str) -> None:
-        if context.job.id is not None:
-            ended.pop(context.job.id, None)  # it is taken again
+        ended.pop(context.job.id, None)  # it is taken again
         try:
             await take_turn(UUID(org))
         except Exception as error:
             log.warning("A turn of organization %s failed: %s", org, error)
             raise
         finally:
-            if context.job.id is not None:
-                ended[context.job.id] = time.monotonic()
+            ended[context.job.id] = time.monotonic()
 
     async with app.open_async():
         sweeping = asyncio.create_task(_sweep(app, ended))
@@ -81,14 +79,14 @@ async def _open(url: str, take_turn: TakeTurn) -> AsyncIterator[App]:
                 await sweeping
 
 
-async def _sweep(app: App, ended: dict[int, float]) -> None:
+async def _sweep(app: App, ended: dict[int | None, float]) -> None:
     """Requeue the turns of dead workers, and this worker's turns that ended without a record."""
     while True:
         await asyncio.sleep(_HEARTBEAT)
         try:
             stalled = {job.id for job in await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=_SILENT)}
             for turn, moment in [*ended.items()]:
-                if time.monotonic() - moment < _HEARTBEAT:
+                if turn is None or time.monotonic() - moment < _HEARTBEAT:
                     continue
                 del ended[turn]
                 with suppress(ConnectorException):  # it is gone, as it should be
