@@ -69,7 +69,6 @@ class Entry:
     chunks: int
     ready: bool
     original: int | None = None
-    original_name: str | None = None
 
 
 @frozen
@@ -187,7 +186,6 @@ def _entries(generations: Collection[int]) -> Any:
             func.coalesce(source_builds_table.c.chunks, 0).label("chunks"),
             _READY.label("ready"),
             originals_table.c.size.label("original"),
-            originals_table.c.file_name.label("original_name"),
         )
         .outerjoin(source_builds_table, build)
         .outerjoin(originals_table, original)

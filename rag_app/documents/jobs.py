@@ -260,11 +260,9 @@ class Jobs:
 
     async def go_on(self, organizations: Collection[UUID]) -> None:
         """Queue a turn for each of these organizations with unfinished jobs, to recover lost turns."""
-        unfinished = select(jobs_table.c.org_id).where(
-            jobs_table.c.org_id.in_(organizations), jobs_table.c.state.in_(_UNFINISHED_STATES)
-        )
-        scope = Scope(frozenset(organizations))
-        for (org_id,) in await self._database.read(scope, unfinished.distinct(), operator=True):
+        async with self._database.scoped(Scope(frozenset(organizations)), operator=True) as session:
+            waiting = (await session.scalars(_GO_ON, {"organizations": [*organizations]})).all()
+        for org_id in waiting:
             await self.queue(org_id)
 
     async def queue(self, org_id: UUID) -> None:
@@ -370,6 +368,10 @@ _QUEUE = text(
     " jsonb_build_object('org', CAST(:org AS text)), NULL)::procrastinate_job_to_defer_v1])"
     " WHERE NOT EXISTS (SELECT FROM queued)"
     " AND EXISTS (SELECT FROM jobs WHERE org_id = CAST(:org AS uuid) AND state IN ('waiting', 'running'))"
+)
+_GO_ON = text(
+    "SELECT DISTINCT org_id FROM jobs"
+    " WHERE org_id = ANY (CAST(:organizations AS uuid[])) AND state IN ('waiting', 'running')"
 )
 _OF_JOB = "job_id = :job AND org_id = :org"
 _LOCK = text("SELECT id FROM jobs WHERE id = :job AND org_id = :org FOR UPDATE")

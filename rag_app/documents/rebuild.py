@@ -12,7 +12,7 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -208,6 +208,17 @@ class Comparison:
     differing: int = 0
     deviation: float = 0.0
 
+    def add(self, original: Sequence[TextNode], copy: Sequence[TextNode]) -> bool:
+        """Compare a source's chunks. Returns whether they differ."""
+        there, here, deviation = Tally.count_nodes(original), Tally.count_nodes(copy), 0.0
+        if original and there == here:
+            deviation = float(np.abs(_directions(original) - _directions(copy)).max())
+        differs = there != here or deviation > _DEVIATION
+        self.sources, self.differing = self.sources + 1, self.differing + differs
+        self.original, self.copy = self.original + there, self.copy + here
+        self.deviation = max(self.deviation, deviation)
+        return differs
+
 
 @dataclass
 class Move(Filling):
@@ -260,10 +271,12 @@ class Move(Filling):
         async for batch in self.ledger.pages(Scope(frozenset({org_id})), self.spec.name, self.batch, operator=True):
             forgotten.difference_update(source.id for source in batch)
             if held := await self._current_builds(org_id, batch):
-                differing = _find_differing(
-                    found, held, *map(_by_source, (await asyncio.gather(origin.export([*held]), copy.export([*held]))))
-                )
-                await self.ledger.claim([source for source in batch if source.id in differing], self.generation_id)
+                both = await asyncio.gather(origin.export([*held]), copy.export([*held]))
+                originals, copies = map(_by_source, both)
+                differing = [
+                    each for each in batch if each.id in held and found.add(originals[each.id], copies[each.id])
+                ]
+                await self.ledger.claim(differing, self.generation_id)
                 self.built.compared += len(held)
                 self.progress(self.built)
         if forgotten:
@@ -276,29 +289,7 @@ class Move(Filling):
         return {each.id: builds[each.id] for each in batch if builds.get(each.id, NO_BUILD).holds(each)}
 
 
-def _find_differing(
-    found: Comparison,
-    sources: Collection[UUID],
-    originals: Mapping[UUID, list[TextNode]],
-    copies: Mapping[UUID, list[TextNode]],
-) -> set[UUID]:
-    differing = set()
-    for source in sources:
-        original, copy = originals.get(source, []), copies.get(source, [])
-        there, here = Tally.count_nodes(original), Tally.count_nodes(copy)
-        deviation = (
-            float(np.abs(_directions(original) - _directions(copy)).max()) if original and there == here else 0.0
-        )
-        if there != here or deviation > _DEVIATION:
-            differing.add(source)
-        found.deviation = max(found.deviation, deviation)
-        found.original, found.copy = found.original + there, found.copy + here
-    found.sources += len(sources)
-    found.differing += len(differing)
-    return differing
-
-
-def _by_source(nodes: Sequence[TextNode]) -> dict[UUID, list[TextNode]]:
+def _by_source(nodes: Sequence[TextNode]) -> defaultdict[UUID, list[TextNode]]:
     found = defaultdict[UUID, list[TextNode]](list)
     for node in nodes:
         found[UUID(node.ref_doc_id)].append(node)

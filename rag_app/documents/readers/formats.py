@@ -15,6 +15,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
 from pathlib import PurePath
@@ -241,10 +242,8 @@ def _decode_marked(data: bytes, declared: str | None) -> str | None:
         return data[: len(data) // 2 * 2].decode("utf-16-be" if even > odd else "utf-16-le", errors="replace")
     declared = _WEB_NAMES.get((declared or "").lower(), declared) or "utf-8"
     for encoding in (declared, "utf-8") if b"\x1b" in data else ("utf-8", declared):  # ISO-2022-JP is valid UTF-8
-        try:
+        with suppress(ValueError, LookupError):  # malformed bytes, or a malformed name of an encoding
             return data.decode(encoding)
-        except (ValueError, LookupError):  # malformed bytes, or a malformed name of an encoding
-            continue
     text = data.decode(errors="replace")
     if text.count("\ufffd") * 10 <= len(text) - len(text.encode("ascii", "ignore")):  # UTF-8 with some damage
         return text

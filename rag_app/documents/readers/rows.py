@@ -302,10 +302,8 @@ def _number(text: str, decimal: str, *, whole: bool) -> int | float:
 def _moment(text: str, formats: Iterable[str]) -> datetime:
     """Raises ValueError."""
     for written in formats:
-        try:
+        with suppress(ValueError):
             return datetime.strptime(text, written)  # noqa: DTZ007 - UTC where nothing else is said
-        except ValueError:
-            continue
     return datetime.fromisoformat(f"{text}-01" if _YEAR_AND_MONTH.fullmatch(text) else text)
 
 
