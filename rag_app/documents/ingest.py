@@ -31,7 +31,7 @@ from llama_index.core.schema import TextNode
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Documents, Passage
-from rag_app.documents.ledger import NO_BUILD, Build, FileRead, SourceLedger, Writing, locate, version_number
+from rag_app.documents.ledger import NO_BUILD, Build, FileRead, SourceLedger, WriteLock, locate, version_number
 from rag_app.documents.metadata import Target, to_source
 from rag_app.documents.reading import File, Readers, digest_of, documents_below
 from rag_app.domain import InvalidInput, RowsRule, Source, UnreadableDocument, row_mapping
@@ -263,7 +263,7 @@ class Ingestor:
             async with self._ledger.writer(self._target.org_id, self._spec.name) as writing:
                 await self._delete(writing, source_ids)
 
-    async def _delete(self, writing: Writing, source_ids: Collection[UUID]) -> None:
+    async def _delete(self, writing: WriteLock, source_ids: Collection[UUID]) -> None:
         async with writing():
             await self._ledger.mark_deleting(self._target.org_id, source_ids)
             await self._erase(source_ids)
@@ -282,7 +282,7 @@ class _Run:
         ingestor: Ingestor,
         summary: Summary,
         progress: Progress,
-        writing: Writing,
+        writing: WriteLock,
         dry_run: bool,
         seen: set[UUID],
     ) -> None:

@@ -88,7 +88,7 @@ def version_number(version: str) -> int:
 NO_BUILD = Build("", BuildState.WRITING, 0)
 
 
-Writing = Callable[[], AbstractAsyncContextManager[None]]
+WriteLock = Callable[[], AbstractAsyncContextManager[None]]
 """Takes the lock of `SourceLedger.writing`, repeatedly on one connection. Not for two tasks at once."""
 
 
@@ -128,7 +128,7 @@ class SourceLedger:
             yield
 
     @asynccontextmanager
-    async def writer(self, org_id: UUID, index: str) -> AsyncIterator[Writing]:
+    async def writer(self, org_id: UUID, index: str) -> AsyncIterator[WriteLock]:
         """The same for repeated writes: one connection, on which the lock is taken and released each time."""
         names = {"name": f"rag_app/write/{org_id}/{index}", "shared": f"rag_app/switch/{index}"}
         async with self._database.dedicated() as connection:

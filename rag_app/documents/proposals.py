@@ -39,7 +39,7 @@ class _Column:
     longest: int
 
 
-def _column(values: Counter[str]) -> _Column:
+def _describe_column(values: Counter[str]) -> _Column:
     formats = [each for each in ("", *_FORMATS) if all(_fits(FieldType.TIME, value, each) for value in values)]
     fitting = (
         kind
@@ -73,7 +73,9 @@ def propose(readers: Readers, paths: Iterable[Path], exclude: Sequence[str], spe
                 if rows == _MOST_ROWS:
                     break
             if rows:
-                yield _proposal(file.path.name, rows, {name: _column(values) for name, values in columns.items()})
+                yield _proposal(
+                    file.path.name, rows, {name: _describe_column(values) for name, values in columns.items()}
+                )
 
 
 def _fits(kind: FieldType, value: str, written: str = "") -> bool:

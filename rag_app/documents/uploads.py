@@ -258,7 +258,7 @@ class Uploads:
     def _read(self, spec: IndexSpec, made: Sequence[_UploadResult]) -> Iterator[tuple[_UploadResult, Documents]]:
         files: list[tuple[_UploadResult, File]] = []
         for each in made:
-            known, received = _known_documents(each.upload), each.upload.file
+            known, received = _read_text(each.upload), each.upload.file
             if known or received is None:
                 yield each, iter(known)
             else:
@@ -269,7 +269,7 @@ class Uploads:
                     yield each, documents
 
 
-def _known_documents(upload: Upload) -> list[Document | UnreadableDocument]:
+def _read_text(upload: Upload) -> list[Document | UnreadableDocument]:
     """The text as a document, or why there is nothing to read; nothing for a file that a reader reads."""
     text = (upload.text or "").strip()
     # an address (its derived `uri`) says nothing of what it leads to, as the name that somebody gave to a file does

@@ -16,7 +16,7 @@ from rag_app.documents.readers.rows import Record, Records
 from rag_app.domain import RowsRule, UnreadableDocument
 
 Part = TypeVar("Part")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 _BECOME = "one source per record: `id`, `title` and `text`; all other keys are metadata"
 _PIECE_BYTES = 1024 * 1024
@@ -63,8 +63,8 @@ def read_json(stream: BinaryIO, shown: str) -> Documents:
 
 
 def _make_each(
-    kind: str, parts: Iterable[tuple[int, Part]], make: Callable[[int, Part], Made], shown: str
-) -> Iterator[Made | UnreadableDocument]:
+    kind: str, parts: Iterable[tuple[int, Part]], make: Callable[[int, Part], Result], shown: str
+) -> Iterator[Result | UnreadableDocument]:
     """What is made of each numbered part of a file, or the error in its place."""
     for number, part in parts:
         try:
