@@ -180,7 +180,8 @@ def _limits(tokens: Sequence[Token], spec: IndexSpec) -> bool:
     named = any(
         token.meaning and token.role in ("field", "unit") and is_figure(spec, token.meaning.name) for token in tokens
     )
-    of_groups = "each" in roles and bool(roles & {"much", "count", "sum", "average"})
+    phrases = [token.role for token in tokens if not token.inside]
+    of_groups = "each" in phrases[:-1] and bool(roles & {"much", "count", "sum", "average"})  # a text may say "in each"
     return of_groups or roles >= {"rank", "kind"} or (bool(roles & BOUND_OPERATORS.keys()) and bool(figures) and named)
 
 

@@ -433,7 +433,8 @@ class RecordFinder:
     def _query(self, plan: Plan, question: Question) -> Work[tuple[Plan, Records, Outcome]]:
         """What the plan's query finds, or the same of another year that is meant as well.
 
-        Else, where its conditions leave nothing, the records without them; or the record next to its days.
+        Else, where its conditions leave nothing, the records without them; or the record next to its days, which is not the
+        best one that meets conditions.
         """
         filters, found = _filters_of(question), Records()
         for each in filter(None, (plan, plan.otherwise)):
@@ -455,7 +456,8 @@ class RecordFinder:
             if others.total:
                 return plan, others, "none"
         nearest: list[tuple[float, Plan, Records]] = []
-        for each in filter(None, (plan, plan.otherwise)):
+        wanting = () if plan.single and plan.conditions else filter(None, (plan, plan.otherwise))
+        for each in wanting:
             for wanted, bound in _nearest_queries(each, filters):
                 near: Records = yield wanted
                 nearest += [(abs(float(row.value or 0.0) - bound), each, near) for row in near.rows[:1]]
