@@ -178,7 +178,7 @@ class RetrievalValidation:
             [
                 CollectionInfo(name, built.dimension, "Cosine", chunks, built.created_at.replace(microsecond=0))
                 for spec, built, chunks in zip(specs, generations, counts, strict=True)
-                for name in _names(spec)
+                for name in (*spec.aliases, spec.name)
             ]
         )
 
@@ -189,7 +189,7 @@ class RetrievalValidation:
         """A collection by name or alias. Raises NoCollection with the known names, also for one outside the key's indexes."""
         name = DEFAULT_COLLECTION if name is None else name
         specs = reversed([*self._allowed_indexes(user)])  # of two with one alias it is the first one's
-        named = {each: spec for spec in specs for each in _names(spec)}
+        named = {each: spec for spec in specs for each in (*spec.aliases, spec.name)}
         if name not in named:
             raise NoCollection("collection_name", name, str(NotFound("collection", name[: LONGEST_NAME + 1], named)))
         return named[name]
@@ -237,11 +237,6 @@ class RetrievalValidation:
             lambda: {key: locate(chunk, contents[chunk.source_id]) for key, chunk in there.items()}
         )
         return [(text, chunk.source_id, places[chunk.chunk_id]) for text, chunk in known if chunk.chunk_id in places]
-
-
-def _names(spec: IndexSpec) -> tuple[str, ...]:
-    """The names of an index, aliases first, because clients use those."""
-    return *spec.aliases, spec.name
 
 
 def _run_id(validation_id: str) -> UUID:
