@@ -48,7 +48,7 @@ def decode(of: type[T], body: bytes) -> T:
             return _decode_again(of, body)
     except UnicodeDecodeError:
         raise InvalidInput("", None, "The body is not valid UTF-8") from None
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         raise InvalidInput("", None, "The body is not valid JSON") from None
 
 
@@ -63,9 +63,13 @@ def _decode_again(of: type[T], body: bytes) -> T:
         whole_floats.append(written)
         return int(value)
 
-    # Python's decoder: a number that is too large is refused by its field, not as bad JSON. NaN is no int
-    sent = json.loads(body.decode(), parse_float=number, parse_int=_integer, parse_constant=int)
-    msgspec.json.encode(sent)  # refuses half of a surrogate pair, as the first decoder does
+    text = body.decode()
+    try:
+        # Python's decoder: a number that is too large is refused by its field, not as bad JSON. NaN is no int
+        sent = json.loads(text, parse_float=number, parse_int=_integer, parse_constant=int)
+        msgspec.json.encode(sent)  # refuses half of a surrogate pair, as the first decoder does
+    except (ValueError, RecursionError):
+        raise _refusal_before_the_end(of, body) from None
     try:
         accepted = msgspec.convert(sent, of)
     except msgspec.ValidationError:
@@ -122,6 +126,20 @@ def _find_in_struct(of: type[msgspec.Struct], sent: JsonObject, prefix: str) -> 
             return unknown
     missing = (field for name, field in fields.items() if field.required and name not in sent)
     return next((_refusal(each.type, None, prefix + each.encode_name, "is required") for each in missing), None)
+
+
+def _refusal_before_the_end(of: type[msgspec.Struct], body: bytes) -> InvalidInput:
+    """Of a body that was refused before it turned out to be no JSON: the field that was."""
+    if not body.lstrip().startswith(b"{"):
+        return InvalidInput("", None, "The body must be a JSON object")
+    for field in msgspec.structs.fields(of):
+        try:
+            msgspec.json.decode(body, type=msgspec.defstruct("Alone", [(field.encode_name, field.type, None)]))
+        except msgspec.ValidationError as error:
+            return _refusal(field.type, None, field.encode_name, str(error))
+        except (msgspec.DecodeError, RecursionError):
+            pass  # it breaks off before this field, or in the middle of it
+    return InvalidInput("", None, "The body is not valid JSON")
 
 
 def _refusal(annotation: Any, sent: Any, path: str, problem: str) -> InvalidInput:
