@@ -132,7 +132,7 @@ def _find_strangers(question: Question, ranking: Ranking, context: Context) -> N
     """Whether each passage is about another subject than each part of a question. A part that points back or says little
     has that of the whole, any other its own: "When is Ann in, and on what date is the exam?" asks about no exam of Ann's.
     """
-    whole = find_strangers(question, ranking.ranked, context)
+    whole = find_strangers(question, ranking.ranked, context.blocks)
     alone = [
         len(ranking.asked) > 2
         and not question.leans
@@ -142,7 +142,8 @@ def _find_strangers(question: Question, ranking: Ranking, context: Context) -> N
     ]
     rows = zip(ranking.asked[1:], alone, strict=True)
     own = (
-        find_strangers(replace(question, text=part), ranking.ranked, context) if each else whole for part, each in rows
+        find_strangers(replace(question, text=part), ranking.ranked, context.blocks) if each else whole
+        for part, each in rows
     )
     return np.asarray([*own])
 

@@ -87,41 +87,6 @@ async def test_a_part_that_says_nothing_is_read_with_what_is_said_before(synthes
     assert read[1] > read[0]
 
 
-def named(**texts: str) -> Context:
-    """Sources of one kind, each about what it is called."""
-    hits = [hit(text, title=f"Keyword: {title.replace('_', ' ')} (Etsy)") for title, text in texts.items()]
-    return build_context(hits, max_tokens=3000, max_sources=9)
-
-
-async def test_what_is_said_of_another_thing_of_its_kind_is_no_answer(synthesizer: ExtractiveSynthesizer) -> None:
-    terms = named(
-        velvet_ring_box="Demand is 58 in January. Buyers like brass hinges.",
-        moissanite_engagement_ring="Demand is 91 in January. Photographers buy all year.",
-        linen_apron="Demand is 64 in January. Clay sells best.",
-    )
-    for question in ("What is the demand of velvet ring box in January?", "And the velvet ring box, its demand?"):
-        text = (await synthesizer.write(Question(question), terms)).text
-        assert "58" in text and not {"91", "64"} & {*re.findall(r"\d+", text)}
-    text = (
-        await synthesizer.write(
-            Question("And of linen apron?", searched="Velvet ring box?\nAnd of linen apron?"), terms
-        )
-    ).text
-    assert "[Source 3]" in text and not {"58", "91"} & {*re.findall(r"\d+", text)}
-
-
-async def test_a_short_message_after_one_that_nothing_answered_is_about_that_one(
-    synthesizer: ExtractiveSynthesizer,
-) -> None:
-    found = context("A ring box costs 32 dollars.", "Boxes are sold in pairs.")
-    asked = Question("What does it cost?", searched="How do I cancel the lease?\nWhat does it cost?", leans=True)
-    assert not (await synthesizer.write(asked, found)).text
-    of_lease = context("A ring box costs 32 dollars.", "To cancel costs 5 dollars.")
-    assert "5 dollars" in (await synthesizer.write(asked, of_lease)).text
-    answered = replace(asked, earlier=(hit("Boxes").source_id,))
-    assert "32 dollars" in (await synthesizer.write(answered, found)).text
-
-
 async def test_a_source_without_the_name_is_no_answer_where_another_has_it(synthesizer: ExtractiveSynthesizer) -> None:
     tents = context("The Skerry weighs 1.94 kg with its pegs.", "Glim is a head torch with 350 lumens. It is red.")
     assert not (await synthesizer.write(Question("How heavy is the Glim head torch?"), tents)).text
