@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import date
 from functools import lru_cache
-from itertools import combinations
+from itertools import chain, combinations
 
 from rag_app.domain import frozen
 
@@ -159,12 +159,16 @@ class Figure:
         return bool(self.plain & other.plain)
 
 
+Date = tuple[int | None, int | None, int | None]
+"""Year, month and day, with None for what is not said."""
+
+
 @frozen
 class Figures:
-    """All that a text states. Dates are (year, month, day), with None for what is not said; times minutes of a day."""
+    """All that a text states. Times are minutes of a day."""
 
     numbers: tuple[Figure, ...] = ()
-    dates: tuple[tuple[int | None, int | None, int | None], ...] = ()
+    dates: tuple[Date, ...] = ()
     weekdays: frozenset[int] = frozenset()
     times: tuple[frozenset[int], ...] = ()
     implied: tuple[Figure, ...] = ()
@@ -192,27 +196,13 @@ def figures_of(text: str) -> Figures:
     >>> [sorted(each.plain) for each in found.numbers], found.dates, [sorted(each) for each in found.times]
     ([[2.0], [1.24, 1240.0], [90.0]], ((None, 2, 5),), [[870]])
     """
-    dates: list[tuple[int | None, int | None, int | None]] = []
-    times: list[frozenset[int]] = []
-
-    def take_date(found: re.Match[str]) -> str:
-        dates.extend(_dates(found))
-        return " § "
-
-    def take_month(found: re.Match[str]) -> str:
-        dates.append((None, MONTHS[found[0].casefold()], None))
-        return " § "
-
-    def take_time(found: re.Match[str]) -> str:
-        if (read := _time(found)) is None:
-            return found[0]
-        times.append(read)
-        return " § "
-
-    rest = _DATE.sub(take_date, text)
-    rest = _TIME.sub(take_time, rest)
+    dates = [_date(found) for found in _DATE.finditer(text)]
+    rest = _DATE.sub(" § ", text)
+    times = [read for found in _TIME.finditer(rest) if (read := _time(found))]
+    rest = _TIME.sub(lambda found: " § " if _time(found) else found[0], rest)
     weekdays = frozenset(DAYS[name.casefold()] for name in _WEEKDAY.findall(rest))
-    rest = _ORDINAL.sub(" § ", _LONE_MONTH.sub(take_month, rest))
+    dates += [(None, MONTHS[found[0].casefold()], None) for found in _LONE_MONTH.finditer(rest)]
+    rest = _ORDINAL.sub(" § ", _LONE_MONTH.sub(" § ", rest))
     numbers = tuple(figure for found in _FIGURE.finditer(rest) if (figure := _figure(found)))
     implied = tuple(_implied_figure(found) for found in _IMPLIED.finditer(rest))
     return Figures(numbers, tuple(dates), weekdays, tuple(times), implied)
@@ -228,22 +218,18 @@ def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterabl
     >>> [is_unsupported(figures_of(text), source, text) for text in ("Together 13 seats.", "There are 13 seats.")]
     [False, True]
     """
-    allowed = [*sources.numbers, *sources.implied]
-    counts = set(counted)
+    counts = {value for value in counted if value <= _LARGEST_COUNT}
+    bare = counts | _hours(chain.from_iterable(sources.times)) | {year for year, _, _ in sources.dates if year}
     for figure in claim.numbers:
-        if (
-            any(figure.agrees(other) for other in allowed)
-            or _is_hour_of_a_source(figure, sources)
-            or _is_year(figure, sources)
-        ):
+        if any(figure.agrees(other) for other in (*sources.numbers, *sources.implied)):
             continue
-        if not figure.dimension and any(value in counts for value in figure.plain if value <= _LARGEST_COUNT):
+        if not figure.dimension and figure.plain & bare:
             continue
         if not (_SUM.search(text) and _is_computed(figure, sources.numbers)):
             return True
     return (
         any(not _has_date(each, sources.dates) for each in claim.dates)
-        or any(not _has_weekday(each, sources) for each in claim.weekdays)
+        or not claim.weekdays <= sources.weekdays | {*map(_weekday, sources.dates)}
         or any(not _has_time(each, sources) for each in claim.times)
     )
 
@@ -302,18 +288,16 @@ def _readings(digits: str) -> set[float]:
     return found or {float(f"{whole}.{last}")}
 
 
-def _dates(found: re.Match[str]) -> list[tuple[int | None, int | None, int | None]]:
+def _date(found: re.Match[str]) -> Date:
     if found["iso"]:
-        return [(int(found["iy"]), int(found["im"]), int(found["id"]) if found["id"] else None)]
+        return int(found["iy"]), int(found["im"]), int(found["id"]) if found["id"] else None
     if found["na"]:
         first, second, year = int(found["na"]), int(found["nb"]), int(found["ny"])
         year += 2000 if year < 100 else 0
-        return [(year, second, first)] if second <= 12 else [(year, first, second)]
-    for named, day, dated in (("m1", "d1", "y1"), ("m2", "d2", "y2"), ("m3", "", "y3")):
-        if found[named]:
-            month = MONTHS[found[named].casefold()]
-            return [(int(found[dated]) if found[dated] else None, month, int(found[day]) if day else None)]
-    return []
+        return (year, second, first) if second <= 12 else (year, first, second)
+    month, day = found["m1"] or found["m2"] or found["m3"], found["d1"] or found["d2"]
+    said = found["y1"] or found["y2"] or found["y3"]
+    return int(said) if said else None, MONTHS[month.casefold()], int(day) if day else None
 
 
 def _time(found: re.Match[str]) -> frozenset[int] | None:
@@ -331,63 +315,43 @@ def _time(found: re.Match[str]) -> frozenset[int] | None:
     return frozenset(read)
 
 
-def _has_date(
-    wanted: tuple[int | None, int | None, int | None], known: Sequence[tuple[int | None, int | None, int | None]]
-) -> bool:
-    def agrees(one: tuple[int | None, int | None, int | None]) -> bool:
-        year, month, day = wanted
-        return (
-            (year is None or one[0] in (None, year))
-            and (month is None or one[1] == month)
-            and (day is None or one[2] == day)
-        )
-
+def _has_date(wanted: Date, known: Sequence[Date]) -> bool:
     year, month, day = wanted
-    swapped = [(year, day, month)] if year and day and month and day <= 12 else []
-    return any(agrees(one) for one in known) or any(each in known for each in swapped)
+    agrees = any(
+        (year is None or each[0] in (None, year)) and month == each[1] and (day is None or each[2] == day)
+        for each in known
+    )
+    return agrees or (year is not None and day is not None and (year, day, month) in known)
 
 
-def _has_weekday(wanted: int, sources: Figures) -> bool:
-    return wanted in sources.weekdays or any(_weekday(each) == wanted for each in sources.dates)
-
-
-def _weekday(day: tuple[int | None, int | None, int | None]) -> int | None:
-    year, month, number = day
-    if not (year and month and number):
-        return None
+def _weekday(day: Date) -> int | None:
     try:
-        return date(year, month, number).weekday()
-    except ValueError:
+        return date(*day).weekday()  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # part of it is not said, or there is no such day
         return None
 
 
 def _has_time(wanted: frozenset[int], sources: Figures) -> bool:
     if any(wanted & each for each in sources.times):
         return True
-    hours = {float(minutes // 60) for minutes in wanted if minutes % 60 == 0}
-    hours |= {hour % 12 for hour in hours}
-    return any(not each.dimension and each.plain & hours for each in sources.numbers)
+    return any(not each.dimension and each.plain & _hours(wanted) for each in sources.numbers)
 
 
-def _is_hour_of_a_source(figure: Figure, sources: Figures) -> bool:
-    """ "9 to 5" of a source that says 9:00 to 17:00."""
-    hours = {float(minutes // 60) for each in sources.times for minutes in each if minutes % 60 == 0}
-    return not figure.dimension and bool(figure.plain & (hours | {hour % 12 for hour in hours}))
-
-
-def _is_year(figure: Figure, sources: Figures) -> bool:
-    return not figure.dimension and any(year in figure.plain for year, _, _ in sources.dates if year)
+def _hours(times: Iterable[int]) -> set[float]:
+    """The full hours, of the morning as well: "9 to 5" of a source that says 9:00 to 17:00."""
+    hours = {float(minutes // 60) for minutes in times if minutes % 60 == 0}
+    return hours | {hour % 12 for hour in hours}
 
 
 def _is_computed(figure: Figure, known: Sequence[Figure]) -> bool:
+    """Whether a figure is the sum of all figures of one unit, or of two of them, or the difference of two."""
     alike = [each for each in dict.fromkeys(known) if not figure.dimension or each.dimension in ("", figure.dimension)]
-    wanted = figure.values if figure.dimension else figure.plain
     by_dimension: dict[str, list[float]] = {}
     for each in alike[:_MOST_TO_ADD]:
-        by_dimension.setdefault(each.dimension, []).append(max(each.values if each.dimension else each.plain))
+        by_dimension.setdefault(each.dimension, []).append(max(each.values))
     for values in by_dimension.values():
-        computed = {sum(values)} | {sum(pair) for pair in combinations(values, 2)}
-        computed |= {abs(one - other) for one, other in combinations(values, 2)}
-        if any(abs(value - other) < 1e-6 for value in computed for other in wanted):
+        pairs = [*combinations(values, 2)]
+        computed = [sum(values), *map(sum, pairs), *(abs(one - other) for one, other in pairs)]
+        if any(abs(value - wanted) < 1e-6 for value in computed for wanted in figure.values):
             return True
     return False
