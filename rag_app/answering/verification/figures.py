@@ -174,20 +174,6 @@ class Figures:
     implied: tuple[Figure, ...] = ()
     """What a source says without a number: "within a week", "both", "half of the price"."""
 
-    def join_figures(self, others: Iterable["Figures"]) -> "Figures":
-        every = [self, *others]
-        return Figures(
-            tuple(each for one in every for each in one.numbers),
-            tuple(each for one in every for each in one.dates),
-            frozenset[int]().union(*(one.weekdays for one in every)),
-            tuple(each for one in every for each in one.times),
-            tuple(each for one in every for each in one.implied),
-        )
-
-    @property
-    def some(self) -> bool:
-        return bool(self.numbers or self.dates or self.weekdays or self.times)
-
 
 @lru_cache(maxsize=512)
 def figures_of(text: str) -> Figures:

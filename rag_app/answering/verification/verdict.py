@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rag_app.answering.citations import MARKER, cut_words, words_of
 from rag_app.answering.context import ContextBlock
-from rag_app.answering.verification.figures import Figures, figures_of, is_unsupported
+from rag_app.answering.verification.figures import figures_of, is_unsupported
 from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
 from rag_app.answering.verification.words import (
     MIN_CLAUSE,
@@ -49,7 +50,6 @@ class Ground:
         self.size = len(blocks)
         self._texts = {block.number: _text_of(block) for block in blocks}
         self._passages: dict[tuple[int, ...], Passage] = {}
-        self._figures: dict[tuple[int, ...], Figures] = {}
         self._question = question
         self._asked = frozenset(stem(word) for word in re.findall(r"\w+", f"{question} {names}"))
         self._in_question = frozenset(re.findall(r"\w+", question.casefold()))
@@ -66,7 +66,7 @@ class Ground:
         figures = figures_of(text)
         if _OF_ALL.search(text):  # "the cheapest of the three": of what was found
             counted = (*counted, *range(2, self.size + 1))
-        if is_unsupported(figures, self._figures_of(cited), text, counted):
+        if is_unsupported(figures, passage.figures, text, counted):
             return False
         language = language_of(text)
         known = passage.spellings | self._named | (self._in_question & self._passage(self._all).spellings)
@@ -84,10 +84,11 @@ class Ground:
 
     def invents(self, text: str) -> bool:
         """Whether a sentence holds a figure or a name that is neither in the context nor in the question."""
-        figures, everything = figures_of(text), self._figures_of(self._all).join_figures([figures_of(self._question)])
-        if is_unsupported(figures, everything, text, range(self.size + 1)):
+        everything = self._passage(self._all)
+        known_figures = figures_of(f"{everything.text}\n\n{self._question}")
+        if is_unsupported(figures_of(text), known_figures, text, range(self.size + 1)):
             return True
-        known = self._passage(self._all).spellings | self._in_question | self._named
+        known = everything.spellings | self._in_question | self._named
         return bool(unknown_names(text, known, german=language_of(text) == "de"))
 
     @property
@@ -98,11 +99,6 @@ class Ground:
         if blocks not in self._passages:
             self._passages[blocks] = Passage("\n\n".join(self._texts[number] for number in blocks))
         return self._passages[blocks]
-
-    def _figures_of(self, blocks: tuple[int, ...]) -> Figures:
-        if blocks not in self._figures:
-            self._figures[blocks] = Figures().join_figures(figures_of(self._texts[number]) for number in blocks)
-        return self._figures[blocks]
 
 
 class Verification:
@@ -192,15 +188,16 @@ class Verification:
     def _resolve(self, *, final: bool) -> None:
         """Release what waits, in order, up to the first sentence that still leans on what is to come."""
         while self._waiting:
-            unit, later = self._waiting[0], self._waiting[1:]
-            if unit.leaning and not self._is_carried(unit, later):
-                if not final:
-                    return
+            unit, *later = self._waiting
+            if not unit.leaning or self._is_carried(unit, later):
+                self._release(unit)
+            elif not final:
+                return
+            else:
                 self.removed += unit.kind is Kind.CLAIM
-                self._drop(later)
-                continue
+                if later and later[0].gap.count("\n") < unit.gap.count("\n"):  # the line break before it stays
+                    later[0] = replace(later[0], gap=unit.gap)
             self._waiting = later
-            self._release(unit)
 
     def _is_carried(self, unit: Unit, later: Sequence[Unit]) -> bool:
         if unit.kind is not Kind.CLAIM:
@@ -210,13 +207,6 @@ class Verification:
             return False
         self._tried[unit.text] = cited
         return self._ground.supports(plain(unit.text), cited, (len(cited),), leaning=True)
-
-    def _drop(self, later: list[Unit]) -> None:
-        """Leave out the first that waits. The line break before it stays."""
-        gone = self._waiting[0]
-        if later and later[0].gap.count("\n") < gone.gap.count("\n"):
-            later = [Unit(later[0].text, gone.gap, later[0].kind, later[0].cited, later[0].leaning), *later[1:]]
-        self._waiting = later
 
     def _close(self) -> None:
         """A paragraph ends: what nothing has carried is left out."""

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 
+from rag_app.answering.verification.figures import Figures, figures_of
 from rag_app.answering.verification.kinds import IMPERATIVES
 from rag_app.domain import frozen
 from rag_app.retrieval.text import sentences, tokenizer
@@ -238,6 +239,10 @@ class Passage:
         return frozenset(re.findall(r"\w+", self.text.casefold()))
 
     @cached_property
+    def figures(self) -> Figures:
+        return figures_of(self.text)
+
+    @cached_property
     def clauses(self) -> tuple[Clause, ...]:
         return tuple(clause for sentence in sentences(self.text) for clause in clauses_of(sentence))
 
@@ -291,14 +296,10 @@ def clauses_of(sentence: str, *, stated: bool = False) -> list[Clause]:
         around = frozenset(stem(word) for word in _meaningful_words(half))
         for part in _CLAUSE.split(half):
             words = frozenset(stem(word) for word in _meaningful_words(part))
-            if words and not (stated and _first_word(part) in IMPERATIVES):
-                found.append(Clause(words, _is_negated(part), around))
+            first = _WORD.findall(part.casefold())[:1]
+            if words and (not stated or IMPERATIVES.isdisjoint(first)):
+                found.append(Clause(words, _NEGATION.search(_NO_NEGATION.sub("", part)) is not None, around))
     return found
-
-
-def _first_word(text: str) -> str:
-    found = _WORD.search(text)
-    return found[0].casefold() if found else ""
 
 
 def language_of(text: str) -> str | None:
@@ -339,24 +340,17 @@ def contradicts(claim: str, passage: Passage) -> bool:
     >>> contradicts("Dogs are not welcome.", Passage("Dogs are welcome.")), contradicts("Dogs may come.", Passage("Dogs are welcome."))
     (True, False)
     """
-    hidden_words = _stems(_HIDDEN_NEGATION)
-    for clause in clauses_of(claim, stated=True):
-        alike = _alike(clause, passage.clauses)
-        if not alike:
-            if clause.negated:
-                return True
-            continue
-        hidden = hidden_words - clause.words
-        if clause.negated:
-            denied = any(each.negated or each.words & hidden or _contradict(clause, each) for each in alike)
-            if not denied:
-                return True
-        elif all(each.negated for each in alike):
-            if not any(clause.words & hidden_words - each.words for each in alike):
-                return True
-        elif all(_contradict(clause, each) for each in alike):
-            return True
-    return False
+    return any(_is_denied(clause, _alike(clause, passage.clauses)) for clause in clauses_of(claim, stated=True))
+
+
+def _is_denied(clause: Clause, alike: Sequence[Clause]) -> bool:
+    """Whether those that say the same say that it is not so; what is negated has to be said by one of them."""
+    if clause.negated:
+        hidden = _HIDDEN_STEMS - clause.words
+        return not any(each.negated or each.words & hidden or _contradict(clause, each) for each in alike)
+    if alike and all(each.negated for each in alike):
+        return not any(clause.words & _HIDDEN_STEMS - each.words for each in alike)
+    return bool(alike) and all(_contradict(clause, each) for each in alike)
 
 
 def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> list[str]:
@@ -389,20 +383,14 @@ def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> l
 
 def _begins_with_name(word: str, whole: str, following: str) -> bool:
     bare = word.casefold().replace("’", "'")
-    if (
-        bare in _STOP
-        or bare in IMPERATIVES
-        or (re.fullmatch(r"\w+(?:ing|ly|s)", bare) and not whole.rstrip(",").endswith("'s"))
-    ):
+    owns = bare.endswith("'s")
+    if bare in _STOP or bare in IMPERATIVES or re.fullmatch(r"\w+(?:ing|ly|s)", bare):
         return False
-    if bare.endswith("'s"):
-        return True
     after = re.match(r"\S+", following)
-    if after is None:
-        return False
-    if _NAMED.match(after[0]) and after[0].casefold() not in _STOP and not whole.endswith(","):
-        return True
-    return _SUBJECT_VERB.match(after[0]) is not None
+    if owns or after is None:
+        return owns
+    named = _NAMED.match(after[0]) and after[0].casefold() not in _STOP and not whole.endswith(",")
+    return bool(named) or _SUBJECT_VERB.match(after[0]) is not None
 
 
 def _is_title(said: str) -> bool:
@@ -474,14 +462,9 @@ def _share(words: Sequence[tuple[float, bool]]) -> float:
     return sum(weighed for weighed, known in words if known) / total if total else 1.0
 
 
-def _is_negated(text: str) -> bool:
-    return _NEGATION.search(_NO_NEGATION.sub("", text)) is not None
-
-
-@lru_cache(maxsize=8)
 def _stems(words: frozenset[str]) -> frozenset[str]:
-    return frozenset(stem(word) for word in words)
+    return frozenset(map(stem, words))
 
 
-_VAGUE = frozenset(stem(word) for word in _ABOUT_SPEAKING)
+_VAGUE, _HIDDEN_STEMS = _stems(_ABOUT_SPEAKING), _stems(_HIDDEN_NEGATION)
 _OPPOSITE_STEMS = [(_stems(one), _stems(other)) for one, other in _OPPOSITES]
