@@ -124,11 +124,9 @@ def quote(claims: Iterable[str], hits: Sequence[Hit]) -> tuple[Hit, str, int, in
             break
         quoted += piece
     start = sum(map(len, pieces[:index])) + len(quoted) - len(quoted.lstrip())
-    quoted = quoted.strip()
-    if len(quoted) <= QUOTE_LENGTH:
-        return hit, quoted, start, start + len(quoted)
-    quoted = quoted[: QUOTE_LENGTH - 1].rsplit(maxsplit=1)[0]
-    return hit, f"{quoted}…", start, start + len(quoted)
+    whole = quoted.strip()
+    kept = whole if len(whole) <= QUOTE_LENGTH else whole[: QUOTE_LENGTH - 1].rsplit(maxsplit=1)[0]
+    return hit, kept if kept == whole else f"{kept}…", start, start + len(kept)
 
 
 def content_words(text: str) -> frozenset[str]:

@@ -76,7 +76,7 @@ _LEAD_SENTENCES = 2
 _SURE = 0.5
 """Of the signal `read`, from which on a sentence gives the value that what looks like a question about records asks for."""
 _NOTHING = CheckedAnswer("", ())
-_CLEARLY = 0.1  # of probability
+_CLEARLY = 0.1  # of probability: how much better a look over all types has to be than one that answers, too
 T = TypeVar("T")
 
 
@@ -188,10 +188,9 @@ class CapabilityEngine(BaseQueryEngine):
     async def _events(self, evidence: Evidence) -> AsyncGenerator[Event, None]:
         yield FoundHits(evidence.hits)
         started = time.perf_counter()
-        if self.refuses(evidence) or self._tells(evidence):
-            answer = self._too_little(evidence) if self.refuses(evidence) else self._tell_records(evidence)
-            yield Delta(answer.text, () if answer.refused else answer.citations)
-            yield self._add_spent(answer, evidence, started)
+        if unwritten := self._answer_unwritten(evidence):
+            yield Delta(unwritten.text, () if unwritten.refused else unwritten.citations)
+            yield self._add_spent(unwritten, evidence, started)
             return
         text = news = ""
         shown, due, lead = _NOTHING, 0, _lead(evidence)
@@ -232,7 +231,9 @@ class CapabilityEngine(BaseQueryEngine):
         if evidence.spent is not None:
             asked = self.synthesizer.model if answer.asked in (None, EXTRACTIVE) else answer.asked
             answer = replace(answer, usage=add_usage(evidence.spent, answer.usage), asked=asked)
-        return _add_times(answer, evidence, started)
+        seconds = {"retrieval": evidence.seconds, "generation": time.perf_counter() - started}
+        lead = "" if answer.refused else _lead(evidence)
+        return replace(answer, text=lead + answer.text, elsewhen=evidence.elsewhen if lead else None, seconds=seconds)
 
     def _ground(self, evidence: Evidence) -> Ground:
         """What the sentences of an answer are compared with."""
@@ -257,11 +258,8 @@ class CapabilityEngine(BaseQueryEngine):
 
     async def _write(self, evidence: Evidence) -> Answer:
         started = time.perf_counter()
-        if self.refuses(evidence):
-            answer = self._too_little(evidence)
-        elif self._tells(evidence):
-            answer = self._tell_records(evidence)
-        else:
+        answer = self._answer_unwritten(evidence)
+        if answer is None:
             try:
                 with Stage("generation"):
                     draft = await self.synthesizer.write(evidence.asked, evidence.context)
@@ -306,7 +304,8 @@ class CapabilityEngine(BaseQueryEngine):
                     if not isinstance(retriever, ChunkRetriever):
                         others = await self._foreign(others, _bundle(everywhere))
                     both = await self._judge(everywhere, interleave([others, nodes]), postprocessors)
-                    if not best.judgment.answers or _is_clearly_better(both.judgment, best.judgment):
+                    likely, likely_first = both.judgment.probability or 0.0, best.judgment.probability or 0.0
+                    if not best.judgment.answers or likely > likely_first + _CLEARLY:
                         best = replace(both, look=Look.ALL_TYPES)
                 best = await self._elsewhen(best, question)
                 span.set_attribute("rag.hits", len(best.hits))
@@ -436,10 +435,13 @@ class CapabilityEngine(BaseQueryEngine):
         """Whether there is too little to answer from; a capability that is not grounded may do without."""
         return self.capability.grounded and not evidence.context.blocks
 
-    def _tells(self, evidence: Evidence) -> bool:
-        """Whether no model writes: what was computed from records is told as it is, and lists where there is none."""
+    def _answer_unwritten(self, evidence: Evidence) -> Answer | None:
+        """A refusal; or what was computed from records, and lists of them where there is no model. None where one writes."""
+        if self.refuses(evidence):
+            return self._too_little(evidence)
         told = evidence.records
-        return told is not None and bool(told.text) and (told.computed or self.synthesizer.model in (None, EXTRACTIVE))
+        tells = told is not None and told.text and (told.computed or self.synthesizer.model in (None, EXTRACTIVE))
+        return self._tell_records(evidence) if tells else None
 
     def _tell_records(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
         """What the records say, in the index's sentences."""
@@ -668,20 +670,8 @@ def _answer(evidence: Evidence, **more: Any) -> Answer:
     )
 
 
-def _is_clearly_better(wide: Judgment, first: Judgment) -> bool:
-    """Whether a look over all types of sources is to be preferred to one over the capability's own, which answers, too."""
-    return (wide.probability or 0.0) > (first.probability or 0.0) + _CLEARLY
-
-
 def _nearest(evidence: Evidence) -> float:
     return max((hit.score for hit in evidence.hits), default=-1.0)
-
-
-def _add_times(answer: Answer, evidence: Evidence, started: float) -> Answer:
-    seconds = {"retrieval": evidence.seconds, "generation": time.perf_counter() - started}
-    if answer.refused or evidence.elsewhen is None:
-        return replace(answer, seconds=seconds)
-    return replace(answer, text=_lead(evidence) + answer.text, elsewhen=evidence.elsewhen, seconds=seconds)
 
 
 def _lead(evidence: Evidence) -> str:

@@ -54,8 +54,6 @@ GAP = 0.4
 """How far below the best score a second and third sentence may lie."""
 SLACK = 2.0
 """How far below the first sentence's a further one's log-odds may lie where both are below 0."""
-PART_GAP = 0.8
-"""How far below it the best sentence of another part of the question may lie."""
 _OVERLAP_WEIGHT, _SOURCE_WEIGHT, _NEWS_WEIGHT = 0.2, 0.2, 0.05
 READ_WEIGHT = 0.06
 """Of the reader's log-odds."""
@@ -107,7 +105,7 @@ class ExtractiveSynthesizer(Synthesizer):
         known = getattr(self._embedder, "languages", ())
         warning = not_understood_here(question.text, self._embedder.model_name, known)
         written = (
-            _tell_disagreement(rivals),
+            rivals and "Sources disagree: " + " ".join(_cite(each.text, each.block + 1) for each in rivals),
             _compose_text(said),
             unanswered_text(question.text, missing),
             warning and f"{warning}.",
@@ -132,20 +130,13 @@ def _find_strangers(question: Question, ranking: Ranking, context: Context) -> N
     """Whether each passage is about another subject than each part of a question. A part that points back or says little
     has that of the whole, any other its own: "When is Ann in, and on what date is the exam?" asks about no exam of Ann's.
     """
-    whole = find_strangers(question, ranking.ranked, context.blocks)
-    alone = [
-        len(ranking.asked) > 2
-        and not question.leans
-        and not _POINTS_BACK.search(part)
-        and len(content_words(part)) > LITTLE
-        for part in ranking.asked[1:]
-    ]
-    rows = zip(ranking.asked[1:], alone, strict=True)
-    own = (
-        find_strangers(replace(question, text=part), ranking.ranked, context.blocks) if each else whole
-        for part, each in rows
-    )
-    return np.asarray([*own])
+    several = len(ranking.asked) > 2 and not question.leans
+    rows = []
+    for part in ranking.asked[1:]:
+        alone = several and not _POINTS_BACK.search(part) and len(content_words(part)) > LITTLE
+        about = replace(question, text=part) if alone else question
+        rows.append(find_strangers(about, ranking.ranked, context.blocks))
+    return np.asarray(rows)
 
 
 def score_passages(ranking: Ranking, question: Question, others: NDArray[np.bool_] | None = None) -> PassageScores:
@@ -243,23 +234,22 @@ async def _read(
             odds[row] = odds[asked.index(text)]
             continue
         nearest = np.argsort(-promising[row], kind="stable")
-        scores = await _odds(text, readings, nearest[:MAX_READ])
+        scores = await _odds(text, [readings[place] for place in nearest[:MAX_READ]])
         if scores.max() < 0:  # none of them rather answers than not
-            scores = np.append(scores, await _odds(text, readings, nearest[MAX_READ : 2 * MAX_READ]))
+            further = [readings[place] for place in nearest[MAX_READ : 2 * MAX_READ]]
+            scores = np.append(scores, await _odds(text, further))
         odds[row], odds[row, nearest[: len(scores)]] = scores.min(), scores
     return odds
 
 
-async def _odds(text: str, readings: Sequence[Reading], places: NDArray[np.int64]) -> NDArray[np.float64]:
-    if not len(places):
-        return np.empty(0)
-    return np.clip(await the_reader().read(text, [readings[place] for place in places]), -MOST_ODDS, MOST_ODDS)
+async def _odds(text: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
+    return np.clip(await the_reader().read(text, readings), -MOST_ODDS, MOST_ODDS)
 
 
 def _with_title(passage: Passage, context: Context) -> str:
     """What is embedded: a sentence rarely names what its document is about."""
-    title = next((f"{hit.title}:" for hit in context.blocks[passage.block].hits), "")
-    return " ".join(part for part in (title, passage.lead, passage.text) if part)
+    title = context.blocks[passage.block].title
+    return " ".join(part for part in (title and f"{title}:", passage.lead, passage.text) if part)
 
 
 def _priors(pool: Sequence[Passage], question: Question, context: Context) -> NDArray[np.float64]:
@@ -372,10 +362,11 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
         least = min([0.0, *(scored.read[ranked.index(each)] - SLACK for each in chosen[:1])])
         further = np.where((scored.read >= least) | (follows > 0), overall, -np.inf)
         current = (_keep_holding(scores[place], scored.holds[place]) if asked else further) + follows
-        best = next((i for i in np.argsort(-current) if not _is_said(ranked[i], chosen)), None)
+        said = [each.text for each in chosen]
+        best = next((i for i in np.argsort(-current) if not any(_alike(ranked[i].text, text) for text in said)), None)
         if best is None or len(chosen) >= most or (not asked and current[best] < overall.max() - GAP):
             break
-        if np.isneginf(current[best]) or current[best] < overall.max() - PART_GAP:
+        if np.isneginf(current[best]):
             continue
         chosen.append(passage := ranked[best])
         previous = before.get((passage.block, passage.place))
@@ -449,18 +440,6 @@ def _add_date(passage: Passage, context: Context) -> Passage:
     end = found[0] if (found := SENTENCE_END.search(passage.text)) else ""
     said = passage.text.removesuffix(end).rstrip()
     return replace(passage, text=f"{said} ({day_text(day_of(date))}){end}")
-
-
-def _tell_disagreement(rivals: Sequence[Passage]) -> str:
-    """
-    >>> _tell_disagreement([Passage(0, 0, "A cut is $40."), Passage(1, 0, "A cut is $45.")])
-    'Sources disagree: A cut is $40 [Source 1]. A cut is $45 [Source 2].'
-    """
-    return "Sources disagree: " + " ".join(_cite(each.text, each.block + 1) for each in rivals) if rivals else ""
-
-
-def _is_said(passage: Passage, chosen: Sequence[Passage]) -> bool:
-    return any(_alike(passage.text, other.text) for other in chosen)
 
 
 def _alike(one: str, other: str) -> bool:

@@ -176,36 +176,31 @@ def read_models(file: Path | None) -> ModelsFile:
         tables = _check_table(str(file), _File, tomllib.loads(file.read_text("utf-8")))
     except (OSError, ValueError) as error:
         raise Misconfigured(f"RAG_MODELS_FILE: {file}: {error}") from error
-    models: dict[str, Model | Extractive] = {}
-    rerank: dict[str, Reranker | Nothing] = {}
-    for name, table in _named_tables(file, "models", tables.models):
-        model: type[Model | Extractive] = Extractive if _kind(table) == EXTRACTIVE else Model
-        models[name] = _check_table(f"{file}: models.{name}", model, table)
-    for name, table in _named_tables(file, "rerank", tables.rerank):
-        order: type[Reranker | Nothing] = Nothing if _kind(table) == "none" else Reranker
-        rerank[name] = _check_table(f"{file}: rerank.{name}", order, table)
     return ModelsFile(
         file.resolve().parent,
         {name: _check_table(f"{file}: prices.{name}", Price, table) for name, table in tables.prices.items()},
-        models,
+        _check_tables(file, "models", tables.models, {EXTRACTIVE: Extractive}, Model),
         None if tables.embedding is None else _check_table(f"{file}: embedding", Embedding, tables.embedding),
-        rerank,
+        _check_tables(file, "rerank", tables.rerank, {"none": Nothing}, Reranker),
     )
 
 
-def _named_tables(file: Path, section: str, tables: JsonObject) -> list[tuple[str, object]]:
+def _check_tables(
+    file: Path, section: str, tables: JsonObject, by_kind: Mapping[str, type[T]], others: type[T]
+) -> dict[str, T]:
+    """The entries of a section, which capabilities, their groups and "default" may have."""
     groups = dict.fromkeys(each.group for each in CAPABILITIES if each.group is not None)
     names = (DEFAULT, *groups, *(each.name for each in CAPABILITIES))
-    for name in tables:
+    checked: dict[str, T] = {}
+    for name, table in tables.items():
         if name not in names:
             raise Misconfigured(
                 f"{file}: {section}.{name}: there is no capability of this name; accepted: {', '.join(names)}"
             )
-    return [*tables.items()]
-
-
-def _kind(table: object) -> object:
-    return table.get("kind") if isinstance(table, dict) else None
+        kind = table.get("kind") if isinstance(table, dict) else None
+        model = by_kind.get(kind, others) if isinstance(kind, str) else others
+        checked[name] = _check_table(f"{file}: {section}.{name}", model, table)
+    return checked
 
 
 def _check_table(where: str, kind: type[T], table: object) -> T:

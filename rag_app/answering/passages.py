@@ -88,11 +88,6 @@ class Ranking:
     priors: NDArray[np.float64]
     read: NDArray[np.float64]
 
-    @property
-    def best(self) -> float:
-        """The cosine of what is looked for and the passage nearest to it; -1 without passages."""
-        return float(self.cosines[0].max(initial=-1.0))
-
 
 def passages(text: str, block: int = 0) -> list[Passage]:
     """The sentences, list items, table rows and `key: value` lines of a text that can answer something.

@@ -7,7 +7,6 @@ What a seed's client is told is said in its capability, and in no other words.
 import re
 from collections.abc import Collection
 from datetime import date
-from functools import cache
 
 from rag_app.answering.capabilities import Capability
 from rag_app.answering.context import neutralise
@@ -59,16 +58,19 @@ _ENGLISH_ONLY = {
 """Said to who asks in that language; `not_understood` says it in English, and of any model."""
 # Words that a question in one language has and one in the others hardly has: a guess by letters needs longer texts.
 _WORDS = {
-    "en": "the what which who where when why how does did is are were can our your my this that there with of and for to it we you they"
-    " not tell show give have has much many about",
-    "de": "der das und ist sind ein eine einen wie viel viele wann wer wo wohin warum wieso welche welcher welches kann können darf muss"
-    " kostet kosten gibt es ich wir man nicht für mit von zum zur im dem den bei wird werden haben hat mein unser ihr oder bis nach",
-    "fr": "le les des du est sont une quel quelle quels quelles où quand combien pourquoi comment qui pour dans avec peut faut il elle nous"
-    " vous mon notre ce cette et ou jusqu pas sur aux",
-    "es": "el los las del es son una qué cuál cuándo cuánto cuánta cuántos dónde quién cómo por para con puede hay se mi nuestro y en",
-    "it": "il gli della è sono una che quale quando quanto quanti dove chi come perché per con può si di mio nostro e",
-    "nl": "het een hoe wat wanneer wie waar waarom welke kan mag moet zijn voor met van naar bij wordt niet mijn onze en ik",
-    "pt": "os da é são uma qual quando quanto quantos onde quem como por para com pode meu nosso e em não",
+    language: frozenset(words.split())
+    for language, words in {
+        "en": "the what which who where when why how does did is are were can our your my this that there with of and for to it we you they"
+        " not tell show give have has much many about",
+        "de": "der das und ist sind ein eine einen wie viel viele wann wer wo wohin warum wieso welche welcher welches kann können darf muss"
+        " kostet kosten gibt es ich wir man nicht für mit von zum zur im dem den bei wird werden haben hat mein unser ihr oder bis nach",
+        "fr": "le les des du est sont une quel quelle quels quelles où quand combien pourquoi comment qui pour dans avec peut faut il elle nous"
+        " vous mon notre ce cette et ou jusqu pas sur aux",
+        "es": "el los las del es son una qué cuál cuándo cuánto cuánta cuántos dónde quién cómo por para con puede hay se mi nuestro y en",
+        "it": "il gli della è sono una che quale quando quanto quanti dove chi come perché per con può si di mio nostro e",
+        "nl": "het een hoe wat wanneer wie waar waarom welke kan mag moet zijn voor met van naar bij wordt niet mijn onze en ik",
+        "pt": "os da é são uma qual quando quanto quantos onde quem como por para com pode meu nosso e em não",
+    }.items()
 }  # fmt: skip
 
 
@@ -79,14 +81,9 @@ def language_of(text: str) -> str:
     ('de', 'en', 'fr')
     """
     said = re.findall(r"[^\W\d_]+", text.casefold())
-    known = {language: sum(word in words for word in said) for language, words in _word_sets().items()}
+    known = {language: sum(word in words for word in said) for language, words in _WORDS.items()}
     best = max(known, key=lambda language: known[language])
     return best if known[best] else detect_language(text, "en")
-
-
-@cache
-def _word_sets() -> dict[str, frozenset[str]]:
-    return {language: frozenset(words.split()) for language, words in _WORDS.items()}
 
 
 def not_understood(text: str, model: str, understood: Collection[str]) -> str:

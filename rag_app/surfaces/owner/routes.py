@@ -297,8 +297,8 @@ def render_result(hit: Hit) -> OwnerSearchResult:
         id=hit.chunk_id,
         chunk_index=hit.position,
         content=hit.text,
-        customer_id=_number(hit, "customer_id"),
-        stylist_id=_number(hit, "stylist_id"),
+        customer_id=hit.metadata.get("customer_id"),
+        stylist_id=hit.metadata.get("stylist_id"),
     )
 
 
@@ -328,14 +328,6 @@ def _source(hit: Hit, excerpt: str) -> OwnerSource:
 
 
 def _render_record(of: type[T], hit: Hit, **own: object) -> T:
-    ids = {name: _text(hit, name) for name in ("booking_id", "call_id")}
+    known = hit.metadata
+    ids = {name: str(known[name]) if name in known else None for name in ("booking_id", "call_id")}
     return as_wire(of, hit, created_at=hit.moment, similarity=hit.relevance, **ids, **own)
-
-
-def _text(hit: Hit, name: str) -> str | None:
-    return str(hit.metadata[name]) if name in hit.metadata else None
-
-
-def _number(hit: Hit, name: str) -> int | None:
-    value = hit.metadata.get(name)
-    return value if isinstance(value, int) else None
