@@ -75,15 +75,11 @@ class ChosenModels:
         self._built: dict[object, ChatModel] = {}
         self._given: dict[int, ChatModel] = {}
         """Of models that came as objects: whoever made them closes them."""
-        self._prices = self._file.prices
-        chosen = {name: self._of_file(name, entry) for name, entry in self._file.models.items()}
-        if DEFAULT in chosen:
-            chosen.setdefault(LEXYBRAIN, chosen[DEFAULT])
-        else:
-            chosen[DEFAULT] = self._of_settings()
-        if LEXYBRAIN not in chosen:
-            chosen[LEXYBRAIN] = self._of_lexybrain()
-        self._chosen = chosen
+        self._chosen = {name: self._of_file(name, entry) for name, entry in self._file.models.items()}
+        if DEFAULT not in self._chosen:
+            self._chosen[DEFAULT] = self._of_settings()
+            if LEXYBRAIN not in self._chosen:
+                self._chosen[LEXYBRAIN] = self._of_lexybrain()
         own = [each for each in (parts, *(each.parts for each in CAPABILITIES)) if each.llm is not None]
         self._prompts = load_prompts(resource_folder("prompts")) if self._built or own else {}
         for capability in CAPABILITIES:
@@ -127,7 +123,7 @@ class ChosenModels:
         """What an answer cost. Extracting costs nothing, nor does what is not known (`estimate_usage` estimates it)."""
         if usage is None or model == EXTRACTIVE:
             return Decimal(0)
-        limits, price = self._settings.model, self._prices.get(model)
+        limits, price = self._settings.model, self._file.prices.get(model)
         reads, writes = (price.input, price.output) if price else (limits.input_price, limits.output_price)
         return (reads * usage.input_tokens + writes * usage.output_tokens) / _MILLION
 

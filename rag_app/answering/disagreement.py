@@ -5,10 +5,10 @@ they speak of the same thing in nearly the same words, and one value of one kind
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rag_app.answering.citations import content_words
-from rag_app.answering.verification.figures import DAYS, MONEY, MONTHS, NUMBER_WORDS, UNITS, Figure, figures_of
+from rag_app.answering.verification.figures import DAYS, MONEY, MONTHS, NUMBER_WORDS, UNITS, figures_of
 from rag_app.domain import frozen
 
 _COLOURS = frozenset(
@@ -127,12 +127,8 @@ class Statement:
 
     about: frozenset[str]
     names: frozenset[str]
-    values: frozenset[tuple[str, object]]
+    values: Mapping[str, frozenset[object]]
     denies: bool
-
-    def values_of(self, kind: str) -> frozenset[object]:
-        """Its values of that kind."""
-        return frozenset(value for each, value in self.values if each == kind)
 
 
 def disagree(one: str, other: str) -> bool:
@@ -148,8 +144,8 @@ def disagree(one: str, other: str) -> bool:
         return False  # each of them speaks of something of its own
     if len(common) * 2 < max(len(left.about), len(right.about)):
         return False
-    kinds = {kind for kind, _ in left.values} & {kind for kind, _ in right.values}
-    differing = {kind for kind in kinds if not left.values_of(kind) & right.values_of(kind)}
+    kinds = left.values.keys() & right.values.keys()
+    differing = {kind for kind in kinds if not left.values[kind] & right.values[kind]}
     if left.denies != right.denies:
         return not differing and left.about == right.about
     if differing:
@@ -159,39 +155,34 @@ def disagree(one: str, other: str) -> bool:
 
 
 def _statement(text: str) -> Statement:
-    plain, values = " ".join(text.split()), frozenset(_values(text))
+    plain, said = " ".join(text.split()), [*_values(text)]
+    values = {kind: frozenset(value for each, value in said if each == kind) for kind, _ in said}
     names = frozenset(
         word
         for name in re.findall(r"(?<!^)\b[A-Z][a-z]+\b|^[A-Z][a-z]+(?= [A-Z])", plain)
         for word in content_words(name)
     ) - (DAYS.keys() | MONTHS.keys())
-    said = frozenset(word for word in content_words(plain) if word.isalpha())
-    return Statement(
-        said - names - _NO_SUBJECT - {value for _, value in values}, names, values, _NOT.search(plain) is not None
-    )
+    words = frozenset(word for word in content_words(plain) if word.isalpha())
+    about = words - names - _NO_SUBJECT - {value for _, value in said}
+    return Statement(about, names, values, _NOT.search(plain) is not None)
 
 
 def _values(text: str) -> Iterator[tuple[str, object]]:
     """The kind and the value of each figure, day, month and colour; a figure that may be read in two ways has both."""
     found = figures_of(text)
     for each in found.numbers:
-        factor = _SECONDS_A_MONTH if each.dimension == "months" else 1
-        yield from ((_kind_of(each), factor * value) for value in each.values)
+        is_year = not each.dimension and all(1500 < value < 2100 for value in each.values)
+        kind, factor = ("time", _SECONDS_A_MONTH) if each.dimension == "months" else (each.dimension, 1)
+        yield from (("year" if is_year else kind, factor * value) for value in each.values)
     for date in found.dates:
         yield from ((kind, part) for kind, part in zip(("year", "month", "date"), date, strict=True) if part)
     yield from (("weekday", day) for day in found.weekdays)
     yield from (("hour", minutes) for each in found.times for minutes in each)
     yield from (("place", place.casefold()) for place in _PLACE.findall(text))
     if re.search(r"\bonce\b", text, re.IGNORECASE):
-        yield "figure", 1.0
+        yield "", 1.0
     yield from (("colour", word) for word in content_words(text) & _COLOURS)
     if _FREE.search(text):
         yield "paid", False
     elif any(each.dimension in MONEY for each in found.numbers):
         yield "paid", True
-
-
-def _kind_of(figure: Figure) -> str:
-    if figure.dimension:
-        return "time" if figure.dimension == "months" else figure.dimension
-    return "year" if all(1500 < value < 2100 for value in figure.values) else "figure"

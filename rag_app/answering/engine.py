@@ -235,17 +235,12 @@ class CapabilityEngine(BaseQueryEngine):
         lead = "" if answer.refused else _lead(evidence)
         return replace(answer, text=lead + answer.text, elsewhen=evidence.elsewhen if lead else None, seconds=seconds)
 
-    def _ground(self, evidence: Evidence) -> Ground:
-        """What the sentences of an answer are compared with."""
-        question, told = evidence.question, evidence.question.instructions.values
-        names = " ".join([self.capability.description, *(told.get(name, "") for name in ("system", "role"))])
-        return Ground(evidence.context.blocks, f"{question.text} {question.searched or ''}", names)
-
     def _verification(self, evidence: Evidence, model: str | None) -> Verification:
-        lead = _lead(evidence)
+        question, told, lead = evidence.question, evidence.question.instructions.values, _lead(evidence)
+        names = " ".join([self.capability.description, *(told.get(name, "") for name in ("system", "role"))])
         sentences, words = self.capability.max_sentences, self.capability.max_words
         return Verification(
-            self._ground(evidence),
+            Ground(evidence.context.blocks, f"{question.text} {question.searched or ''}", names),
             advice_is_claim=self.capability.advice_is_claim,
             trusted=model == EXTRACTIVE,
             max_sentences=sentences and sentences - (_LEAD_SENTENCES if lead else 0),

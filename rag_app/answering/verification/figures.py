@@ -260,18 +260,14 @@ def _value(words: str) -> int:
 
 
 def _readings(digits: str) -> set[float]:
+    """A last mark may be the decimal one, or set thousands apart: "1.240" is both."""
     marks = re.findall(r"[.,'’\u00a0\u202f]", digits)
-    plain = re.sub(r"['’\u00a0\u202f]", "", digits)
-    if not re.search(r"[.,]", plain):
-        return {float(plain)}
-    last = plain[max(plain.rfind("."), plain.rfind(",")) + 1 :]
-    whole = re.sub(r"[.,]", "", plain[: len(plain) - len(last) - 1])
-    found = set[float]()
-    if len(set(re.findall(r"[.,]", plain))) == 2 or len(marks) == 1:  # the last mark may be the decimal one
-        found.add(float(f"{whole}.{last}"))
-    if len(last) == 3 and len(set(marks)) == 1:
-        found.add(float(re.sub(r"[.,]", "", plain)))
-    return found or {float(f"{whole}.{last}")}
+    whole, mark, last = re.sub(r"['’\u00a0\u202f]", "", digits).replace(",", ".").rpartition(".")
+    whole = whole.replace(".", "")
+    grouped = {float(whole + last)} if len(last) == 3 and len(set(marks)) == 1 else set()
+    if grouped and len(marks) > 1:
+        return grouped
+    return grouped | {float(f"{whole}{mark}{last}")}
 
 
 def _date(found: re.Match[str]) -> Date:
