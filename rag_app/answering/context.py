@@ -115,13 +115,12 @@ def fill(
     `sources` and the chunks of each come best first; `make` writes the block of a number and chunks.
     A block that does not fit gives up its weakest chunks, then is cut at a sentence's end; it is the last one.
     """
-    number, left = 1, budget
-    for chunks in sources:
+    left = budget
+    for number, chunks in enumerate(sources, 1):
         block, kept, whole = _take_fitting(number, chunks, left, make, cost)
         if block is not None:
             yield block, kept
             left -= cost(block.text)
-            number += 1
         if not whole:
             return
 

@@ -5,7 +5,6 @@ name of the question, another without any of its names does not answer.
 """
 
 from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ def find_strangers(question: Question, ranked: Sequence[Passage], blocks: Sequen
     """
     wanted = question.searched if question.searched and question.leans else question.text
     names = names_in(wanted) if language_of(question.text) != "de" else set()
-    texts = [_text(block).casefold() for block in blocks]
+    texts = [" ".join((each.header, each.body, *(hit.title for hit in each.hits))).casefold() for each in blocks]
     having = {n for n, text in enumerate(texts) if any(has_name(text, name) for name in names)}
     types = {_type(blocks[n]) for n in having}
     strange = [n not in having and _type(block) in types for n, block in enumerate(blocks)]
@@ -33,7 +32,3 @@ def find_strangers(question: Question, ranked: Sequence[Passage], blocks: Sequen
 
 def _type(block: ContextBlock) -> str:
     return block.hits[0].source_type if block.hits else ""
-
-
-def _text(block: ContextBlock) -> str:
-    return " ".join(chain((block.header, block.body), (hit.title for hit in block.hits)))

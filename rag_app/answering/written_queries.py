@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from llama_index.core.vector_stores.types import MetadataFilter
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
 from msgspec import Struct, ValidationError, convert
 
 from rag_app.answering.conditions import kind_conditions, told_condition
@@ -39,7 +39,6 @@ _OPERATORS = {
     FieldType.INTEGER: _ORDERED,
     FieldType.NUMBER: _ORDERED,
 }
-_SIGNS = {"==": EQ, "!=": NE, "<": LT, "<=": LTE, ">": GT, ">=": GTE, "contains": CONTAINS}
 
 
 class WrittenFilter(Struct, forbid_unknown_fields=True):
@@ -177,7 +176,7 @@ def _condition(
     written: WrittenFilter, question: Question, spec: IndexSpec, values: Sequence[NamedValue]
 ) -> MetadataFilter | None:
     """The condition where its operator fits the field, and its value is known: a figure, where the question says it."""
-    kind, operator, value = spec.fields.get(written.field), _SIGNS[written.operator], written.value
+    kind, operator, value = spec.fields.get(written.field), FilterOperator(written.operator), written.value
     if kind is None or operator not in _OPERATORS.get(kind, ()):
         return None
     if kind is FieldType.BOOLEAN:

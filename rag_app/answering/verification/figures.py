@@ -41,35 +41,36 @@ _OTHER_WORDS = {
     "deux": 2, "trois": 3, "quatre": 4, "cinq": 5, "sept": 7, "huit": 8, "neuf": 9, "dix": 10, "onze": 11, "douze": 12,
     "quinze": 15, "vingt": 20, "trente": 30, "cent": 100, "mille": 1000,
 }  # fmt: skip
-UNITS: dict[str, tuple[str, float]] = {}
-for _dimension, _factor, _names in (
-    ("time", 1, "second seconds sec sekunde sekunden seconde secondes"),
-    ("time", 60, "minute minutes min mins minuten"),
-    ("time", 3600, "hour hours hr hrs h stunde stunden heure heures"),
-    ("time", 86400, "day days tag tage tagen jour jours"),
-    ("time", 604800, "week weeks woche wochen semaine semaines"),
-    ("months", 1, "month months monat monate monaten mois"),
-    ("months", 12, "year years jahr jahre jahren an ans année années"),
-    ("percent", 1, "% percent prozent"),
-    ("dollar", 1, "$ dollar dollars usd us$"),
-    ("euro", 1, "€ euro euros eur"),
-    ("pound", 1, "£ gbp quid"),
-    ("franc", 1, "chf francs franken"),
-    ("yen", 1, "¥ yen jpy"),
-    ("mass", 1, "g gram grams gramm"),
-    ("mass", 1000, "kg kilo kilos kilogram kilograms"),
-    ("length", 1, "mm"),
-    ("length", 10, "cm"),
-    ("length", 1000, "m metre metres meter meters"),
-    ("length", 1_000_000, "km kilometre kilometres kilometer kilometers"),
-    ("length", 1_609_344, "mile miles"),
-    ("bytes", 1, "kb"),
-    ("bytes", 1000, "mb"),
-    ("bytes", 1_000_000, "gb"),
-    ("bytes", 1_000_000_000, "tb"),
-):
-    for _name in _names.split():
-        UNITS[_name] = (_dimension, _factor)
+UNITS = {
+    name: (dimension, float(factor))
+    for dimension, factor, names in (
+        ("time", 1, "second seconds sec sekunde sekunden seconde secondes"),
+        ("time", 60, "minute minutes min mins minuten"),
+        ("time", 3600, "hour hours hr hrs h stunde stunden heure heures"),
+        ("time", 86400, "day days tag tage tagen jour jours"),
+        ("time", 604800, "week weeks woche wochen semaine semaines"),
+        ("months", 1, "month months monat monate monaten mois"),
+        ("months", 12, "year years jahr jahre jahren an ans année années"),
+        ("percent", 1, "% percent prozent"),
+        ("dollar", 1, "$ dollar dollars usd us$"),
+        ("euro", 1, "€ euro euros eur"),
+        ("pound", 1, "£ gbp quid"),
+        ("franc", 1, "chf francs franken"),
+        ("yen", 1, "¥ yen jpy"),
+        ("mass", 1, "g gram grams gramm"),
+        ("mass", 1000, "kg kilo kilos kilogram kilograms"),
+        ("length", 1, "mm"),
+        ("length", 10, "cm"),
+        ("length", 1000, "m metre metres meter meters"),
+        ("length", 1_000_000, "km kilometre kilometres kilometer kilometers"),
+        ("length", 1_609_344, "mile miles"),
+        ("bytes", 1, "kb"),
+        ("bytes", 1000, "mb"),
+        ("bytes", 1_000_000, "gb"),
+        ("bytes", 1_000_000_000, "tb"),
+    )
+    for name in names.split()
+}
 MONEY = frozenset(["dollar", "euro", "pound", "franc", "yen"])
 _UNIT = "|".join(re.escape(name) for name in sorted(UNITS, key=lambda name: -len(name)))
 MONTHS = {

@@ -127,7 +127,6 @@ class Verification:
         self._gap = self._begun = ""
         self._waiting: list[Unit] = []
         self._cited: set[int] = set()
-        self._tried: dict[str, tuple[int, ...]] = {}
 
     def read(self, pieces: Sequence[str]) -> None:
         """Go on with `pieces`: all sentences that have come so far, with the white space between them."""
@@ -202,17 +201,13 @@ class Verification:
     def _is_carried(self, unit: Unit, later: Sequence[Unit]) -> bool:
         if unit.kind is not Kind.CLAIM:
             return any(not each.leaning for each in later)
-        cited = tuple(sorted({number for each in later for number in each.cited}))
-        if not cited or self._tried.get(unit.text) == cited:
-            return False
-        self._tried[unit.text] = cited
+        cited = {number for each in later for number in each.cited}
         return self._ground.supports(plain(unit.text), cited, (len(cited),), leaning=True)
 
     def _close(self) -> None:
         """A paragraph ends: what nothing has carried is left out."""
         self._resolve(final=True)
         self._cited.clear()
-        self._tried.clear()
 
     def _release(self, unit: Unit) -> None:
         if self._full:

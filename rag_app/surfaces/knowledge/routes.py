@@ -349,9 +349,8 @@ def _citation(
 
 def _meta(hit: Hit) -> dict[str, MetadataValue]:
     date = hit.untyped.get("date") or (_iso(hit.moment) if hit.moment else None)
-    ours = {"org_id": str(hit.org_id), "date": date, "section": hit.section, "page": hit.page}
-    ours |= {"external_id": hit.external_id, "file_name": hit.file_name, "link": hit.link}
-    ours |= {"row": hit.row, "sheet": hit.sheet}
+    shown = ("section", "page", "external_id", "file_name", "link", "row", "sheet")
+    ours = {"org_id": str(hit.org_id), "date": date, **{name: getattr(hit, name) for name in shown}}
     return {**hit.sent, **{name: value for name, value in ours.items() if value is not None}}
 
 
