@@ -7,7 +7,6 @@ from dataclasses import field, replace
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from numpy.typing import NDArray
 
 from rag_app.answering.context import Context
 from rag_app.answering.extractive import MOST_ODDS, lacks_kind, rank_passages
@@ -81,12 +80,14 @@ class FittedGate(Gate):
         if not hits:
             return NOTHING
         fit, basis = await self._load_fit()
-        words, ranking = await asyncio.gather(
-            self._count_words(question.searched or question.text, hits), self._ranking(fit, question, context)
-        )
-        signals = measure(hits, words, await self._sentences(context, ranking) if ranking else ())
-        if ranking is not None:
-            signals = with_values(signals, question, context, ranking)
+        counting = self._count_words(question.searched or question.text, hits)
+        ranking = None
+        if fit.embedding_model is None:  # it looks at no cosine: nothing is embedded for it
+            signals = measure(hits, await counting, ())
+        else:
+            words, ranking = await asyncio.gather(counting, rank_passages(self._embedder, question, context))
+            measured = measure(hits, words, await self._sentences(context, ranking))
+            signals = with_values(measured, question, context, ranking)
         probability = fit.probability(signals)
         level = Confidence.HIGH if probability >= fit.high else Confidence.MEDIUM
         return Judgment(
@@ -98,10 +99,6 @@ class FittedGate(Gate):
             signals=signals,
             ranking=ranking,
         )
-
-    async def _ranking(self, fit: Fit, question: Question, context: Context) -> Ranking | None:
-        """None where the fit looks at no cosine: nothing is embedded for it."""
-        return await rank_passages(self._embedder, question, context) if fit.embedding_model is not None else None
 
     async def _sentences(self, context: Context, ranking: Ranking) -> list[Sentence]:
         """The passages that are ranked first, as they are judged: each by its own words.
@@ -128,19 +125,15 @@ def with_values(signals: Signals, question: Question, context: Context, ranking:
     blocks = [context.blocks[number] for number in sorted({passage.block for passage in nearest})]
     sources = [f"{block.header} {block.body} {' '.join(hit.title for hit in block.hits)}" for block in blocks]
     lacking = [all(lacks_kind(part, nearest)) for part in ranking.asked[1:]]
+    # the answer of what was said before the message is among the passages, too: it is no answer of the message
+    is_joined = (question.searched or "").count("\n") > question.text.count("\n")
+    read = ranking.read[1:] if is_joined else ranking.read
     return replace(
         signals,
         unnamed=share_unnamed(question.text, sources),
         lacking=sum(lacking) / max(1, len(lacking)) if nearest else 0.0,
-        read=float(_reader_scores(question, ranking).max(initial=-MOST_ODDS)) / MOST_ODDS,
+        read=float(read.max(initial=-MOST_ODDS)) / MOST_ODDS,
     )
-
-
-def _reader_scores(question: Question, ranking: Ranking) -> NDArray[np.float64]:
-    """What the reader says of the message and its parts; not of the message with what was said before it, whose answer
-    is among the passages, too."""
-    is_joined = (question.searched or "").count("\n") > question.text.count("\n")
-    return ranking.read[1:] if is_joined else ranking.read
 
 
 def _nearest(ranking: Ranking, at_most: int) -> list[Passage]:

@@ -315,11 +315,9 @@ def _broken_reply(error: Exception) -> str:
 
 def _finish_reason(reply: ChatResponse) -> str | None:
     choices = _value(reply.raw, "choices")
-    if choices:
-        reason: str | None = _value(choices[0], "finish_reason")
-        return reason
-    names = ("done_reason", "stop_reason", "stopReason", "finish_reason")
-    return next((said for name in names if isinstance(said := _value(reply.raw, name), str)), None)
+    names = ("finish_reason",) if choices else ("done_reason", "stop_reason", "stopReason", "finish_reason")
+    told = choices[0] if choices else reply.raw
+    return next((said for name in names if isinstance(said := _value(told, name), str)), None)
 
 
 def _usage(reply: ChatResponse) -> Usage | None:

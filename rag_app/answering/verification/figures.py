@@ -292,10 +292,8 @@ def _time(found: re.Match[str]) -> frozenset[int] | None:
         return None
     if half in ("am", "pm"):
         return frozenset([hour % 12 * 60 + minute + (720 if half == "pm" else 0)])
-    read = {hour % 24 * 60 + minute}
-    if half.startswith("o"):
-        read.add((hour + 12) % 24 * 60 + minute)
-    return frozenset(read)
+    hours = (hour, hour + 12) if half.startswith("o") else (hour,)  # "five o'clock" is said of the afternoon, too
+    return frozenset(each % 24 * 60 + minute for each in hours)
 
 
 def _has_date(wanted: Date, known: Sequence[Date]) -> bool:

@@ -372,11 +372,10 @@ def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> l
             if name is None or _is_known(name[0], words):
                 continue
             following = said[match.end() :].lstrip()
-            if place == 0 and not _begins_with_name(name[0], match[0], following):
-                continue
-            if german and place and not _NAMED.match(following):
-                continue
-            found.append(name[0])
+            inside = not german or _NAMED.match(following) is not None
+            stands = inside if place else _begins_with_name(name[0], match[0], following)
+            if stands:
+                found.append(name[0])
     found += [code for code in _CODE.findall(text) if code.casefold() not in words and not _is_known(code, words)]
     return found
 
