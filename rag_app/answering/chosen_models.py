@@ -34,14 +34,14 @@ from pydantic import SecretStr
 from rag_app.answering.capabilities import CAPABILITIES, LEXYBRAIN, Capability, capability_named
 from rag_app.answering.extractive import ExtractiveSynthesizer
 from rag_app.answering.models import AnsweringModel, ChatModel, WithFallback
-from rag_app.answering.models_file import DEFAULT, Extractive, Fallback, Model, ModelsFile, read_models
+from rag_app.answering.models_file import DEFAULT, Extractive, Fallback, Model, ModelsFile, read_key, read_models
 from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.answering.prompts import Prompt, load_prompts
 from rag_app.answering.providers import EXTRACTIVE, HUGGINGFACE, OWN, PROVIDERS, ModelSettings, build_llm
 from rag_app.answering.synthesizers import Draw, ForeignSynthesizer, ModelSynthesizer, Synthesizer
 from rag_app.answering.written_queries import QueryWriter
-from rag_app.domain import Misconfigured, Usage, require, resource_folder
-from rag_app.settings import Settings, variable
+from rag_app.domain import Misconfigured, Usage, resource_folder
+from rag_app.settings import Settings
 
 _MILLION = 1_000_000
 _LIMITS = {
@@ -159,11 +159,14 @@ class ChosenModels:
             return self._of_class(where, entry)
         assert entry.kind is not None and entry.model is not None  # noqa: S101 - the file was checked
         api_key = self._provider_key(entry.kind) if entry.api_base is None else None  # not for everybody's eyes
-        if entry.api_key_env is not None:
-            # it may be the key itself that stands there: not shown
-            problem = f"{self._settings.model.models_file}: {where}: the variable that api_key_env names is not set"
-            api_key = require(variable(entry.api_key_env), Misconfigured(problem))
-        return self._build(entry.kind, entry.model, entry.api_base, api_key, entry.model_dump(exclude_none=True))
+        own = read_key(entry.api_key_env, f"{self._settings.model.models_file}: {where}")
+        return self._build(
+            entry.kind,
+            entry.model,
+            entry.api_base,
+            api_key if own is None else own,
+            entry.model_dump(exclude_none=True),
+        )
 
     def _of_class(self, where: str, entry: Fallback) -> ChatModel:
         """Its SDK neither repeats a request nor waits longer than we do, where its class has such arguments."""

@@ -160,11 +160,6 @@ class CapabilityEngine(BaseQueryEngine):
         self._prepare, self._question, self._foreign = prepare, question or Question(""), foreign or _adopt_nodes
         self._languages, self._warn, self._records = languages, warn, records
 
-    @property
-    def retriever(self) -> BaseRetriever:
-        """What looks for the question."""
-        return self._retriever
-
     async def answer(self, question: Question) -> Answer:
         """Answer, or refuse in the capability's words: where hits are too weak, no model is called.
 
@@ -331,10 +326,8 @@ class CapabilityEngine(BaseQueryEngine):
         text = found.question.text
         is_value = kind_of(text) is not None and find_calculation(text) is None
         limits = told.limits and not (is_value and found.judgment.answers and found.judgment.signals.read >= _SURE)
-        if picked and limits:
-            found = replace(found, confidence=Confidence.LOW, context=Context())
-        elif told.figures and picked:
-            texts = [hit for hit in found.hits if told.answers(hit)]
+        if picked and (limits or told.figures):
+            texts = [hit for hit in found.hits if told.answers(hit) and not limits]
             enough = bool(texts) and bool(found.context.blocks)
             context = self._context(texts) if enough else Context()
             found = replace(found, context=context, confidence=found.confidence if enough else Confidence.LOW)

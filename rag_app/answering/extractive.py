@@ -90,7 +90,7 @@ class ExtractiveSynthesizer(Synthesizer):
         ranking = context.ranking or await rank_passages(self._embedder, question, context)
         if not ranking.ranked:
             return Draft("", EXTRACTIVE)
-        scored = score_passages(ranking, question, _find_strangers(question, ranking, context))
+        scored = score_passages(ranking, _find_strangers(question, ranking, context))
         if compared := _compare_figures(ranking, scored, context):
             return Draft(compared, EXTRACTIVE)
         missing = _missing_parts(ranking.asked[1:], scored)
@@ -105,7 +105,7 @@ class ExtractiveSynthesizer(Synthesizer):
         known = getattr(self._embedder, "languages", ())
         warning = not_understood_here(question.text, self._embedder.model_name, known)
         written = (
-            rivals and "Sources disagree: " + " ".join(_cite(each.text, each.block + 1) for each in rivals),
+            rivals and "Sources disagree: " + " ".join(_cite(each.text, each.block) for each in rivals),
             _compose_text(said),
             unanswered_text(question.text, missing),
             warning and f"{warning}.",
@@ -116,12 +116,11 @@ class ExtractiveSynthesizer(Synthesizer):
 @frozen
 class PassageScores:
     """Of the ranked passages: `scores` has a row for each part of the question, and `holds` whether a passage has what
-    that part asks for; `words` is the share of the question's words. `read` are the reader's log-odds for the part that
+    that part asks for. `read` are the reader's log-odds for the part that
     each fits best; `others` are about another subject than a part."""
 
     scores: NDArray[np.float64]
     holds: NDArray[np.bool_]
-    words: NDArray[np.float64]
     read: NDArray[np.float64]
     others: NDArray[np.bool_]
 
@@ -139,18 +138,16 @@ def _find_strangers(question: Question, ranking: Ranking, context: Context) -> N
     return np.asarray(rows)
 
 
-def score_passages(ranking: Ranking, question: Question, others: NDArray[np.bool_] | None = None) -> PassageScores:
+def score_passages(ranking: Ranking, others: NDArray[np.bool_] | None = None) -> PassageScores:
     """What passages are chosen by: how near they are, alone and with the one before, what spoke for them before, and
     whether they have what is asked for."""
     near = (ranking.cosines + ranking.windows) / 2 + READ_WEIGHT * ranking.read
-    wanted = content_words(question.searched or question.text)
-    words = [len(wanted & content_words(passage.text)) / max(1, len(wanted)) for passage in ranking.ranked]
     lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
     held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     held &= ~lacks | (ranking.read[1:] >= SURE)
     strange = np.zeros_like(held) if others is None else others
-    return PassageScores(scores, held & ~strange, np.asarray(words), ranking.read[1:].max(axis=0), strange)
+    return PassageScores(scores, held & ~strange, ranking.read[1:].max(axis=0), strange)
 
 
 def lacks_kind(question: str, found: Sequence[Passage]) -> list[bool]:
@@ -398,7 +395,7 @@ def _compare_figures(ranking: Ranking, scored: PassageScores, context: Context) 
     if not found or not all((scored.holds[row] & answers).any() for row in range(len(asked)) if row not in rows):
         return ""
     first = "most" if order.falls else "least"
-    named = [(name_thing(each, context.blocks[each.block].title), each.block + 1) for each in found]
+    named = [(name_thing(each, context.blocks[each.block].title), each.block) for each in found]
     return f"Of what was found, the {first} first: " + " ".join(_cite(*each) for each in named)
 
 
@@ -414,14 +411,11 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
     Neither may be of a document whose title names more of what is asked about, or another time: "The battery lasts
     20 hours" is said of many things, and "We took 31 calls" of every week.
     """
-    wanted = content_words(question.searched or question.text)
-
-    def title(passage: Passage) -> str:
-        return context.blocks[passage.block].title
+    wanted, titles = content_words(question.searched or question.text), [block.title for block in context.blocks]
 
     def agree_in_title(one: Passage, other: Passage) -> bool:
-        named = (content_words(title(one)) ^ content_words(title(other))) & wanted
-        times = [re.findall(r"\d+", title(each)) for each in (one, other)]
+        named = (content_words(titles[one.block]) ^ content_words(titles[other.block])) & wanted
+        times = [re.findall(r"\d+", titles[each.block]) for each in (one, other)]
         return not named - content_words(f"{one.text} {other.text}") and (times[0] == times[1] or not all(times))
 
     nearest = [ranking.ranked[i] for i in np.argsort(-ranking.cosines[0])[:MAX_RIVALS]]
@@ -437,9 +431,7 @@ def _add_date(passage: Passage, context: Context) -> Passage:
     date = next((hit.date for hit in context.blocks[passage.block].hits), None)
     if date is None or names_day(passage.text, day_of(date)):
         return passage
-    end = found[0] if (found := SENTENCE_END.search(passage.text)) else ""
-    said = passage.text.removesuffix(end).rstrip()
-    return replace(passage, text=f"{said} ({day_text(day_of(date))}){end}")
+    return replace(passage, text=_insert_before_stop(passage.text, f"({day_text(day_of(date))})"))
 
 
 def _alike(one: str, other: str) -> bool:
@@ -453,13 +445,17 @@ def _compose_text(chosen: Sequence[Passage]) -> str:
     """Best source first, each in reading order, each sentence with its citation before the full stop."""
     sources = [passage.block for passage in chosen]
     ordered = sorted(chosen, key=lambda each: (sources.index(each.block), each.place))
-    return " ".join(_cite(passage.text, passage.block + 1) for passage in ordered)
+    return " ".join(_cite(passage.text, passage.block) for passage in ordered)
 
 
-def _cite(text: str, number: int) -> str:
+def _cite(text: str, block: int) -> str:
+    return _insert_before_stop(text, f"[Source {block + 1}]")
+
+
+def _insert_before_stop(text: str, added: str) -> str:
     """
-    >>> _cite("A cut is $40.", 2), _cite("Parking: free", 1)
-    ('A cut is $40 [Source 2].', 'Parking: free [Source 1].')
+    >>> _insert_before_stop("A cut is $40.", "[Source 2]"), _insert_before_stop("Parking: free", "(3 May)")
+    ('A cut is $40 [Source 2].', 'Parking: free (3 May).')
     """
     end = found[0] if (found := SENTENCE_END.search(text)) else "."
-    return f"{text.removesuffix(end).rstrip()} [Source {number}]{end}"
+    return f"{text.removesuffix(end).rstrip()} {added}{end}"

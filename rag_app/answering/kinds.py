@@ -6,7 +6,7 @@ has is not its answer. Where no rule knows a question, any sentence may answer i
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import StrEnum
 
 from rag_app.answering.verification.figures import NUMBER_WORDS
@@ -219,7 +219,10 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
     False
     """
     if reckoning is not Calculation.COUNT:
-        return any(pattern.search(text) for pattern in (_STATED[reckoning], *_positive_of(question)))
+        # "if you want quiet" says when it is quietest; of short words, "two metres long" says nothing of what is longest
+        plain = [rf"\b{word}" for word in re.findall(r"\b([a-z]{5,})est\b", question.casefold())]
+        stated = any(re.search(word, text, re.IGNORECASE) for word in plain)
+        return stated or _STATED[reckoning].search(text) is not None
     thing, asked = _counted_word(question), _words(question)
     beside = [
         f"{text[max(0, each.start() - _BESIDE) : each.start()]} {text[each.end() : each.end() + _BESIDE]}"
@@ -227,13 +230,6 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
         if not _words(each[0]) <= asked and not _MEASURED.match(text, each.end())
     ]
     return any(word[:_LETTERS] == thing for each in beside for word in _words(each))
-
-
-def _positive_of(question: str) -> Iterator[re.Pattern[str]]:
-    """Of what is asked for in its superlative, the plain word: "if you want quiet" says when it is quietest. Short ones are
-    left out, since "two metres long" says nothing of what is longest."""
-    for word in re.findall(r"\b([a-z]{5,})est\b", question.casefold()):
-        yield re.compile(rf"\b{word}", re.IGNORECASE)
 
 
 def _counted_word(question: str) -> str:

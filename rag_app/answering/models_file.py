@@ -137,14 +137,6 @@ class Reranker(Own):
             raise ValueError("model: Field required")
         return self
 
-    def key(self, where: str) -> SecretStr | None:
-        if self.api_key_env is None:
-            return None
-        # it may be the key itself that stands there: not shown
-        return require(
-            variable(self.api_key_env), Misconfigured(f"{where}: the variable that api_key_env names is not set")
-        )
-
 
 class Nothing(_Table):
     kind: Literal["none"]
@@ -166,6 +158,12 @@ class ModelsFile:
     models: Mapping[str, Model | Extractive]
     embedding: Embedding | None
     rerank: Mapping[str, Reranker | Nothing]
+
+
+def read_key(name: str | None, where: str) -> SecretStr | None:
+    """The key in the variable that `api_key_env` names. It may be the key itself that stands there: it is not shown."""
+    problem = f"{where}: the variable that api_key_env names is not set"
+    return None if name is None else require(variable(name), Misconfigured(problem))
 
 
 def read_models(file: Path | None) -> ModelsFile:

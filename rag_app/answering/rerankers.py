@@ -3,7 +3,7 @@
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
 from rag_app.answering.capabilities import Capability
-from rag_app.answering.models_file import DEFAULT, ModelsFile, Nothing, Reranker
+from rag_app.answering.models_file import DEFAULT, ModelsFile, Nothing, Reranker, read_key
 from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.retrieval.postprocessors import EndpointReranker
 
@@ -27,7 +27,7 @@ class Rerankers:
         if entry.class_ is not None:
             made, _ = entry.build(BaseNodePostprocessor, where, file.folder)  # type: ignore[type-abstract]
         else:
-            key = entry.key(where)
+            key = read_key(entry.api_key_env, where)
             secret = key.get_secret_value() if key else None
             made = EndpointReranker(secret, kind=entry.kind, url=entry.url, model=entry.model, seconds=entry.timeout)
         self._built.append(made)

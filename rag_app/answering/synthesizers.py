@@ -95,9 +95,8 @@ class ModelSynthesizer(Synthesizer):
             log.warning("prompt %s: %s; the file's version is used", self._prompt.name, error)
             drawn = None
         prompt = self._prompt if drawn is None else template_of(drawn)
-        rules: list[Instructions | Constraints] = [question.instructions]
-        if drawn is not None:
-            rules.append(kept_constraints(drawn))
+        kept = [] if drawn is None else [kept_constraints(drawn)]
+        rules: list[Instructions | Constraints] = [question.instructions, *kept]
         limits = Limits(
             max_tokens=first(each.max_tokens for each in rules), temperature=first(each.temperature for each in rules)
         )

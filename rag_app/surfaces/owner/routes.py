@@ -282,7 +282,8 @@ async def ask(
             pipeline.stream(*asked),
             meta={"query": data.question},
             sources=lambda hits: [
-                _source(hit, hit.text[:EXCERPT]) for hit in sorted(hits, key=attrgetter("score"), reverse=True)
+                _render_record(OwnerSource, hit, excerpt=hit.text[:EXCERPT])
+                for hit in sorted(hits, key=attrgetter("score"), reverse=True)
             ],
             citations=_cited_sources,
             body=response,
@@ -320,11 +321,7 @@ def render_answer(question: str, given: Answer, warnings: list[str]) -> OwnerAsk
 def _cited_sources(given: Answer) -> list[OwnerSource]:
     """What the answer cites; what was found, where none of it answers, or a model's answer cites nothing of it."""
     shown = given.citations if given.refusal in (None, Refusal.UNCITED, Refusal.WEAK) else ()
-    return [_source(citation.hit, citation.quote) for citation in shown]
-
-
-def _source(hit: Hit, excerpt: str) -> OwnerSource:
-    return _render_record(OwnerSource, hit, excerpt=excerpt)
+    return [_render_record(OwnerSource, citation.hit, excerpt=citation.quote) for citation in shown]
 
 
 def _render_record(of: type[T], hit: Hit, **own: object) -> T:

@@ -15,6 +15,7 @@ from llama_index.core.schema import NodeWithScore
 from rag_app.access.audit import Act, record
 from rag_app.access.people import People
 from rag_app.answering.capabilities import CAPABILITIES, Capability
+from rag_app.answering.citations import content_words
 from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine, Evidence
 from rag_app.answering.extractive import rank_passages, score_passages
@@ -206,13 +207,13 @@ class Playground:
 
     async def _sentences(self, question: Question, context: Context, answer: Answer | None) -> list[ScoredSentence]:
         ranking = context.ranking or await rank_passages(self._embedder, question, context)
-        parts = score_passages(ranking, question)
+        parts, wanted = score_passages(ranking), content_words(question.searched or question.text)
         found = [
             ScoredSentence(
                 source=passage.block + 1,
                 text=f"{passage.lead} {passage.text}".strip(),
                 cosine=round(float(ranking.cosines[0][place]), 4),
-                words=round(float(parts.words[place]), 4),
+                words=round(len(wanted & content_words(passage.text)) / max(1, len(wanted)), 4),
                 source_cosine=round(context.blocks[passage.block].score, 4),
                 score=round(float(parts.scores[:, place].max()), 4),
                 chosen=answer is not None and not answer.refused and _is_in(passage.text, answer.text),
