@@ -26,6 +26,8 @@ _OPEN = re.compile(
       | \(\s*+(?:[a-z]{1,7}+[\s:#]*+(?:[0-9][^()\[\]]*+)?+)?+)++\Z""",
     re.IGNORECASE | re.VERBOSE,
 )
+SENTENCE_ENDS = frozenset(".!?。！？\n")
+"""Where none of them has come, `pieces_begun` finds no more than before: it is not worth calling for every word."""
 _DROPPED = re.compile(r"(?<![ \t])[ \t]*(?:\0[ \t]*)+")  # the look behind: a run of blanks is tried once
 MARKER = re.compile(r"\[Source ([0-9]+)\]")
 _BEHIND = re.compile(
@@ -83,11 +85,6 @@ def pieces_begun(text: str, known: int) -> list[str]:
     ['Open daily [Source 3]. ']
     """
     return _sentences(_OPEN.sub("", _tidy(text, known)))[0]
-
-
-def may_end_sentence(text: str) -> bool:
-    """Whether `pieces_begun` may find more than it did before this came: it is not worth calling for every word."""
-    return re.search(r"[.!?。！？\n]", text) is not None
 
 
 def cite(checked: CheckedAnswer, context: Context) -> tuple[Citation, ...]:

@@ -19,9 +19,9 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from rag_app.answering.asked import AnswerStream, EngineResponse, QuestionBundle, answer_metadata
 from rag_app.answering.capabilities import SEARCH_FAILED, Capability
 from rag_app.answering.citations import (
+    SENTENCE_ENDS,
     CheckedAnswer,
     cite,
-    may_end_sentence,
     number_citations,
     pieces_begun,
     pieces_of,
@@ -205,7 +205,7 @@ class CapabilityEngine(BaseQueryEngine):
                             verification = self._verification(evidence, self.synthesizer.model)
                             continue
                         text, news = text + piece, news + piece
-                        if not may_end_sentence(news) or len(text) < due:
+                        if SENTENCE_ENDS.isdisjoint(news) or len(text) < due:
                             continue
                         verification.read(pieces_begun(text, len(evidence.context.blocks)))
                         if len(text) > _LONG_TEXT:
@@ -428,12 +428,12 @@ class CapabilityEngine(BaseQueryEngine):
         if self.refuses(evidence):
             return self._too_little(evidence)
         told = evidence.records
-        tells = told is not None and told.text and (told.computed or self.synthesizer.model in (None, EXTRACTIVE))
-        return self._tell_records(evidence) if tells else None
+        if told is None or not told.text or not (told.computed or self.synthesizer.model in (None, EXTRACTIVE)):
+            return None
+        return self._tell_records(told.text, evidence)
 
-    def _tell_records(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
+    def _tell_records(self, text: str, evidence: Evidence, usage: Usage | None = None) -> Answer:
         """What the records say, in the index's sentences."""
-        text = evidence.records.text if evidence.records else ""
         told = number_citations(self._read_draft(Draft(text, EXTRACTIVE), evidence).text)
         return replace(self._build_answer(told, evidence, EXTRACTIVE, usage), asked=EXTRACTIVE)
 
@@ -515,7 +515,7 @@ class CapabilityEngine(BaseQueryEngine):
             admitted = "".join(pieces_of(verification.text, 0))
             answer = self.refusal(evidence, Refusal.ADMITTED, admitted, draft.usage)
         elif evidence.records is not None and evidence.records.text:
-            answer = self._tell_records(evidence, draft.usage)
+            answer = self._tell_records(evidence.records.text, evidence, draft.usage)
         else:
             answer = self.refusal(evidence, Refusal.UNCITED, self.capability.uncited, draft.usage)
         return replace(answer, removed=verification.removed)

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from rag_app.domain import EmbeddingFailed, frozen
-from rag_app.retrieval.embedders import TOKENIZER_FILE
 from rag_app.retrieval.embedding import alike, open_session
+from rag_app.retrieval.text import tokens
 
 MODEL_FILE = Path(__file__).with_name("reader.onnx")
 LANGUAGES = ("en",)
@@ -42,24 +41,16 @@ def reading_of(text: str, title: str, lead: str, before: str) -> Reading:
     return Reading(text, " . ".join(part for part in (title, lead) if part), before)
 
 
-class Pairs:
-    """What the model reads: the tokens of a question with those of a sentence, its heading and the sentence before."""
+def encode_question(text: str) -> list[int]:
+    """The tokens of a question, the last of them, as the model reads them before those of a sentence."""
+    return [_CLS, *tokens(text)[-_MOST_QUESTION:], _SEP]
 
-    def __init__(self) -> None:
-        self._tokenizer = Tokenizer.from_file(str(TOKENIZER_FILE))
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
 
-    def question(self, text: str) -> list[int]:
-        return [_CLS, *self._ids(text)[-_MOST_QUESTION:], _SEP]
-
-    def encode_reading(self, reading: Reading) -> list[int]:
-        before = self._ids(reading.before)[-_MOST_BEFORE:] if reading.before else []
-        parts = self._ids(reading.text)[:_MOST_TEXT], self._ids(reading.heading)[:_MOST_HEADING], before
-        return [*chain.from_iterable((*part, _SEP) for part in parts)]
-
-    def _ids(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+def encode_reading(reading: Reading) -> list[int]:
+    """The tokens of a sentence, its heading and the sentence before."""
+    before = tokens(reading.before)[-_MOST_BEFORE:] if reading.before else []
+    parts = tokens(reading.text)[:_MOST_TEXT], tokens(reading.heading)[:_MOST_HEADING], before
+    return [*chain.from_iterable((*part, _SEP) for part in parts)]
 
 
 def as_arrays(asked: Sequence[int], told: Sequence[Sequence[int]]) -> dict[str, NDArray[np.int64]]:
@@ -82,21 +73,21 @@ class Reader:
     """
 
     def __init__(self) -> None:
-        self._loaded: tuple[Any, Pairs] | None = None
+        self._session: Any = None
         self._loading = Lock()
         self._pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="read")
 
-    def load(self) -> tuple[Any, Pairs]:
+    def load(self) -> Any:
         """By the first question, or before it: half a second, in which an event loop has other work."""
         with self._loading:
-            self._loaded = self._loaded or (open_session(MODEL_FILE, 1), Pairs())
-            return self._loaded
+            self._session = self._session or open_session(MODEL_FILE, 1)
+            return self._session
 
     def scores(self, question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
         """Log-odds that each sentence answers the question, about -8 to 8; each is the same whatever it is read with."""
-        session, pairs = self._loaded or self.load()
-        asked, scores = pairs.question(question), np.empty(len(readings))
-        for group in alike([pairs.encode_reading(each) for each in readings]):
+        session = self._session or self.load()
+        asked, scores = encode_question(question), np.empty(len(readings))
+        for group in alike([*map(encode_reading, readings)]):
             (odds,) = session.run(None, as_arrays(asked, [told for _, told in group]))
             scores[[place for place, _ in group]] = odds
         return scores

@@ -25,10 +25,7 @@ def find_strangers(question: Question, ranked: Sequence[Passage], blocks: Sequen
     names = names_in(wanted) if language_of(question.text) != "de" else set()
     texts = [" ".join((each.header, each.body, *(hit.title for hit in each.hits))).casefold() for each in blocks]
     having = {n for n, text in enumerate(texts) if any(has_name(text, name) for name in names)}
-    types = {_type(blocks[n]) for n in having}
-    strange = [n not in having and _type(block) in types for n, block in enumerate(blocks)]
+    types = [block.hits[0].source_type if block.hits else "" for block in blocks]
+    named = {types[n] for n in having}
+    strange = [n not in having and each in named for n, each in enumerate(types)]
     return np.asarray([strange[each.block] for each in ranked], dtype=bool)
-
-
-def _type(block: ContextBlock) -> str:
-    return block.hits[0].source_type if block.hits else ""

@@ -27,7 +27,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import BertModel
 
-from rag_app.answering.reader import MODEL_FILE, Pairs
+from rag_app.answering.reader import MODEL_FILE, encode_question, encode_reading
 from rag_app.retrieval.embedding import MiniLM
 from tests.reader.compact import look_up_first
 from tests.reader.questions import SECTORS, Asked, Candidate, questions
@@ -84,7 +84,6 @@ def shipped_weights(file: Path) -> dict[str, Any]:
 
 
 def train(model: Model, asked: Sequence[Asked], epochs: float, rate: float, head_rate: float) -> Model:
-    pairs = Pairs()
     body = [weights for weights in model.bert.parameters() if weights.requires_grad]
     optimizer = torch.optim.AdamW(
         [{"params": body, "lr": rate}, {"params": model.head.parameters(), "lr": head_rate}], weight_decay=0.01
@@ -99,7 +98,7 @@ def train(model: Model, asked: Sequence[Asked], epochs: float, rate: float, head
     for step in range(steps):
         if len(left) < QUESTIONS_TOGETHER:
             left = random.sample(asked, len(asked))
-        loss = loss_of(model, pairs, [left.pop() for _ in range(QUESTIONS_TOGETHER)])
+        loss = loss_of(model, [left.pop() for _ in range(QUESTIONS_TOGETHER)])
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -112,11 +111,11 @@ def train(model: Model, asked: Sequence[Asked], epochs: float, rate: float, head
     return model
 
 
-def loss_of(model: Model, pairs: Pairs, asked: Sequence[Asked]) -> Any:
+def loss_of(model: Model, asked: Sequence[Asked]) -> Any:
     """The mean of the questions' losses. Their pairs are read together, those of about the same length at once."""
     shown = [_shown(one) for one in asked]
     rows = [
-        (pairs.question(one.text), pairs.encode_reading(each.reading))
+        (encode_question(one.text), encode_reading(each.reading))
         for one, candidates in zip(asked, shown, strict=True)
         for each in candidates
     ]

@@ -33,7 +33,15 @@ _SMALL = [
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 NUMBER_WORDS = {word: value for value, word in enumerate(_SMALL)} | {word: 10 * n for n, word in enumerate(_TENS, 2)}
 """Of one word each: "zero" to "twenty", and the tens to "ninety"."""
-_SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
+_SCALES = {
+    "hundred": 100,
+    "thousand": 10**3,
+    "k": 10**3,
+    "million": 10**6,
+    "mio": 10**6,
+    "billion": 10**9,
+    "mrd": 10**9,
+}
 _OTHER_WORDS = {
     "dozen": 12, "twice": 2,
     "zwei": 2, "drei": 3, "vier": 4, "fünf": 5, "sechs": 6, "sieben": 7, "acht": 8, "neun": 9, "zehn": 10, "elf": 11,
@@ -224,10 +232,8 @@ def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterabl
 def _figure(found: re.Match[str]) -> Figure | None:
     unit = (found["after"] or found["after2"] or found["after3"] or found["before"] or "").casefold()
     if found["digits"]:
-        scale = {"k": 1e3, "thousand": 1e3, "million": 1e6, "mio": 1e6, "billion": 1e9, "mrd": 1e9}
-        plain = {
-            value * scale.get((found["scale"] or "").strip().casefold(), 1) for value in _readings(found["digits"])
-        }
+        scale = _SCALES.get((found["scale"] or "").strip().casefold(), 1)
+        plain = {value * scale for value in _readings(found["digits"])}
     elif found["words"]:
         if found["words"].casefold() == "one" and not unit and not found["scales"]:
             return None  # "one customer", "no one"

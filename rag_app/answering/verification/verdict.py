@@ -49,6 +49,7 @@ class Ground:
     def __init__(self, blocks: Sequence[ContextBlock], question: str, names: str = "") -> None:
         self.size = len(blocks)
         self._texts = {block.number: _text_of(block) for block in blocks}
+        self._all = tuple(self._texts)
         self._passages: dict[tuple[int, ...], Passage] = {}
         self._question = question
         self._asked = frozenset(stem(word) for word in re.findall(r"\w+", f"{question} {names}"))
@@ -90,10 +91,6 @@ class Ground:
             return True
         known = everything.spellings | self._in_question | self._named
         return bool(unknown_names(text, known, german=language_of(text) == "de"))
-
-    @property
-    def _all(self) -> tuple[int, ...]:
-        return tuple(self._texts)
 
     def _passage(self, blocks: tuple[int, ...]) -> Passage:
         if blocks not in self._passages:
