@@ -160,6 +160,11 @@ class CapabilityEngine(BaseQueryEngine):
         self._prepare, self._question, self._foreign = prepare, question or Question(""), foreign or _adopt_nodes
         self._languages, self._warn, self._records = languages, warn, records
 
+    @property
+    def retriever(self) -> BaseRetriever:
+        """What looks for the question."""
+        return self._retriever
+
     async def answer(self, question: Question) -> Answer:
         """Answer, or refuse in the capability's words: where hits are too weak, no model is called.
 

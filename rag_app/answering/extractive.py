@@ -98,12 +98,11 @@ class ExtractiveSynthesizer(Synthesizer):
         if not chosen or (ranking.asked[1] in missing and find_calculation(ranking.asked[1])):
             return Draft("", EXTRACTIVE)  # what is asked beside a result is about that result
         rivals = _rivals(chosen, ranking, question, context)
-        others = [passage for passage in chosen if passage not in rivals]
-        said = others[: len(chosen) - len(rivals)] if rivals else chosen
+        said = [passage for passage in chosen if passage not in rivals][: len(chosen) - len(rivals)]
         if question.period is not None:
             said = [_add_date(passage, context) for passage in said]
-        known = getattr(self._embedder, "languages", ())
-        warning = not_understood_here(question.text, self._embedder.model_name, known)
+        understood = getattr(self._embedder, "languages", ())
+        warning = not_understood_here(question.text, self._embedder.model_name, understood)
         written = (
             rivals and "Sources disagree: " + " ".join(_cite(each.text, each.block) for each in rivals),
             _compose_text(said),

@@ -221,8 +221,7 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
     if reckoning is not Calculation.COUNT:
         # "if you want quiet" says when it is quietest; of short words, "two metres long" says nothing of what is longest
         plain = [rf"\b{word}" for word in re.findall(r"\b([a-z]{5,})est\b", question.casefold())]
-        stated = any(re.search(word, text, re.IGNORECASE) for word in plain)
-        return stated or _STATED[reckoning].search(text) is not None
+        return _STATED[reckoning].search(text) is not None or any(re.search(each, text, re.I) for each in plain)
     thing, asked = _counted_word(question), _words(question)
     beside = [
         f"{text[max(0, each.start() - _BESIDE) : each.start()]} {text[each.end() : each.end() + _BESIDE]}"

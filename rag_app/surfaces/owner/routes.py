@@ -325,6 +325,5 @@ def _cited_sources(given: Answer) -> list[OwnerSource]:
 
 
 def _render_record(of: type[T], hit: Hit, **own: object) -> T:
-    known = hit.metadata
-    ids = {name: str(known[name]) if name in known else None for name in ("booking_id", "call_id")}
+    ids = {name: str(hit.metadata[name]) if name in hit.metadata else None for name in ("booking_id", "call_id")}
     return as_wire(of, hit, created_at=hit.moment, similarity=hit.relevance, **ids, **own)
