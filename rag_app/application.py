@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from rag_app.documents.jobs import Jobs
     from rag_app.documents.metadata import Target
     from rag_app.documents.reading import Readers
-    from rag_app.documents.uploads import ReceivedUpload, Upload, Uploads
+    from rag_app.documents.uploads import Upload, UploadedDocument, Uploads
     from rag_app.evaluation.kept_answers import KeptAnswers
     from rag_app.evaluation.records import Validations
     from rag_app.http.entrance import Entrance
@@ -513,7 +513,7 @@ class Application:
 
         async def ingest(
             index: str, target: "Target", uploads: "Sequence[Upload]", sender: Scope
-        ) -> "Sequence[ReceivedUpload]":
+        ) -> "Sequence[UploadedDocument]":
             return await self.uploads.ingest(find_index(self.indexes, index), target, uploads, sender)
 
         await take_turn(self.jobs, ingest, org_id)

@@ -27,7 +27,7 @@ from rag_app.database.pages import cursor, is_after_cursor
 from rag_app.database.session import Database
 from rag_app.documents.metadata import Target
 from rag_app.documents.tables import job_files_table, jobs_table
-from rag_app.documents.uploads import ReceivedUpload, Upload
+from rag_app.documents.uploads import Upload, UploadedDocument
 from rag_app.documents.workspace import temporary_folder
 from rag_app.domain import (
     EmbeddingFailed,
@@ -59,7 +59,7 @@ _PASSING_ERRORS = (StoreFailed, EmbeddingFailed, Misconfigured)
 """What may be over when the next turn comes."""
 
 
-Ingest = Callable[[str, Target, Sequence[Upload], Scope], Awaitable[Sequence[ReceivedUpload]]]
+Ingest = Callable[[str, Target, Sequence[Upload], Scope], Awaitable[Sequence[UploadedDocument]]]
 """`Uploads.ingest` in the index of this name."""
 
 
@@ -245,12 +245,9 @@ class Jobs:
         values = {"job": job, "org": org_id}
         async with self._open_as_operator(org_id) as session:
             await session.execute(_LOCK, values)  # before its files: as cancelling does
-            states = await session.scalars(
-                _RECORD_FILES, {**values, "positions": [*outcomes], "reasons": [*outcomes.values()]}
-            )
-            counted = states.all()
-            changes = {"done": counted.count("done"), "failed": counted.count("failed")}
-            await session.execute(_RECORD, {**values, **changes})
+            went = {**values, "positions": [*outcomes], "reasons": [*outcomes.values()]}
+            states = (await session.scalars(_RECORD_FILES, went)).all()
+            await session.execute(_RECORD, {**values, "done": states.count("done"), "failed": states.count("failed")})
 
     async def fail(self, org_id: UUID, job: UUID, error: str, *, passing: bool) -> None:
         """Count a failed turn of the job, and give the job up after too many or a permanent failure. `retry` tries again."""
@@ -298,7 +295,7 @@ async def take_turn(jobs: Jobs, ingest: Ingest, org_id: UUID) -> None:
     await jobs.queue(org_id)
 
 
-async def _ingest(ingest: Ingest, taken: Slice) -> Sequence[ReceivedUpload]:
+async def _ingest(ingest: Ingest, taken: Slice) -> Sequence[UploadedDocument]:
     with temporary_folder() as folder:
         uploads = await asyncio.to_thread(
             lambda: [_upload(folder, place, *each) for place, each in taken.files.items()]
@@ -306,10 +303,11 @@ async def _ingest(ingest: Ingest, taken: Slice) -> Sequence[ReceivedUpload]:
         return await ingest(taken.index, taken.target, uploads, taken.sender)
 
 
-def _reason(received: ReceivedUpload) -> str | None:
+def _reason(received: UploadedDocument) -> str | None:
     """
-    >>> _reason(ReceivedUpload((), "failed", ("line 2: no JSON", "x: twice"))), _reason(ReceivedUpload((), "unchanged"))
-    ('line 2: no JSON; x: twice', None)
+    >>> nothing = {"id": None, "external_id": None, "title": None, "further": [], "undeclared": [], "link": None}
+    >>> _reason(UploadedDocument(status="failed", problems=["line 2: no JSON", "x: twice"], **nothing))
+    'line 2: no JSON; x: twice'
     """
     return "; ".join(received.problems[:20]) or ("holds no text" if received.status == "failed" else None)
 

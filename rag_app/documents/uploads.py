@@ -15,7 +15,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated
 from uuid import UUID
+
+from msgspec import Meta, Struct
 
 from rag_app.documents.catalogue import Catalogue
 from rag_app.documents.documents import Document, Documents, Passage
@@ -34,6 +37,7 @@ from rag_app.domain import (
     UnknownField,
     UnreadableDocument,
     frozen,
+    passage_link,
     row_mapping,
 )
 from rag_app.retrieval.index import IndexSpec
@@ -76,17 +80,26 @@ class Upload:
         return f"text-{hashlib.sha256((self.text or '').encode()).hexdigest()[:24]}"
 
 
-@frozen
-class ReceivedUpload:
-    """The result of an upload. `sources` are those in it, the file itself first; `problems` explain what is missing.
+class UploadedDocument(Struct, frozen=True, kw_only=True):
+    """The result of an upload: the source of the file itself, or of the first document in it; `problems` explain what is
+    missing."""
 
-    `status` is "added", "updated" or "unchanged", or "failed" without a source.
-    """
-
-    sources: tuple[Source, ...]
-    status: str
-    problems: tuple[str, ...] = ()
-    undeclared: tuple[str, ...] = ()
+    id: Annotated[UUID | None, Meta(description="the id of the source; null if nothing could be read")]
+    external_id: str | None
+    title: str | None
+    status: Annotated[str, Meta(description="`added`, `updated`, `unchanged` or `failed`", examples=["added"])]
+    further: Annotated[
+        list[UUID],
+        Meta(description="ids of other sources from the same file: rows of a table, attachments of an e-mail"),
+    ]
+    undeclared: Annotated[
+        list[str],
+        Meta(
+            description="metadata fields that the index does not declare; they are stored but cannot be used in filters"
+        ),
+    ]
+    problems: Annotated[list[str], Meta(description="what could not be read, and why")]
+    link: Annotated[str | None, Meta(description="the path of the source")]
 
 
 @frozen
@@ -128,7 +141,7 @@ class Uploads:
 
     async def ingest(
         self, spec: IndexSpec, target: Target, uploads: Sequence[Upload], sender: Scope
-    ) -> list[ReceivedUpload]:
+    ) -> list[UploadedDocument]:
         """Ingest the uploads; returns their results, in order. `sender` decides which sources may be overwritten.
 
         Raises UnknownField, OrganizationFull, EmbeddingFailed, StoreFailed. A repeated call ends in the same state as an
@@ -158,27 +171,34 @@ class Uploads:
 
     async def _put_in(
         self, spec: IndexSpec, target: Target, made: Sequence[_UploadResult], ids: Collection[UUID]
-    ) -> list[ReceivedUpload]:
+    ) -> list[UploadedDocument]:
         ingestor = await self._ingestor(spec, target)
         before = await ingestor.builds(ids)
         await ingestor.ingest_documents(_read_results(made))
         received = []
         for each in made:
-            sources = tuple(source for source, _ in each.found)
-            status = "failed"
-            if sources:
-                first = before.get(sources[0].id)
+            sources = [source for source, _ in each.found]
+            first, status = next(iter(sources), None), "failed"
+            if first is not None:
                 same = all(source.id in before and before[source.id].holds(source) for source in sources)
-                status = "unchanged" if same else "added" if first is None else "updated"
+                status = "unchanged" if same else "updated" if first.id in before else "added"
                 if each.upload.file is not None:
-                    await self._originals.keep(sources[0], each.upload.file, each.upload.file_name)
-            names = sorted({name for source in sources for name in undeclared_names(source, spec)})
-            received.append(ReceivedUpload(sources, status, (*each.problems, *each.remarks), tuple(names)))
+                    await self._originals.keep(first, each.upload.file, each.upload.file_name)
+            received.append(
+                UploadedDocument(
+                    id=first.id if first else None,
+                    external_id=first.external_id if first else each.upload.external_id,
+                    title=first.title if first else None,
+                    status=status,
+                    further=[source.id for source in sources[1:]],
+                    undeclared=sorted({name for source in sources for name in undeclared_names(source, spec)}),
+                    problems=[*each.problems, *each.remarks],
+                    link=passage_link(first.id) if first else None,
+                )
+            )
         return received
 
-    async def change(
-        self, spec: IndexSpec, source: Source, title: str | None, metadata: Mapping[str, object]
-    ) -> Source:
+    async def change(self, spec: IndexSpec, source: Source, title: str | None, metadata: Mapping[str, object]) -> None:
         """Change a source's title and metadata: the given keys are set, or removed if None.
 
         Raises InvalidInput, EmbeddingFailed, StoreFailed.
@@ -204,7 +224,6 @@ class Uploads:
         ingestor = await self._ingestor(spec, target)
         await ingestor.ingest_documents(iter([(file, iter([document, rest]))]))
         await self._originals.restamp(source, changed)
-        return changed
 
     async def delete(self, spec: IndexSpec, org_id: UUID, source_ids: Sequence[UUID]) -> None:
         """Delete these sources of an organization."""

@@ -17,7 +17,7 @@ from rag_app.documents import jobs as slices
 from rag_app.documents import worker
 from rag_app.documents.jobs import JobInfo
 from rag_app.documents.metadata import Target
-from rag_app.documents.uploads import Limits, OrganizationFull, ReceivedUpload, Upload
+from rag_app.documents.uploads import Limits, OrganizationFull, Upload, UploadedDocument
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility
@@ -266,7 +266,7 @@ async def test_uploads_at_once_do_not_take_the_same_room(
         async with application.database.session() as session:
             return begun.is_set() or bool(await session.scalar(text(waiting)))
 
-    def upload(n: int) -> asyncio.Task[list[ReceivedUpload]]:
+    def upload(n: int) -> asyncio.Task[list[UploadedDocument]]:
         spec = application.indexes[INDEX]
         return asyncio.create_task(application.uploads.ingest(spec, Target(org), uploads(1, n), sender(org, user)))
 

@@ -131,13 +131,12 @@ async def test_an_uploaded_table_goes_the_same_way(
         return received
 
     first = await send(*lines)
-    assert (first.status, len(first.sources), first.problems) == ("added", len(lines) - 1, ())
-    assert [source.row for source in first.sources] == [*range(2, len(lines) + 1)]
-    assert {source.metadata["status"] for source in first.sources} == (
-        {"sent"} if asked else {"done", "booked", "not come"}
-    )
+    assert (first.status, 1 + len(first.further), first.problems) == ("added", len(lines) - 1, [])
+    sources = [await application.ledger.get(sender, each) for each in (first.id, *first.further)]
+    assert [source.row for source in sources] == [*range(2, len(lines) + 1)]
+    assert {source.metadata["status"] for source in sources} == ({"sent"} if asked else {"done", "booked", "not come"})
     assert (await send(*lines)).status == "unchanged"
     fewer = await send(lines[0], *lines[2:])
-    assert (fewer.status, len(fewer.sources)) == ("unchanged", len(lines) - 2)
+    assert (fewer.status, 1 + len(fewer.further)) == ("unchanged", len(lines) - 2)
     left = await application.ledger.find_by_origins(org, SALON, [f"upload:{name}"])
     assert len(left) == len(lines) - 2

@@ -24,7 +24,7 @@ from rag_app.documents.jobs import Jobs
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target, undeclared_names
 from rag_app.documents.originals import Originals
-from rag_app.documents.uploads import ReceivedUpload, Upload, Uploads
+from rag_app.documents.uploads import Upload, Uploads
 from rag_app.domain import (
     PUBLIC_ORGANIZATION,
     FieldType,
@@ -66,7 +66,6 @@ from rag_app.surfaces.sources.types import (
     SourcesResponse,
     TextResponse,
     UploadBody,
-    UploadedDocument,
     UploadResponse,
 )
 
@@ -271,10 +270,9 @@ class Sources:
             job = await self._jobs.begin(principal.scope(), spec.name, target, uploads)
             return QueuedResponse(job.id, job.link, job.files)
         received = await self._uploads.ingest(spec, target, uploads, principal.scope())
-        told = [_describe_upload(upload, each) for upload, each in zip(uploads, received, strict=True)]
-        if len(told) == 1 and told[0].status == "failed":
-            raise UnreadableDocument(uploads[0].name, "; ".join(told[0].problems))
-        return UploadResponse([each.id for each in told], told)
+        if len(received) == 1 and received[0].status == "failed":
+            raise UnreadableDocument(uploads[0].name, "; ".join(received[0].problems))
+        return UploadResponse([each.id for each in received], received)
 
     async def change(self, principal: Principal, name: str, body: ChangeBody) -> SourceInfo:
         """Change title and metadata. Raises NotFound, Forbidden, InvalidInput."""
@@ -447,20 +445,6 @@ def _examples(name: str, kind: FieldType, entries: Sequence[Entry]) -> list[str 
                 each = datetime.fromtimestamp(each, UTC).isoformat()  # noqa: PLW2901
             found[each] = None
     return [*found][:_EXAMPLES]
-
-
-def _describe_upload(upload: Upload, what: ReceivedUpload) -> UploadedDocument:
-    first = what.sources[0] if what.sources else None
-    return UploadedDocument(
-        id=first.id if first else None,
-        external_id=first.external_id if first else upload.external_id,
-        title=first.title if first else None,
-        status=what.status,
-        further=[source.id for source in what.sources[1:]],
-        undeclared=[*what.undeclared],
-        problems=[*what.problems],
-        link=passage_link(first.id) if first else None,
-    )
 
 
 def _fingerprint(sent: Sending) -> str:

@@ -7,6 +7,7 @@ from uuid import UUID
 from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, OpenAPIType, Operation, RequestBody, Schema
 from msgspec import Meta, Struct, convert, json, to_builtins
 
+from rag_app.documents.uploads import UploadedDocument
 from rag_app.domain import JsonObject, RowsRule
 
 SOURCE = "6f2d0e5c-58f3-5c0e-9a53-3b1d8c6f7a10"
@@ -256,25 +257,6 @@ class ChangeBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         ]
         | None
     ) = None
-
-
-class UploadedDocument(Struct, frozen=True, kw_only=True):
-    id: Annotated[UUID | None, Meta(description="the id of the source; null if nothing could be read")]
-    external_id: str | None
-    title: str | None
-    status: Annotated[str, Meta(description="`added`, `updated`, `unchanged` or `failed`", examples=["added"])]
-    further: Annotated[
-        list[UUID],
-        Meta(description="ids of other sources from the same file: rows of a table, attachments of an e-mail"),
-    ]
-    undeclared: Annotated[
-        list[str],
-        Meta(
-            description="metadata fields that the index does not declare; they are stored but cannot be used in filters"
-        ),
-    ]
-    problems: Annotated[list[str], Meta(description="what could not be read, and why")]
-    link: Annotated[str | None, Meta(description="the path of the source")]
 
 
 class UploadResponse(Struct, frozen=True):
