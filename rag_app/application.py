@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _JOBS_KEPT, _JOBS_FORGOTTEN = 30.0, 3600.0  # seconds between two looks at jobs that go on, and that ended long ago
+_HOUR, _DAY = 3600.0, 24 * 3600.0  # seconds between two deletions of what is too old
 _GENERATION_SECONDS = 2.0  # how long a process may go on with a generation after a switch
 
 
@@ -130,10 +131,9 @@ class Backends:
             )
 
     def _check_built(self, spec: IndexSpec, generation: Generation | None) -> Generation:
-        return require(
-            generation,
-            Misconfigured(f"index {spec.name} has not been built in {self.kind(spec)}: run `rag-app db upgrade`"),
-        )
+        if generation is None:  # not by `require`: each search comes by here
+            raise Misconfigured(f"index {spec.name} has not been built in {self.kind(spec)}: run `rag-app db upgrade`")
+        return generation
 
     async def begin(
         self,
@@ -631,7 +631,7 @@ def create_app() -> "Litestar":
     from litestar import Litestar
 
     from rag_app.http.server import metrics
-    from rag_app.surfaces.lexybrain.retention import keep_enforcing
+    from rag_app.surfaces.lexybrain.retention import enforce
     from rag_app.telemetry.setup import Telemetry, configure_logging
 
     settings = Settings()
@@ -654,8 +654,11 @@ def create_app() -> "Litestar":
                 tasks.append(asyncio.create_task(application.load_models()))
                 if settings.jobs.worker and unshared_store(settings):
                     tasks.append(asyncio.create_task(application.work()))
-                tasks.append(asyncio.create_task(keep_enforcing(application.database, settings.retention.model_dump())))
-                tasks.append(asyncio.create_task(application.kept_answers.keep_forgetting()))
+                days, forget = settings.retention.model_dump(), application.kept_answers.forget
+                tasks += [
+                    asyncio.create_task(_repeat(partial(enforce, application.database, days), _DAY, "what is too old")),
+                    asyncio.create_task(_repeat(forget, _HOUR, "answers that were kept for a day")),
+                ]
                 yield
             finally:
                 for task in tasks:
@@ -865,6 +868,16 @@ def _embedder(settings: Settings, file: "ModelsFile", parts: Parts) -> "BaseEmbe
         return OwnEmbedder(inner, said.dimension, said.model, **limits)
     key = chosen.api_key or settings.providers.openai_api_key
     return build_embedder(chosen.kind, chosen.model, chosen.api_base, key.get_secret_value() if key else None)
+
+
+async def _repeat(delete: Callable[[], Awaitable[object]], seconds: float, what: str) -> None:
+    """At once and then every so many seconds, until cancelled. Failures are retried the next time."""
+    while True:
+        try:
+            await delete()
+        except RagError as error:
+            log.warning("%s could not be deleted: %s", what, error)
+        await asyncio.sleep(seconds)
 
 
 async def _state(check: Awaitable[None]) -> str:

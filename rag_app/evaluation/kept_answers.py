@@ -4,7 +4,6 @@ Only the asker sees them. An answer with feedback stays, as feedback and as a ju
 administrators may read it. The rest is deleted after the day.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -28,7 +27,6 @@ from rag_app.domain import (
     NotFound,
     Principal,
     Question,
-    RagError,
     Scope,
     StoreFailed,
     Usage,
@@ -44,7 +42,6 @@ REQUEST = "5b1f0c9e3f0d4f0f8f3e2d1c0b9a8f7e"
 KEPT_FOR = timedelta(hours=24)
 ANSWER_EVENT, REFUSAL_EVENT = "answer", "refusal"
 """Types of usage events, of answers outside of conversations."""
-_SECONDS_BETWEEN = 3600
 _WITHOUT_VERDICT = kept_answers_table.c.verdict.is_(None)
 _PAST_ITS_DAY = kept_answers_table.c.asked_at < func.now() - KEPT_FOR
 
@@ -183,15 +180,6 @@ class KeptAnswers:
         async with self._database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION})), operator=True) as session:
             gone = await session.execute(delete(kept_answers_table).where(_WITHOUT_VERDICT, _PAST_ITS_DAY))
         return cast("CursorResult[Any]", gone).rowcount
-
-    async def keep_forgetting(self) -> None:
-        """`forget`, at once and then every hour, until it is cancelled."""
-        while True:
-            try:
-                await self.forget()
-            except RagError as error:
-                log.warning("answers that were kept for a day could not be deleted: %s", error)
-            await asyncio.sleep(_SECONDS_BETWEEN)
 
 
 def _own(principal: Principal, request_id: str) -> list[ColumnElement[bool]]:

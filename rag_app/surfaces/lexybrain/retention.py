@@ -4,7 +4,6 @@ Row-level security shows a session one user's rows, so each user has a transacti
 messages, feedback with judgments, and training data.
 """
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ from sqlalchemy import CursorResult, delete, select, text
 
 from rag_app.access.tables import organization_tokens_table, organizations_table, users_table
 from rag_app.database.session import Database
-from rag_app.domain import RagError, Scope
+from rag_app.domain import Scope
 from rag_app.evaluation.tables import judgments_table, kept_answers_table
 from rag_app.surfaces.lexybrain.tables import (
     daily_costs_table,
@@ -26,7 +25,6 @@ from rag_app.surfaces.lexybrain.tables import (
 
 log = logging.getLogger(__name__)
 
-_SECONDS_BETWEEN = 24 * 3600
 _TRY_LOCK = text("SELECT pg_try_advisory_lock(hashtextextended('rag_app/retention', 0))")
 _OF_A_MONTH = (usage_counters_table, organization_tokens_table)
 _KINDS: dict[str, list[Any]] = {
@@ -57,6 +55,7 @@ async def enforce(database: Database, days: Mapping[str, int | None]) -> dict[st
         gone = dict.fromkeys(wanted, 0)
         for scope in await _everybody(database):
             await _delete(database, scope, wanted, gone)
+    log.info("too old, and deleted: %s", ", ".join(f"{count} {name}" for name, count in gone.items()))
     return gone
 
 
@@ -77,14 +76,3 @@ async def _delete(database: Database, scope: Scope, days: dict[str, int], gone: 
                 oldest = until.date().replace(day=1) if column.table in _OF_A_MONTH else until
                 deleted = await session.execute(delete(column.table).where(column < oldest))
                 gone[name] += cast("CursorResult[Any]", deleted).rowcount
-
-
-async def keep_enforcing(database: Database, days: Mapping[str, int | None]) -> None:
-    """Enforce at once and then every day, until cancelled. Failures are retried the next day."""
-    while True:
-        try:
-            if gone := await enforce(database, days):
-                log.info("too old, and deleted: %s", ", ".join(f"{count} {name}" for name, count in gone.items()))
-        except RagError as error:
-            log.warning("what is too old could not be deleted: %s", error)
-        await asyncio.sleep(_SECONDS_BETWEEN)
