@@ -68,10 +68,9 @@ class Groups:
             .order_by(groups_table.c.slug, users_table.c.name)
         )
         names: dict[Group, list[str]] = {}
-        async with self._database.session() as session:
-            for row in await session.execute(members):
-                group = Group(row.id, row.org_id, row.slug, row.name)
-                names.setdefault(group, []).extend([] if row.member is None else [row.member])
+        for row in await self._database.execute(members):
+            group = Group(row.id, row.org_id, row.slug, row.name)
+            names.setdefault(group, []).extend([] if row.member is None else [row.member])
         return [(group, tuple(found)) for group, found in names.items()]
 
     async def delete(self, group: Group) -> None:

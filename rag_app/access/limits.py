@@ -90,13 +90,17 @@ class Leases:
         self._database, self._seconds = database, seconds
         self.extend_every = seconds / 3  # a lease outlives one extension that fails
 
-    async def take(self, key: str, limit: int) -> UUID | None:
-        """A lease among the `limit` of `key`, or None if all are taken.
+    async def take(self, key: str, limit: int, lost: UUID | None = None) -> UUID | None:
+        """A lease among the `limit` of `key`, or None if all are taken. One that was `lost` is taken again.
 
         One short transaction. The lock is a separate statement, so that the next statement sees what the previous holder
         wrote. Keys do not wait for each other.
         """
-        return await self._take(uuid4(), key, limit)
+        lease = lost or uuid4()
+        wanted = {"id": lease, "key": key, "limit": limit, "seconds": self._seconds}
+        async with self._database.session() as session:
+            await session.execute(_ONE_AT_A_TIME, {"name": f"rag_app/lease/{key}"})
+            return lease if await session.scalar(_TAKE, wanted) else None
 
     async def extend(self, lease: UUID, key: str, limit: int) -> bool:
         """Keep a lease that was taken with this key and limit. One that was lost, or has expired, is taken again if
@@ -104,13 +108,7 @@ class Leases:
         if await self._database.fetch(_EXTEND, lease, self._seconds):
             return True
         await self.give_back(lease)  # what is left of it
-        return await self._take(lease, key, limit) is not None
-
-    async def _take(self, lease: UUID, key: str, limit: int) -> UUID | None:
-        wanted = {"id": lease, "key": key, "limit": limit, "seconds": self._seconds}
-        async with self._database.session() as session:
-            await session.execute(_ONE_AT_A_TIME, {"name": f"rag_app/lease/{key}"})
-            return lease if await session.scalar(_TAKE, wanted) else None
+        return await self.take(key, limit, lost=lease) is not None
 
     async def give_back(self, lease: UUID) -> None:
         """Idempotent; an expired lease is ignored."""

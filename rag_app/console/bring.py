@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Exit, Option
 
@@ -76,11 +76,7 @@ def _reader(
         raise InvalidInput("--url-env", url_env, "name the environment variable that holds the URL of the store")
     if table is not None:
         return lambda: read_table(str(url), table)
-    client = _qdrant(url, path)
-    return lambda: read_collection(client, str(collection))
-
-
-def _qdrant(url: str | None, path: Path | None) -> Any:
     from qdrant_client import QdrantClient
 
-    return QdrantClient(url=url) if url else QdrantClient(path=str(path), force_disable_check_same_thread=True)
+    client = QdrantClient(url=url) if url else QdrantClient(path=str(path), force_disable_check_same_thread=True)
+    return lambda: read_collection(client, str(collection))
