@@ -17,6 +17,7 @@ from time import monotonic, time
 from urllib.parse import urlsplit
 
 import jwt
+from cachetools import LRUCache
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -190,7 +191,9 @@ class Tokens:
     audience: str | None = None
     issuer: str | None = None
     groups: str = "groups"
-    _verified: dict[str, tuple[Claims, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _verified: LRUCache[str, tuple[Claims, float]] = field(
+        default_factory=lambda: LRUCache(_MOST_VERIFIED), init=False, repr=False, compare=False
+    )
     """Of tokens signed with the secret, what they say and until when: a session sends the same one again and again, and
     what has a right signature keeps it. Keys of a provider may be withdrawn, so theirs are verified each time."""
 
@@ -212,8 +215,6 @@ class Tokens:
         verified = await self.verify(token)
         found = self.read(verified)
         if isinstance(self.key, str):
-            while len(self._verified) >= _MOST_VERIFIED:
-                del self._verified[next(iter(self._verified))]
             self._verified[token] = found, float(verified["exp"]) + LEEWAY.total_seconds()
         return found
 

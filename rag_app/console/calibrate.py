@@ -51,7 +51,7 @@ async def _prior(application: Application, spec: IndexSpec, organization: str | 
     model = application.embedder.model_name
     found, basis = shipped_fit(resource_folder("indexes"), spec.name, model)
     if organization is not None:
-        found, basis = await application.fit_for(spec, Scope(frozenset({PUBLIC_ORGANIZATION})), within=0.0)
+        found, basis = await application.fit_for(spec, Scope(frozenset({PUBLIC_ORGANIZATION})), anew=True)
     return (found if found.embedding_model == model else None), basis
 
 

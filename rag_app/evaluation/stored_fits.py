@@ -1,9 +1,9 @@
 """Fits stored with a generation: one of the index, and one of each organization with enough questions."""
 
-import time
 from collections.abc import Callable
 from uuid import UUID
 
+from cachetools import TTLCache
 from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 
@@ -29,7 +29,9 @@ class Calibrations:
     ) -> None:
         """`store_of` returns the kind of an index's vector store; `shipped` returns the fit to use if none is stored."""
         self._database, self._store_of, self._shipped = database, store_of, shipped
-        self._remembered: dict[tuple[str, frozenset[UUID]], tuple[float, tuple[Fit, Basis]]] = {}
+        self._remembered: TTLCache[tuple[str, frozenset[UUID]], tuple[Fit, Basis]] = TTLCache(
+            _MOST_REMEMBERED, _SECONDS
+        )
 
     async def keep(self, generation: int, organization: UUID, fit: Fit) -> None:
         """Store a fit, replacing the previous one. `generation` is its id."""
@@ -44,15 +46,15 @@ class Calibrations:
             await session.execute(replaced)
         self._remembered.clear()
 
-    async def fit_for(self, spec: IndexSpec, scope: Scope, within: float = _SECONDS) -> tuple[Fit, Basis]:
-        """The fit for the scope's hits, at most `within` seconds old.
+    async def fit_for(self, spec: IndexSpec, scope: Scope, *, anew: bool = False) -> tuple[Fit, Basis]:
+        """The fit for the scope's hits, at most two seconds old, or read `anew`.
 
         Of the active generation: the fit of the scope's one organization besides the public one, else the index's fit,
         else the shipped one.
         """
-        key, now = (spec.name, scope.organizations), time.monotonic()
-        if key in self._remembered and now - self._remembered[key][0] < within:
-            return self._remembered[key][1]
+        key = spec.name, scope.organizations
+        if not anew and (known := self._remembered.get(key)) is not None:
+            return known
         of_active = (
             select(calibrations_table.c.org_id, calibrations_table.c.fit)
             .join(generations_table)
@@ -70,7 +72,5 @@ class Calibrations:
             found = Fit.model_validate(fit), "organization"
         elif PUBLIC_ORGANIZATION in fits:
             found = Fit.model_validate(fits[PUBLIC_ORGANIZATION]), "index"
-        if len(self._remembered) >= _MOST_REMEMBERED:
-            self._remembered.clear()
-        self._remembered[key] = now, found
+        self._remembered[key] = found
         return found

@@ -3,7 +3,6 @@
 import asyncio
 import ctypes
 import os
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import numpy as np
+from cachetools import LRUCache
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from numpy.typing import NDArray
@@ -60,19 +60,16 @@ class RememberedVectors:
     """
 
     def __init__(self, size: int) -> None:
-        self._size, self.vectors = size, OrderedDict[tuple[frozenset[UUID], bytes], NDArray[np.float32]]()
+        self.vectors = LRUCache[tuple[frozenset[UUID], bytes], NDArray[np.float32]](size)
 
     def get(self, text: str) -> NDArray[np.float32] | None:
-        vector = self.vectors.get(key := self._key(text))
-        if vector is not None:
-            self.vectors.move_to_end(key)
-        return vector
+        return self.vectors.get(self._key(text))
 
     def put(self, text: str, vector: Sequence[float]) -> NDArray[np.float32]:
         """The vector as it is remembered: an eighth of the list, and for the bundled model the same figures."""
-        self.vectors[self._key(text)] = kept = np.array(vector, np.float32)
-        while len(self.vectors) > self._size:
-            self.vectors.popitem(last=False)
+        kept = np.array(vector, np.float32)
+        if self.vectors.maxsize:
+            self.vectors[self._key(text)] = kept
         return kept
 
     @staticmethod

@@ -18,6 +18,7 @@ from uuid import UUID
 
 import asyncpg
 import msgspec
+from cachetools import LRUCache
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 
 from rag_app.database.session import Database
@@ -112,7 +113,9 @@ class PostgresBackend(DatabaseBackend):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self.sizes, self.signs = Sizes(), SignMemory()
+        self.sizes = LRUCache[tuple[str, frozenset[UUID]], tuple[float, tuple[int, int]]](_MOST_SIZES)
+        """When it was looked up how many chunks scopes have in generations, and the largest of their organizations."""
+        self.signs = SignMemory()
 
     @staticmethod
     async def prepare(connection: asyncpg.Connection) -> None:
@@ -146,27 +149,6 @@ class PostgresBackend(DatabaseBackend):
             await execute_as_owner(owner_url, build_graph_index(generation, _BUILDERS))
         except StoreFailed:  # /dev/shm may be too small, as in many containers
             await execute_as_owner(owner_url, build_graph_index(generation, 0))
-
-
-class Sizes:
-    """How many chunks scopes have in generations, and the largest of their organizations, as they were a moment ago."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, frozenset[UUID]], tuple[float, tuple[int, int]]] = {}
-
-    def get(self, generation: str, scope: Scope) -> tuple[int, int] | None:
-        looked_up, size = self._known.get((generation, scope.organizations), (0.0, None))
-        return size if time.monotonic() - looked_up < _SIZE_SECONDS else None
-
-    def keep(self, generation: str, scope: Scope, row: asyncpg.Record) -> None:
-        if len(self._known) >= _MOST_SIZES:
-            self._known.clear()
-        self._known[generation, scope.organizations] = time.monotonic(), (row["chunks"], row["largest"])
-
-    def forget(self, generation: str, scope: Scope) -> None:
-        of = [each for each in self._known if each[0] == generation and each[1] & scope.organizations]
-        for each in of:
-            del self._known[each]
 
 
 async def execute_as_owner(owner_url: str, statements: str) -> None:
@@ -351,14 +333,15 @@ class PostgresStore(ChunkStore):
         sql = query.best(asked, method)
         rows = await self.backend.database.fetch_scoped(self.scope, sql, *query.values)
         if rows and method is Method.ANY and asked.mode is not Mode.TEXT:
-            self.backend.sizes.keep(self.prefix, self.scope, rows[0])
+            self.backend.sizes[self._remembered_by] = time.monotonic(), (rows[0]["chunks"], rows[0]["largest"])
         if rows and method is Method.REMEMBERED and rows[0]["outdated"]:
             self.backend.signs.forget(self._remembered_by)
         return [(_candidate(row), to_node(row)) for row in rows]
 
     def _choose_method(self, asked: Search) -> Method:
         """By a size that may be a moment old: what has just become large is compared whole until then."""
-        size = self.backend.sizes.get(self.prefix, self.scope)
+        looked_up, size = self.backend.sizes.get(self._remembered_by, (0.0, None))
+        size = size if time.monotonic() - looked_up < _SIZE_SECONDS else None
         return choose_method(size, len(asked.vector), self._is_filtered(asked))
 
     def _is_filtered(self, asked: Search) -> bool:
@@ -382,7 +365,9 @@ class PostgresStore(ChunkStore):
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         await super().write(nodes, replacing)
-        self.backend.sizes.forget(self.prefix, self.scope)
+        for generation, organizations in [*self.backend.sizes]:
+            if generation == self.prefix and organizations & self.scope.organizations:
+                self.backend.sizes.pop((generation, organizations), None)
 
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
         return [to_node(row, row["embedding"].to_list()) for row in await self.rows(source_ids)]

@@ -14,6 +14,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 from asyncpg import BitString
+from cachetools import LRUCache
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from rag_app.domain import FieldType, Filters, Mode, Scope
@@ -404,14 +405,12 @@ class Query:
             return self._write_best(asked, method)
         weights, bm25 = self.spec.fusion, self.spec.bm25
         shape = (self.t, asked.mode, method, len(asked.vector), weights.dense, weights.lexical, bm25.k1, bm25.b)
-        if shape in _WRITTEN:
-            statement, names = _WRITTEN[shape]
+        if (written := _WRITTEN.get(shape)) is not None:
+            statement, names = written
             values = self._search_values(asked, method)
             self.values = [values[name] for name in names]
             return statement
         statement = self._write_best(asked, method)
-        if len(_WRITTEN) >= _MOST_WRITTEN:
-            _WRITTEN.clear()
         _WRITTEN[shape] = statement, [name for name in self._names if name]
         return statement
 
@@ -675,9 +674,8 @@ class Query:
         )
 
 
-_WRITTEN: dict[tuple[Any, ...], tuple[str, list[str]]] = {}
+_WRITTEN = LRUCache[tuple[Any, ...], tuple[str, list[str]]](1_000)
 """Statements of `best` by what they depend on, each with the names of its values."""
-_MOST_WRITTEN = 1_000
 
 
 def _scan_bounds(asked: Search, sure: int) -> tuple[int, int]:

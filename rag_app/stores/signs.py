@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from asyncpg import BitString
+from cachetools import LRUCache
 
 MOST_BYTES = 32 * 2**20
 """Of signs in the memory of one process: some 500,000 chunks with 384 dimensions."""
@@ -80,25 +81,20 @@ class SignMemory:
     """Signs by generation and organizations; those that were asked for least recently go first."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, Signs] = {}
-        self._asked: dict[Hashable, int] = {}
+        self._kept = LRUCache[Hashable, Signs](MOST_BYTES, getsizeof=lambda signs: signs.size)
+        self._asked = LRUCache[Hashable, int](_MOST_COUNTED)
 
     def get(self, key: Hashable) -> Signs | None:
-        if (signs := self._kept.pop(key, None)) is not None:
-            self._kept[key] = signs
-        return signs
+        return self._kept.get(key)
 
     def is_wanted(self, key: Hashable) -> bool:
         """Whether it has been asked for often enough, now, that its signs should be read. True once: for who reads them."""
-        if len(self._asked) >= _MOST_COUNTED:
-            self._asked.clear()
         self._asked[key] = self._asked.get(key, 0) + 1
         return self._asked[key] == _ASKED
 
     def keep(self, key: Hashable, signs: Signs) -> None:
-        self._kept[key] = signs
-        while sum(each.size for each in self._kept.values()) > MOST_BYTES:
-            del self._kept[next(iter(self._kept))]
+        if signs.size <= MOST_BYTES:
+            self._kept[key] = signs
 
     def forget(self, key: Hashable) -> None:
         self._kept.pop(key, None)
