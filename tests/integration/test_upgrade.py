@@ -16,6 +16,7 @@ from rag_app.database.urls import DatabaseUrls
 from rag_app.domain import Misconfigured, Mode, Scope, StoreFailed
 from rag_app.domain.answer import Question
 from rag_app.settings import Settings
+from tests import migrating
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.integration.conftest import INDEX
 from tests.integration.service import Text, ingest
@@ -120,8 +121,8 @@ def test_an_upgrade_keeps_every_value_and_what_is_found(server: PrivatePostgres,
         f"g_{INDEX}_1_chunks", f"g_{INDEX}_1_vectors", f"g_{INDEX}_1_signs", f"g_{INDEX}_1_words",
     }  # fmt: skip
     for revision in REVISIONS[1:]:
-        migrate.downgrade(server.owner_url, MIGRATIONS, revision)
-        assert migrate.current(server.owner_url) == revision
+        migrating.downgrade(server.owner_url, MIGRATIONS, revision)
+        assert migrating.current(server.owner_url) == revision
         columns = dict(fetch(server, COLUMNS)[0])
         was = values(server, columns)
         assert was["sources"] and was[f"g_{INDEX}_1_chunks"], revision
