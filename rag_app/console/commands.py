@@ -10,9 +10,8 @@ import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec
 
 from typer import Argument, Option, Typer
 
@@ -58,16 +57,16 @@ def group(help_text: str | None = None) -> Typer:
     return Typer(help=help_text, rich_markup_mode=None)
 
 
-Resource = TypeVar("Resource")
-Work = Callable[Concatenate[Resource, P], Coroutine[Any, Any, None]]
-Opener = Callable[["Settings", "DatabaseUrls"], AbstractAsyncContextManager[Resource]]
-"""What a command works on, open for as long as the context lasts."""
+Prepare = Callable[[Application], Awaitable[None]]
+Work = Callable[Concatenate[Application, P], Coroutine[Any, Any, None]]
+
+
+def prepare_nothing(application: Application) -> Awaitable[None]:
+    return asyncio.sleep(0)
 
 
 def open_application(
-    settings: "Settings",
-    urls: "DatabaseUrls",
-    prepare: Callable[[Application], Awaitable[None]] = lambda application: asyncio.sleep(0),
+    settings: "Settings", urls: "DatabaseUrls", prepare: Prepare = prepare_nothing
 ) -> AbstractAsyncContextManager[Application]:
     """The application, after `prepare`, by default as it is: nothing has been asked of the database yet."""
     from rag_app.application import open_application
@@ -82,22 +81,22 @@ def read_settings() -> "Settings":
     return Settings()
 
 
-def command_on(opening: Opener[Resource], creates: bool = False) -> Callable[[Work[Resource, P]], Callable[P, None]]:
-    """Decorates what a command does with what `opening` opens. The command takes its parameters but the first.
+def command_after(prepare: Prepare, creates: bool = False) -> Callable[[Work[P]], Callable[P, None]]:
+    """Decorates what a command does with the application after `prepare`. The command takes its parameters but the first.
 
     Where there is no database yet, a command that `creates` begins one; others say where they looked.
     """
 
-    def decorate(work: Work[Resource, P]) -> Callable[P, None]:
+    def decorate(work: Work[P]) -> Callable[P, None]:
         def command(*args: P.args, **kwargs: P.kwargs) -> None:
             settings = read_settings()
             say_home(settings)
             from rag_app.database.urls import database_urls  # SQLAlchemy: a misspelt setting is told without it
 
             async def run() -> None:
-                async with opening(settings, urls) as opened:
+                async with open_application(settings, urls, prepare) as application:
                     keep_imports()
-                    await work(opened, *args, **kwargs)
+                    await work(application, *args, **kwargs)
 
             with database_urls(settings, create=creates) as urls:
                 asyncio.run(run())
@@ -128,19 +127,17 @@ def say_home(settings: "Settings") -> None:
         print(f"data: {chosen.home}", file=sys.stderr)
 
 
-_start = partial(open_application, prepare=lambda application: application.start())
-on_application = command_on(_start)
+on_application = command_after(lambda application: application.start())
 """A command's work on the started application."""
-on_new_application = command_on(_start, creates=True)
+on_new_application = command_after(lambda application: application.start(), creates=True)
 """As `on_application`, for what one may begin with."""
 
-_check = partial(open_application, prepare=lambda application: application.database.check())
-on_unchecked_application = command_on(_check)
+on_unchecked_application = command_after(lambda application: application.database.check())
 """As `on_application`, but only the database is checked: for what needs no index, and for what puts one right."""
-on_new_unchecked_application = command_on(_check, creates=True)
+on_new_unchecked_application = command_after(lambda application: application.database.check(), creates=True)
 """As `on_unchecked_application`, for what one may begin with."""
 
-on_closed_application = command_on(open_application)
+on_closed_application = command_after(prepare_nothing)
 """As `on_application`, but nothing has been asked of the database yet."""
 
 

@@ -2,9 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import aclosing, asynccontextmanager
-from functools import partial
+from collections.abc import Awaitable
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,11 +12,10 @@ from typer import Argument, Exit, Option
 from rag_app.console.commands import (
     Application,
     Json,
-    command_on,
+    command_after,
     group,
     on_closed_application,
     on_unchecked_application,
-    open_application,
     read_settings,
 )
 from rag_app.console.printing import print_list, print_result, record
@@ -25,8 +23,6 @@ from rag_app.domain import PUBLIC_ORGANIZATION, Misconfigured, RagError, Scope, 
 
 if TYPE_CHECKING:
     from rag_app.answering.prompts import PromptConfig, PromptVersion
-    from rag_app.database.urls import DatabaseUrls
-    from rag_app.settings import Settings
 
 app = group()
 db = group("Manage the database schema.")
@@ -36,28 +32,26 @@ Version = Annotated[str, Argument(metavar="NAME", help="the name of a version, a
 _FIELDS = "name type is_active=active weight constraints"
 
 
-@asynccontextmanager
-async def _open_migrated(settings: "Settings", urls: "DatabaseUrls") -> AsyncIterator[Application]:
+async def _migrate(application: Application) -> None:
     """The schema comes first: it is migrated also where the settings of models or indexes cannot be used."""
     from rag_app.database import migrate
 
     owner = require(
-        urls.owner, Misconfigured("set RAG_DATABASE_OWNER_URL: migrating needs the role that owns the schema")
+        application.urls.owner,
+        Misconfigured("set RAG_DATABASE_OWNER_URL: migrating needs the role that owns the schema"),
     )
     await asyncio.to_thread(
         migrate.upgrade,
         owner,
-        urls.app,
+        application.urls.app,
         resource_folder("migrations"),
-        gateway=settings.database.gateway_role,
+        gateway=application.settings.database.gateway_role,
     )
-    async with open_application(settings, urls) as application:
-        application.check_declared()
-        yield application
+    application.check_declared()
 
 
 @db.command()
-@command_on(_open_migrated, creates=True)
+@command_after(_migrate, creates=True)
 async def upgrade(application: Application) -> None:
     """Migrate the database schema and build new indexes. Safe to repeat."""
     done = {"built": await application.build_missing(), "prompts added": await application.seed_prompts()}
@@ -65,15 +59,10 @@ async def upgrade(application: Application) -> None:
     print("; ".join(["the schema is up to date", *made]))
 
 
-@asynccontextmanager
-async def _open_urls(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIterator[DatabaseUrls]":
-    yield urls
-
-
 @db.command()
-@command_on(_open_urls)
+@on_closed_application
 async def url(
-    urls: "DatabaseUrls",
+    application: Application,
     owner: Annotated[
         bool, Option("--owner", help="print the connection URL, with password, of the role that owns the schema")
     ] = False,
@@ -85,7 +74,7 @@ async def url(
     from rag_app.database.session import asyncpg_url
 
     chosen = require(
-        urls.owner if owner else urls.app,
+        application.urls.owner if owner else application.urls.app,
         Misconfigured("RAG_DATABASE_OWNER_URL is not set, so the owner's URL is not known"),
     )
     print(asyncpg_url(chosen).set(drivername="postgresql").render_as_string(hide_password=False))
@@ -265,7 +254,7 @@ async def _check_and_seed(application: Application) -> None:
         await application.seed_prompts()
 
 
-_on_prompts = command_on(partial(open_application, prepare=_check_and_seed))
+_on_prompts = command_after(_check_and_seed)
 
 
 @prompts.command("list")
