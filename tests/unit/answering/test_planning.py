@@ -9,7 +9,8 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from rag_app.answering.following import before_in, follow, without_opening
 from rag_app.answering.planning import ranks_kind, read_question, respell, words_left
 from rag_app.domain import Question
-from rag_app.retrieval.index import IndexSpec
+from rag_app.domain.resources import resource_folder
+from rag_app.retrieval.index import IndexSpec, load_indexes
 from rag_app.retrieval.periods import find_period, find_periods
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue
 from rag_app.retrieval.spelling import spellings
@@ -361,3 +362,13 @@ def test_a_year_before_its_records_is_a_period() -> None:
 )
 def test_the_top_ones_of_a_kind_are_told_from_the_one_with_the_most(text: str, asked: bool) -> None:
     assert ranks_kind(text, BOATS) is asked
+
+
+@pytest.mark.parametrize(
+    "text", ["How pricey are our listings on average?", "Wie teuer sind unsere Listings im Schnitt?"]
+)
+def test_how_expensive_asks_for_the_price(text: str) -> None:
+    """And not for the figure that listings go by, their sales."""
+    plan = read_question(text, load_indexes(resource_folder("indexes"))["marketplace"], [], None).plan
+    assert plan is not None
+    assert (plan.query.aggregate, plan.query.of, plan.query.own) == (Aggregate.AVERAGE, "price", True)
