@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from rag_app.domain import FieldType, frozen
@@ -157,6 +157,7 @@ def plural_of(noun: str, number: int = 2) -> str:
     return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
 
 
+@lru_cache(8192)
 def stems(text: str) -> Phrase:
     return tuple(map(stem, _words(text)))
 

@@ -17,10 +17,10 @@ from cachetools import LRUCache
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from rag_app.domain import EmbeddingFailed, Misconfigured
-from rag_app.retrieval.embedders import MINILM, MODEL_FILE, TOKENIZER_FILE
+from rag_app.retrieval.embedders import MINILM, MODEL_FILE
+from rag_app.retrieval.text import tokenizer
 from rag_app.telemetry import observing
 from rag_app.telemetry.observing import Stage
 
@@ -128,7 +128,6 @@ class MiniLM(Embedder):
     _waiting: list[_Query] = PrivateAttr(default_factory=list)
     _under_way: int = PrivateAttr(default=0)
     _lock: Lock = PrivateAttr(default_factory=Lock)
-    _tokenizer: Tokenizer = PrivateAttr()
     _pool: ThreadPoolExecutor = PrivateAttr()
     _text_pool: ThreadPoolExecutor = PrivateAttr()
     _queries: RememberedVectors = PrivateAttr()
@@ -137,9 +136,6 @@ class MiniLM(Embedder):
         super().model_post_init(context)
         self._queries = RememberedVectors(self.cache_size)
         self._session = open_session(MODEL_FILE, 1)
-        self._tokenizer = Tokenizer.from_file(str(TOKENIZER_FILE))
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(_MAX_TOKENS)
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="embed")
         self._text_pool = ThreadPoolExecutor(self.threads, thread_name_prefix="embed-texts")
 
@@ -150,7 +146,8 @@ class MiniLM(Embedder):
                 self._session_alone = open_session(MODEL_FILE, _THREADS_ALONE)
 
     def _ids(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text).ids)
+        ids = list(tokenizer().encode(text).ids)
+        return ids if len(ids) <= _MAX_TOKENS else [*ids[: _MAX_TOKENS - 1], ids[-1]]
 
     def losses(self, text: str) -> list[str]:
         """What of a text has no part in its vector, for people: nothing, as a rule.
@@ -161,10 +158,10 @@ class MiniLM(Embedder):
         found: list[str] = []
         if len(text) <= _LONGEST_WORD:
             return found
-        words = self._tokenizer.pre_tokenizer.pre_tokenize_str(self._tokenizer.normalizer.normalize_str(text))
+        words = tokenizer().pre_tokenizer.pre_tokenize_str(tokenizer().normalizer.normalize_str(text))
         if any(len(word) > _LONGEST_WORD for word, _ in words):
             found.append(f"A word of more than {_LONGEST_WORD} characters was not searched by its meaning")
-        if self._tokenizer.encode(text).overflowing:
+        if len(tokenizer().encode(text).ids) > _MAX_TOKENS:
             found.append(f"Only the first {_MAX_TOKENS} tokens of the question were searched by their meaning")
         return found
 
