@@ -247,8 +247,8 @@ class Pipeline(Searcher):
     def _gate(self, spec: IndexSpec, scope: Scope, retriever: BaseRetriever) -> Gate:
         if spec.confidence.signal != "fitted":
             return FixedGate(spec.confidence)
-        count_words = retriever.word_use if isinstance(retriever, ChunkRetriever) else None
-        return FittedGate(self._embedder, partial(self._load_fit, spec, scope), count_words)
+        open_store = retriever.opened_store if isinstance(retriever, ChunkRetriever) else None
+        return FittedGate(self._embedder, partial(self._load_fit, spec, scope), open_store)
 
 
 @contextmanager

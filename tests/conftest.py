@@ -29,7 +29,7 @@ from rag_app.database.private import PrivatePostgres, private_postgres
 from rag_app.database.session import Database, asyncpg_url
 from tests.fuzzing import examples
 
-collect_ignore = ["reader/train.py"]
+collect_ignore = ["reader/train.py", "reader/compact.py"]
 """It needs packages that only the training of the reader has."""
 
 # How long an example takes is the machine's business, not the product's: others may be at work on it. Examples are the

@@ -13,13 +13,14 @@ from rag_app.answering.extractive import MOST_ODDS, lacks_kind, rank_passages
 from rag_app.answering.kinds import share_unnamed
 from rag_app.answering.passages import Passage, Ranking
 from rag_app.domain import Confidence, Hit, Question, frozen
-from rag_app.retrieval.confidence import Basis, Fit, Sentence, Signals, Words, measure
+from rag_app.retrieval.confidence import Basis, Fit, Sentence, Signals, Words, measure, words_of
 from rag_app.retrieval.embedding import embed_passages, embed_query
 from rag_app.retrieval.hits import judge
 from rag_app.retrieval.index import ConfidenceRule
+from rag_app.retrieval.store import ScopedStore
 
 LoadFit = Callable[[], Awaitable[tuple[Fit, Basis]]]
-CountWords = Callable[[str, Sequence[Hit]], Awaitable[Words]]
+OpenStore = Callable[[], Awaitable[ScopedStore]]
 
 _READ = 12
 """Passages whose own words are compared with the question."""
@@ -70,17 +71,18 @@ class FixedGate(Gate):
 
 
 class FittedGate(Gate):
-    """The probability of a fit. `count_words` says how rare the question's words are, where the retriever can."""
+    """The probability of a fit. The store that `open_store` opens says how rare the question's words are."""
 
-    def __init__(self, embedder: BaseEmbedding, load_fit: LoadFit, count_words: CountWords | None = None) -> None:
-        self._embedder, self._load_fit = embedder, load_fit
-        self._count_words = count_words or _no_words
+    def __init__(self, embedder: BaseEmbedding, load_fit: LoadFit, open_store: OpenStore | None = None) -> None:
+        self._embedder, self._load_fit, self._open_store = embedder, load_fit, open_store
 
     async def judge(self, question: Question, hits: Sequence[Hit], context: Context) -> Judgment:
         if not hits:
             return NOTHING
         fit, basis = await self._load_fit()
-        counting = self._count_words(question.searched or question.text, hits)
+        store = await self._open_store() if self._open_store is not None else None
+        asked = words_of(question.searched or question.text)
+        counting = store.word_use(asked, [hit.chunk_id for hit in hits]) if store is not None else _no_words()
         ranking = None
         if fit.embedding_model is None:  # it looks at no cosine: nothing is embedded for it
             signals = measure(hits, await counting, ())
@@ -141,5 +143,5 @@ def _nearest(ranking: Ranking, at_most: int) -> list[Passage]:
     return [ranking.ranked[place] for place in np.argsort(-ranking.cosines[0], kind="stable")[:at_most]]
 
 
-async def _no_words(text: str, hits: Sequence[Hit]) -> Words:
+async def _no_words() -> Words:
     return Words()

@@ -15,8 +15,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.dispatcher import Dispatcher
 
-from rag_app.domain import Filters, Hit, InvalidInput, Mode, Period, Question, day_of
-from rag_app.retrieval.confidence import Words, words_of
+from rag_app.domain import Filters, InvalidInput, Mode, Period, Question, day_of
 from rag_app.retrieval.embedding import asking, embed_query, embed_together
 from rag_app.retrieval.filters import IN, checked_text, condition, fields_of
 from rag_app.retrieval.periods import conditions_of, names_period
@@ -182,10 +181,9 @@ class ChunkRetriever(BaseRetriever):
             self._embedded = text, await embed_query(self._embedder, text, self._dimension)
         return self._embedded[1]
 
-    async def word_use(self, text: str, among: Sequence[Hit]) -> Words:
-        """How rare the words of a question are in the scope, and which of these hits have them."""
-        store = self._store or await self._open_store()
-        return await store.word_use(words_of(text), [hit.chunk_id for hit in among])
+    async def opened_store(self) -> ScopedStore:
+        """The store that was searched, or is opened now."""
+        return self._store or await self._open_store()
 
     async def _search_named(self, store: ScopedStore, text: str, vector: list[float]) -> list[NodeWithScore]:
         """Chunks of the named sources, best first. A long source may crowd out others: those are asked for again."""

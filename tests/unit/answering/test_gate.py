@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -119,12 +121,16 @@ async def test_a_fitted_gate_looks_at_words_and_sentences() -> None:
     async def load() -> tuple[Fit, Basis]:
         return fit, "organization"
 
-    async def count(text: str, hits: Sequence[Hit]) -> Words:
-        return Words((WordUse("wait", 1, frozenset(each.chunk_id for each in hits if "wait" in each.text)),), 10)
+    class Counting:
+        async def word_use(self, words: Sequence[str], among: Sequence[UUID]) -> Words:
+            return Words((WordUse("wait", 1, frozenset(among) & {HIT.chunk_id}),), 10)
+
+    async def opened() -> Any:
+        return Counting()
 
     says = Says("They waited 15 minutes [Source 1].")
     for text, refused in (("How long did customers wait?", False), ("Who is the president of France?", True)):
         hits = [HIT] if not refused else [hit("Dogs are welcome in the salon.", score=0.5)]
-        answer = await ask(KNOWLEDGE, FittedGate(MiniLM(), load, count), says, Question(text), *hits)
+        answer = await ask(KNOWLEDGE, FittedGate(MiniLM(), load, opened), says, Question(text), *hits)
         assert answer.refused is refused, answer
         assert answer.calibration == "organization" and answer.probability is not None
