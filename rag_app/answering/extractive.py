@@ -129,12 +129,16 @@ def _find_strangers(question: Question, ranking: Ranking, context: Context) -> N
     has that of the whole, any other its own: "When is Ann in, and on what date is the exam?" asks about no exam of Ann's.
     """
     several = len(ranking.asked) > 2 and not question.leans
-    rows = []
-    for part in ranking.asked[1:]:
-        alone = several and not _POINTS_BACK.search(part) and len(content_words(part)) > LITTLE
-        about = replace(question, text=part) if alone else question
-        rows.append(find_strangers(about, ranking.ranked, context.blocks))
-    return np.asarray(rows)
+
+    def stands_alone(part: str) -> bool:
+        return several and not _POINTS_BACK.search(part) and len(content_words(part)) > LITTLE
+
+    asked = [part if stands_alone(part) else question.text for part in ranking.asked[1:]]
+    found = {
+        text: find_strangers(replace(question, text=text), ranking.ranked, context.blocks)
+        for text in dict.fromkeys(asked)
+    }
+    return np.asarray([found[text] for text in asked])
 
 
 def score_passages(ranking: Ranking, others: NDArray[np.bool_] | None = None) -> PassageScores:
