@@ -79,9 +79,8 @@ class Conditions:
             of = before[-2].name if len(before) > 1 and before[-1].stem in word_set("partitive") else ""
             name = name or (of if is_figure(self.spec, of) else None)  # with a price of 0
         else:
-            apart = (
-                2 if first else int(any(each.stem in word_set("for") for each in behind[:1]))
-            )  # "under 50 for demand"
+            # a preposition may stand before the field: "under 50 for demand"
+            apart = 2 if first else int(any(each.stem in word_set("for") for each in behind[:1]))
             name = self._field_behind(place + apart, named=True)
             name = name or self._field_before(place - 2 if last else place) or self._only_figure()
         return self._build_comparison(name, operator or EQ, value) if name else None
