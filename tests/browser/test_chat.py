@@ -316,6 +316,15 @@ def test_nothing_is_sent_while_an_input_method_composes(browser: Browser) -> Non
     assert sent == []
 
 
+SCROLL_UP_AS_TEXT_COMES = """it => {
+  const seen = new MutationObserver(() => {
+    it.scrollTop = 0;
+    seen.disconnect();
+  });
+  seen.observe(it, { childList: true, subtree: true });
+}"""
+
+
 @POINT
 def test_it_scrolls_along_only_at_the_end(browser: Browser, scripted: Callable[..., None]) -> None:
     go_on = threading.Event()
@@ -327,10 +336,10 @@ def test_it_scrolls_along_only_at_the_end(browser: Browser, scripted: Callable[.
     ask(page, f"{BOX} At length.")
     messages = page.locator("#messages")
     expect(page.locator("article[aria-busy]")).to_contain_text("The demand index is 58")
-    messages.evaluate("it => { it.scrollTop = 0; }")
-    expect(page.get_by_role("button", name="Jump to latest")).to_be_visible()
+    messages.evaluate(SCROLL_UP_AS_TEXT_COMES)
     go_on.set()
     answer(page)
+    expect(page.get_by_role("button", name="Jump to latest")).to_be_visible()
     assert messages.evaluate("it => it.scrollTop") == 0
     assert page.locator("#turns").evaluate("it => it.getBoundingClientRect().right <= innerWidth"), "it fits a phone"
     page.get_by_role("button", name="Jump to latest").click()

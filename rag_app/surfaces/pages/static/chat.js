@@ -38,6 +38,7 @@ const keepDraft = () => keep(draftKey(), text.value);
 // -- scrolling: it follows what is written only for whoever is at the end
 
 let follows = true;
+let placed = 0; // where it was when it was last looked at
 /** Where the end is in view: of the last text, for its sources may be longer; the question stays in view where both fit. */
 function goal() {
   const top = box.getBoundingClientRect().top - box.scrollTop;
@@ -50,12 +51,20 @@ function goal() {
 }
 const atEnd = () => box.scrollTop >= goal() - 48;
 function settle() {
+  if (box.scrollTop < placed) follows = atEnd(); // scrolled up just now: the event of it comes with the next frame
   if (follows) box.scrollTop = Math.max(box.scrollTop, goal());
+  placed = box.scrollTop;
   by("latest").hidden = atEnd();
   showHead();
 }
+function goToEnd() {
+  follows = true;
+  placed = 0;
+  settle();
+}
 box.addEventListener("scroll", () => {
   follows = atEnd();
+  placed = box.scrollTop;
   by("latest").hidden = follows;
   showHead();
 });
@@ -67,8 +76,7 @@ function showHead() {
   chat.toggleAttribute("data-repeats", Boolean(made && seen));
 }
 by("latest").addEventListener("click", () => {
-  follows = true;
-  settle();
+  goToEnd();
   text.focus();
 });
 new ResizeObserver(settle).observe(box);
@@ -150,8 +158,7 @@ async function open(thread, { push = true, focus = true } = {}) {
     box.removeAttribute("aria-busy");
   }
   if (turn !== now.fresh) return;
-  follows = true;
-  settle();
+  goToEnd();
   if (now.messages.at(-1)?.role === "user") await comeBack(turn);
 }
 
@@ -238,8 +245,7 @@ async function ask(said) {
   by("start").hidden = true;
   let asked = questionOf(question);
   turns.append(asked);
-  follows = true;
-  settle();
+  goToEnd();
   text.value = "";
   grow();
   const body = { message: said, threadId: now.thread, capability: by("capability").value || null, meta: { client: "web" } };
