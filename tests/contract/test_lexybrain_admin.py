@@ -25,7 +25,6 @@ from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
 from rag_app.http.surface import Credential, surface_of
 from rag_app.surfaces.lexybrain import types as wire
-from rag_app.surfaces.lexybrain.feedback import FeedbackFilter
 from rag_app.surfaces.lexybrain.statistics import Period, StageLatencies, stats_of
 from rag_app.surfaces.lexybrain.tables import feedback_table
 from rag_app.surfaces.lexybrain.types import Rating
@@ -173,9 +172,10 @@ def test_feedback(client: httpx.Client, backstage: Backstage, validator: Validat
         "to": "2026-01-31",
     }
     assert client.get(FEEDBACK, params=wanted).json() == {"feedback": [], "nextCursor": None}
-    assert [how["wanted"] for _, how in backstage.feedback.asked][1:] == [
-        FeedbackFilter(prompt=NAME),
-        FeedbackFilter(Rating.POSITIVE, "general_chat", NAME, date(2026, 1, 1), date(2026, 1, 31)),
+    names = ("rating", "capability", "prompt", "since", "until")
+    assert [tuple(how[name] for name in names) for _, how in backstage.feedback.asked][1:] == [
+        (None, None, NAME, None, None),
+        (Rating.POSITIVE, "general_chat", NAME, date(2026, 1, 1), date(2026, 1, 31)),
     ]
 
 

@@ -20,7 +20,7 @@ from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal
 from rag_app.surfaces.lexybrain import statistics
-from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackLedger, FeedbackReview
+from rag_app.surfaces.lexybrain.feedback import FeedbackLedger, FeedbackReview
 from rag_app.surfaces.lexybrain.statistics import Period, Statistics
 from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table, threads_table
 from rag_app.surfaces.lexybrain.types import Rating
@@ -106,7 +106,7 @@ async def test_nobody_but_an_administrator(
     for who in (ann, nobody, key, Principal("gone", uuid4())):
         for work in (
             Statistics(database).read(who, SINCE, UNTIL),
-            FeedbackLedger(database, SourceLedger(database), "marketplace").review(who, FeedbackFilter(), limit=1, after=None),
+            FeedbackLedger(database, SourceLedger(database), "marketplace").review(who, limit=1, after=None),
             configs.versions(who), configs.publish(who, new), configs.change(who, new.name, active=True),
         ):  # fmt: skip
             with pytest.raises(Forbidden):
@@ -124,8 +124,10 @@ async def test_what_is_done_is_written_down_without_texts(
     database: Database, configs: PromptConfigs, admin: Principal, new: PromptConfig
 ) -> None:
     await Statistics(database).read(admin, SINCE, UNTIL)
-    wanted = FeedbackFilter(Rating.NEGATIVE, "market_brief", new.name, SINCE, UNTIL)
-    await FeedbackLedger(database, SourceLedger(database), "marketplace").review(admin, wanted, limit=5, after=None)
+    wanted = {"capability": "market_brief", "prompt": new.name, "since": SINCE, "until": UNTIL}
+    await FeedbackLedger(database, SourceLedger(database), "marketplace").review(
+        admin, rating=Rating.NEGATIVE, **wanted, limit=5, after=None
+    )
     await configs.publish(admin, new)
     await configs.change(admin, new.name, active=True, weight=7)
     await configs.change(admin, new.name, active=False)
@@ -204,7 +206,7 @@ def test_periods(since: date | None, until: date | None, shown: tuple[date, date
 
 async def reviews_of(database: Database, admin: Principal, prompt: str, **wanted: Any) -> list[FeedbackReview]:
     page = await FeedbackLedger(database, SourceLedger(database), "marketplace").review(
-        admin, FeedbackFilter(prompt=prompt, **wanted), limit=100, after=None
+        admin, prompt=prompt, **wanted, limit=100, after=None
     )
     return [*page.feedback]
 
@@ -258,15 +260,13 @@ async def test_feedback_is_chosen_and_comes_in_pages(database: Database, admin: 
     found, after = list[FeedbackReview](), None
     for size in (2, 2, 1):
         page = await FeedbackLedger(database, SourceLedger(database), "marketplace").review(
-            admin, FeedbackFilter(prompt=prompt), limit=2, after=after
+            admin, prompt=prompt, limit=2, after=after
         )
         assert len(page.feedback) == size
         found, after = [*found, *page.feedback], page.next_cursor
     assert after is None and found == await reviews_of(database, admin, prompt)
     with pytest.raises(InvalidInput, match="cursor"):
-        await FeedbackLedger(database, SourceLedger(database), "marketplace").review(
-            admin, FeedbackFilter(), limit=2, after="x" * 32
-        )
+        await FeedbackLedger(database, SourceLedger(database), "marketplace").review(admin, limit=2, after="x" * 32)
 
 
 # --- versions of prompts

@@ -16,7 +16,7 @@ from rag_app.answering.prompts import PromptConfig, PromptConstraints, PromptVer
 from rag_app.domain import Forbidden, InvalidInput, JsonObject, NotFound
 from rag_app.http.fields import WORD, as_wire
 from rag_app.http.surface import Caller, Credential, Injected, example, security
-from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackLedger, FeedbackResponse
+from rag_app.surfaces.lexybrain.feedback import FeedbackLedger, FeedbackResponse
 from rag_app.surfaces.lexybrain.routes import SURFACE as LEXYBRAIN
 from rag_app.surfaces.lexybrain.routes import Cursor, Limit
 from rag_app.surfaces.lexybrain.statistics import VERSION, LexyBrainStats, Statistics
@@ -25,7 +25,6 @@ from rag_app.surfaces.lexybrain.types import (
     Count,
     Kind,
     Moment,
-    Rating,
     RatingName,
     Share,
 )
@@ -153,8 +152,16 @@ async def feedback(
     cursor: Cursor = None,
 ) -> FeedbackResponse:
     """Returns feedback with its question and answer, newest first. Messages that users deleted are not shown."""
-    wanted = FeedbackFilter(Rating(rating) if rating else None, capability, prompt, since, until)
-    return await feedback.review(request.user, wanted, limit=limit, after=cursor)
+    return await feedback.review(
+        request.user,
+        rating=rating,
+        capability=capability,
+        prompt=prompt,
+        since=since,
+        until=until,
+        limit=limit,
+        after=cursor,
+    )
 
 
 @SURFACE.get(

@@ -4,12 +4,13 @@ A change of feedback first locks the row of its message, so concurrent changes a
 none.
 """
 
-from datetime import date, timedelta
+from datetime import date
 from typing import Annotated
 from uuid import UUID
 
-from msgspec import Meta, Struct, field, to_builtins
-from sqlalchemy import ColumnElement, Delete, case, delete, func, insert, select, text, true, tuple_
+from msgspec import Meta, Struct, convert
+from sqlalchemy import Date, DateTime, Delete, Text, Uuid, bindparam, delete, insert, select, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.audit import EVERYBODY, Act, administering
@@ -19,19 +20,9 @@ from rag_app.documents.ledger import SourceLedger
 from rag_app.domain import InvalidInput, NotFound, Principal, require, storable
 from rag_app.evaluation.records import check_comment, expected_source, judge
 from rag_app.http.fields import as_wire
-from rag_app.surfaces.lexybrain.statistics import VERSION, midnight
+from rag_app.surfaces.lexybrain.statistics import VERSION
 from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table, threads_table
 from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptMessageFeedback, Moment, Rating, RatingValue, Role
-
-
-class FeedbackFilter(Struct, frozen=True, omit_defaults=True):
-    """None is all. `prompt` is the name of a version; `since` and `until` whole days in UTC, both included."""
-
-    rating: Rating | None = None
-    capability: str | None = None
-    prompt: str | None = None
-    since: date | None = field(default=None, name="from")
-    until: date | None = field(default=None, name="to")
 
 
 class ReviewedSource(Struct, frozen=True):
@@ -65,44 +56,39 @@ class FeedbackResponse(Struct, frozen=True, rename="camel"):
     next_cursor: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
 
 
-_ANSWER, _EARLIER = messages_table.c, messages_table.alias().c
-# the last message of the user before the answer, and nothing where that one was deleted
-_QUESTION = (
-    select(case((_EARLIER.deleted_at.is_(None), _EARLIER.content)).label("question"))
-    .where(
-        _EARLIER.thread_id == _ANSWER.thread_id,
-        _EARLIER.role == Role.USER.value,
-        tuple_(_EARLIER.created_at, _EARLIER.id) < tuple_(_ANSWER.created_at, _ANSWER.id),
-    )
-    .order_by(_EARLIER.created_at.desc(), _EARLIER.id.desc())
-    .limit(1)
-    .correlate(messages_table)
-    .lateral("question")
-)
-# its columns are the fields of a FeedbackReview
+# its columns are the fields of a FeedbackReview. The question is the last message of the user before the answer
 _REVIEWS = (
-    select(
-        feedback_table.c.id,
-        feedback_table.c.user_id,
-        _ANSWER.thread_id,
-        feedback_table.c.message_id,
-        feedback_table.c.rating,
-        feedback_table.c.comment.label("comment"),
-        feedback_table.c.expected_source_id,
-        feedback_table.c.created_at,
-        feedback_table.c.updated_at,
-        _QUESTION.c.question,
-        _ANSWER.content.label("answer"),
-        _ANSWER.created_at.label("answered_at"),
-        _ANSWER.capability,
-        _ANSWER.model_id.label("model"),
-        func.coalesce(_ANSWER.generation_metadata["prompts"], text("'{}'::jsonb")).label("prompts"),
-        _ANSWER.retrieved_source_ids.label("sources"),
+    text(
+        """
+        SELECT f.id, f.user_id, m.thread_id, f.message_id, f.rating, f.feedback_text AS comment, f.expected_source_id,
+            f.created_at, f.updated_at, m.content AS answer, m.created_at AS answered_at, m.capability,
+            m.model_id AS model, coalesce(m.generation_metadata -> 'prompts', '{}') AS prompts, (
+                SELECT CASE WHEN q.deleted_at IS NULL THEN q.content END FROM rag_messages q
+                WHERE q.thread_id = m.thread_id AND q.role = 'user' AND (q.created_at, q.id) < (m.created_at, m.id)
+                ORDER BY q.created_at DESC, q.id DESC LIMIT 1
+            ) AS question, coalesce((
+                SELECT jsonb_agg(jsonb_build_object('label', s -> 'label', 'cited', s -> 'cited' <> 'null') ORDER BY place)
+                FROM jsonb_array_elements(m.retrieved_source_ids) WITH ORDINALITY AS each (s, place)
+            ), '[]') AS sources
+        FROM rag_feedback f JOIN rag_messages m ON m.id = f.message_id
+        WHERE m.deleted_at IS NULL AND f.rating = coalesce(:rating, f.rating)
+            AND (CAST(:capability AS text) IS NULL OR m.capability = :capability)
+            AND (CAST(:prompt AS text) IS NULL OR EXISTS (
+                SELECT FROM jsonb_each_text(m.generation_metadata -> 'prompts') AS version WHERE version.value = :prompt
+            ))
+            AND f.created_at >= coalesce(CAST(:since AS timestamp) AT TIME ZONE 'UTC', '-infinity')
+            AND f.created_at < coalesce(CAST(:until + 1 AS timestamp) AT TIME ZONE 'UTC', 'infinity')
+            AND (CAST(:moment AS timestamptz) IS NULL OR (f.created_at, f.id) < (:moment, :row))
+        ORDER BY f.created_at DESC, f.id DESC LIMIT :most
+        """
     )
-    .join(messages_table, _ANSWER.id == feedback_table.c.message_id)
-    .outerjoin(_QUESTION, true())
-    .where(_ANSWER.deleted_at.is_(None))
-    .order_by(feedback_table.c.created_at.desc(), feedback_table.c.id.desc())
+    .bindparams(
+        *(bindparam(name, type_=Text()) for name in ("rating", "capability", "prompt")),
+        *(bindparam(name, type_=Date()) for name in ("since", "until")),
+        bindparam("moment", type_=DateTime(timezone=True)),
+        bindparam("row", type_=Uuid()),
+    )
+    .columns(prompts=JSONB(), sources=JSONB())
 )
 # the text searched for an answer; if unknown, the user's message before it
 _SEARCHED = text(
@@ -166,27 +152,32 @@ class FeedbackLedger:
                 raise NotFound("feedback", str(message))
 
     async def review(
-        self, principal: Principal, wanted: FeedbackFilter, *, limit: int, after: str | None
+        self,
+        principal: Principal,
+        *,
+        rating: str | None = None,
+        capability: str | None = None,
+        prompt: str | None = None,
+        since: date | None = None,
+        until: date | None = None,
+        limit: int,
+        after: str | None,
     ) -> FeedbackResponse:
         """All users' feedback, newest first, for administrators; each read is audited.
 
-        `after` is a page's cursor. A changed rating keeps its place.
+        None is all. `prompt` is the name of a version; `since` and `until` are whole days in UTC, both included. `after`
+        is a page's cursor. A changed rating keeps its place.
 
         Raises Forbidden, and InvalidInput for a cursor that is none.
         """
-        statement = _REVIEWS.where(*_conditions(wanted)).limit(limit + 1)
-        if after is not None:
-            statement = statement.where(pages.is_after_cursor(after, feedback_table.c.created_at, feedback_table.c.id))
-        async with administering(
-            self._database, principal, Act("feedback.read", EVERYBODY, to_builtins(wanted))
-        ) as session:
-            rows = (await session.execute(statement)).mappings().all()
-        page = [
-            FeedbackReview(
-                **{**row, "sources": [ReviewedSource(s["label"], s["cited"] is not None) for s in row["sources"] or ()]}
-            )
-            for row in rows[:limit]
-        ]
+        moment, row = (None, None) if after is None else pages.place(after)
+        wanted = {"rating": rating, "capability": capability, "prompt": prompt}
+        asked = {**wanted, "from": since and str(since), "to": until and str(until)}
+        act = Act("feedback.read", EVERYBODY, {name: value for name, value in asked.items() if value is not None})
+        values = {**wanted, "since": since, "until": until, "moment": moment, "row": row, "most": limit + 1}
+        async with administering(self._database, principal, act) as session:
+            rows = (await session.execute(_REVIEWS, values)).all()
+        page = convert(rows[:limit], list[FeedbackReview], from_attributes=True)
         return FeedbackResponse(page, pages.cursor(page[-1].created_at, page[-1].id) if len(rows) > limit else None)
 
 
@@ -213,16 +204,3 @@ def _delete_feedback(principal: Principal, message: UUID) -> Delete:
     return delete(feedback_table).where(
         feedback_table.c.message_id == message, feedback_table.c.user_id == principal.user
     )
-
-
-def _conditions(wanted: FeedbackFilter) -> list[ColumnElement[bool]]:
-    versions = func.jsonb_each_text(_ANSWER.generation_metadata["prompts"]).table_valued("value")
-    last = min(wanted.until or date.max, date.max - timedelta(days=1))  # there must be a day after it
-    conditions: list[tuple[object, ColumnElement[bool]]] = [
-        (wanted.rating, feedback_table.c.rating == wanted.rating),
-        (wanted.capability, _ANSWER.capability == wanted.capability),
-        (wanted.prompt, select(versions).where(versions.c.value == wanted.prompt).exists()),
-        (wanted.since, feedback_table.c.created_at >= midnight(wanted.since or date.min)),
-        (wanted.until, feedback_table.c.created_at < midnight(last) + timedelta(days=1)),
-    ]
-    return [condition for given, condition in conditions if given is not None]
