@@ -118,26 +118,3 @@ def _figures(fit: Fit, asked: list[AskedQuestion]) -> JsonObject:
             for name, threshold in (("ask", fit.ask_from), ("answer", fit.answer_from), ("high", fit.high))
         },
     }
-
-
-def calibration_text(shown: JsonObject) -> str:
-    """A table for a terminal."""
-    whose = f"organization {shown['organization']}" if shown["organization"] else "every organization without its own"
-    counts = shown["questions"]
-    lines = [
-        f"{shown['index']}, generation {shown['generation']}, {whose}: {counts['answerable']} questions with an "
-        f"answer, {counts['unanswerable']} without",
-        f"  {'':<22} {'AUROC':>6}   {'ask from':>16} {'answer from':>16} {'high':>16}",
-    ]
-    for name in ("before", "fitted"):
-        figures = shown[name]
-        label = f"before ({figures['calibration']})" if name == "before" else "fitted"
-        cells = "".join(
-            f" {each['from']:.2f}: {each['answerable_refused_percent']:>3.0f} / "
-            f"{each['unanswerable_accepted_percent']:>3.0f}".rjust(17)
-            for each in (figures[level] for level in ("ask", "answer", "high"))
-        )
-        lines.append(f"  {label:<22} {figures['auroc']:>6.3f}  {cells}")
-    lines.append("  (threshold: % of the questions with an answer refused / % of those without accepted)")
-    lines.append("kept: it judges from now on" if shown["kept"] else "not kept")
-    return "\n".join(lines)

@@ -9,7 +9,7 @@ from uuid import UUID
 from typer import Argument, Exit, Option
 
 from rag_app.console.commands import Application, Json, group, on_unchecked_application
-from rag_app.console.printing import counting, moment, print_list, print_result, record
+from rag_app.console.printing import counting, moment, print_list, print_result, record, render_text
 from rag_app.domain import JsonObject
 from rag_app.stores.registry import STORES
 
@@ -22,8 +22,6 @@ app = group("Manage the generations of an index. A generation is one build of an
 
 OneIndex = Annotated[str, Argument(metavar="INDEX", help="the name of a folder in indexes/")]
 _GENERATION = "index=generation.index store=generation.store generation=generation.number state=generation.state"
-_NAME = "generation {generation} of {index} in {store}"
-_FAILURE_LINE = "  {organization}/{source}: {reason}"
 _HOLDING_LINE = (
     "{index}\t{store}\t{generation}\t{state}\t{embedding_model} ({dimension})\t{chunking[size]}/{chunking[overlap]} tokens"
     "\t{sources} sources\t{chunks} chunks\tcreated {created:.10}"
@@ -113,7 +111,7 @@ async def drop(
 ) -> None:
     """Delete an inactive generation and its chunks."""
     dropped = await _indexing_of(application).drop(index, number)
-    print(_NAME.format_map(record(dropped, "generation=number index store")), "is dropped")
+    print(f"generation {dropped.number} of {dropped.index} in {dropped.store} is dropped")
 
 
 @app.command()
@@ -133,7 +131,7 @@ async def move(
     with ExitStack() as bars:
         moved = await indexing.move(index, to, begin=partial(_open_bar, bars))
     shown = _moved_json(moved, await indexing.organizations())
-    print_result(as_json, shown, _moved_text(shown))
+    print_result(as_json, shown, render_text("moved.txt", **shown))
     if moved.built.failed or moved.differing:
         raise Exit(2)
 
@@ -152,7 +150,7 @@ def _open_bar(bars: ExitStack, generation: "Generation", sources: int) -> "Calla
 async def _print_outcome(application: Application, outcome: "Outcome", as_json: bool) -> None:
     """Exit status 2 if a source could not be built."""
     shown = _outcome_json(outcome, await _indexing_of(application).organizations())
-    print_result(as_json, shown, _outcome_text(shown, outcome.misfit))
+    print_result(as_json, shown, render_text("outcome.txt", **shown, misfit=outcome.misfit))
     if outcome.built.failed:
         raise Exit(2)
 
@@ -186,46 +184,3 @@ def _moved_json(moved: "MoveOutcome", slugs: Mapping[UUID, str]) -> JsonObject:
         "compared": compared,
         **record(moved, "setting others"),
     }
-
-
-def _outcome_text(shown: JsonObject, misfit: str | None) -> str:
-    done = _NAME.format_map(shown) + (" answers" if shown["state"] == "active" else f" is {shown['state']}")
-    if shown["built"] or shown["failed"]:
-        done += "; {built} sources built, {chunks} chunks written".format_map(shown)
-    if shown["lacking"]:
-        done += f"; {shown['lacking']} sources are not in it"
-    lines = [done]
-    if shown["failed"]:
-        lines = [f"{done}; {len(shown['failed'])} could not be built:", *map(_FAILURE_LINE.format_map, shown["failed"])]
-    elif shown["state"] == "building":
-        lines.append(f"let it answer: `rag-app indexes switch {shown['index']}`")
-    if misfit:
-        lines.append(f"a server with these settings does not start on it: it {misfit}")
-    return "\n".join(lines)
-
-
-def _moved_text(shown: JsonObject) -> str:
-    name, copied = _NAME.format_map(shown), "{built} sources copied, {chunks} chunks written".format_map(shown)
-    original = "generation {generation} in {store}".format_map(shown["moved_from"])
-    again = "`rag-app indexes move {index} --to {store}`".format_map(shown)
-    if shown["failed"]:
-        lines = [f"{name} is {shown['state']}; {copied}; {len(shown['failed'])} could not be copied:"]
-        lines += [*map(_FAILURE_LINE.format_map, shown["failed"]), f"nothing is switched; then again: {again}"]
-        return "\n".join(lines)
-    if shown["differing"]:
-        lines = [f"{name} is not the same as {original}; {copied}; {shown['differing']} sources differ:"]
-        lines += [
-            "  {organization}: {differing} of {sources} sources; chunks: ".format_map(each)
-            + ", ".join(f"{chunks} in {store}" for store, chunks in each["chunks"].items())
-            for each in shown["compared"]
-            if each["differing"]
-        ]
-        return "\n".join([*lines, f"nothing is switched; {again} copies them anew"])
-    store, setting = shown["store"], shown["setting"]
-    chunks = sum(each["chunks"][store] for each in shown["compared"])
-    lines = [f"{name} is the same as {original}: {chunks} chunks compared; {copied}"]
-    if setting is None:
-        return "\n".join([*lines, f"the settings ask {store} already"])
-    if shown["others"]:
-        lines.append(f"{setting} is for every index; not in {store} as they are now: {', '.join(shown['others'])}")
-    return "\n".join([*lines, f"let it answer: set {setting}; what is ingested until then, {again} brings over"])

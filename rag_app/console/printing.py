@@ -55,6 +55,15 @@ def record(value: object, fields: str) -> JsonObject:
     }
 
 
+def render_text(template: str, **values: Any) -> str:
+    """A file of `templates/` with these values."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    files = FileSystemLoader(Path(__file__).with_name("templates"))
+    shown = Environment(loader=files, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701 - no HTML
+    return shown.get_template(template).render(**values).rstrip()
+
+
 def plain(value: object) -> Any:
     """What JSON has no form for."""
     if isinstance(value, Mapping):

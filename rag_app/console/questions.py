@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option, launch
 
 from rag_app.console.commands import Application, Filter, Index, Json, Mode, Site, User, group, on_application
-from rag_app.console.printing import answer_json, answer_text, counting, hit_json, hits_text, print_result
+from rag_app.console.printing import answer_json, answer_text, counting, hit_json, hits_text, print_result, render_text
 from rag_app.domain import Hit, InvalidInput
 
 if TYPE_CHECKING:
@@ -158,7 +158,6 @@ async def evaluate(
     from rag_app.evaluation.report import (
         make_report,
         names_of_judged_sources,
-        report_text,
         report_to_json,
         run_retrieval,
     )
@@ -179,7 +178,7 @@ async def evaluate(
     with counting("questions", len(judgments.queries)) as count:
         done = await run_retrieval(judgments.queries, search, names, rule=spec.confidence, progress=count)
     report = make_report(spec.name, chosen.mode, done, judgments, spec.confidence)
-    print_result(as_json, report_to_json(report), report_text(report))
+    print_result(as_json, report_to_json(report), render_text("report.txt", report=report))
 
 
 @app.command()
@@ -203,7 +202,7 @@ async def calibrate(
     with the active generation. A calibration for an organization uses only its own questions and applies only to its
     members.
     """
-    from rag_app.console.calibrate import calibrate_index, calibration_text
+    from rag_app.console.calibrate import calibrate_index
     from rag_app.retrieval.index import find_index
 
     spec = find_index(application.indexes, index)
@@ -211,7 +210,7 @@ async def calibrate(
     slug = None if org is None else (await application.people.organization(org)).slug
     with counting("questions", len(judgments.queries)) as count:
         shown = await calibrate_index(application, spec, slug, judgments, not try_only, count)
-    print_result(as_json, shown, calibration_text(shown))
+    print_result(as_json, shown, render_text("calibration.txt", **shown))
 
 
 async def _choose(application: Application, index: str | None, org: str | None) -> tuple[str, str]:
@@ -249,7 +248,7 @@ async def _evaluate_answers(
     as_json: bool,
 ) -> None:
     from rag_app.console.answers import ask_threads
-    from rag_app.evaluation.answers import Thread, answers_json, answers_text
+    from rag_app.evaluation.answers import Outcome, Thread, answers_json, count_outcomes
     from rag_app.evaluation.judgments import read_jsonl
 
     asked = {corpus} if corpus else application.indexes.keys()
@@ -258,7 +257,8 @@ async def _evaluate_answers(
         raise InvalidInput("--corpus", corpus, f"{path} has no question of {', '.join(sorted(asked))}")
     with counting("turns", sum(len(each.turns) for each in threads)) as count:
         scored = await ask_threads(application, threads, index, org, user, count)
-    print_result(as_json, answers_json(scored), answers_text(scored))
+    text = render_text("answers.txt", counts=count_outcomes(scored), outcomes=[*Outcome])
+    print_result(as_json, answers_json(scored), text)
 
 
 async def _judgments(

@@ -119,21 +119,10 @@ def normalise(text: str) -> str:
 
 def answers_json(scored: Sequence[ScoredTurn]) -> JsonObject:
     """The counts of each outcome by kind and by corpus, and every turn."""
-    return {**_counts(scored), "turns": [asdict(each) for each in scored]}
+    return {**count_outcomes(scored), "turns": [asdict(each) for each in scored]}
 
 
-def answers_text(scored: Sequence[ScoredTurn]) -> str:
-    """A table for a terminal: a row for each kind and for each corpus."""
-    lines = [f"  {'':<16} {'turns':>5}" + "".join(f" {each:>9}" for each in Outcome)]
-    for group, rows in _counts(scored).items():
-        lines.append(f"by {group}")
-        for key, counts in rows.items():
-            shares = "".join(f" {counts[each]:>9}" for each in Outcome)
-            lines.append(f"  {key:<16} {sum(counts.values()):>5}{shares}")
-    return "\n".join(lines)
-
-
-def _counts(scored: Sequence[ScoredTurn]) -> dict[str, dict[str, Counter[Outcome]]]:
+def count_outcomes(scored: Sequence[ScoredTurn]) -> dict[str, dict[str, Counter[Outcome]]]:
     """How often each outcome occurs, by the values of `kind` and of `corpus`, in alphabetical order."""
     return {
         group: {

@@ -95,6 +95,19 @@ class Report:
     configured: Answerability | None = None
     calibrated: Answerability | None = None
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """By the names that people know."""
+        return {
+            "nDCG@10": self.scores.ndcg[10],
+            "P@5": self.scores.precision[5],
+            "P@10": self.scores.precision[10],
+            "R@5": self.scores.recall[5],
+            "R@10": self.scores.recall[10],
+            "MRR@10": self.scores.mrr[10],
+            "hit rate@10": self.scores.hit_rate[10],
+        }
+
 
 def make_report(index: str, mode: Mode, run: Run, judgments: Judgments, rule: ConfidenceRule) -> Report:
     """Score a run of all of the judgments' queries; `rule` is the one its signals were taken for.
@@ -118,22 +131,10 @@ def make_report(index: str, mode: Mode, run: Run, judgments: Judgments, rule: Co
     )
 
 
-def _metrics(scores: Scores) -> dict[str, float]:
-    return {
-        "nDCG@10": scores.ndcg[10],
-        "P@5": scores.precision[5],
-        "P@10": scores.precision[10],
-        "R@5": scores.recall[5],
-        "R@10": scores.recall[10],
-        "MRR@10": scores.mrr[10],
-        "hit rate@10": scores.hit_rate[10],
-    }
-
-
 def report_to_json(report: Report) -> JsonObject:
     """Metrics and AUROC in 0..1, latencies in milliseconds, what is refused and accepted in per cent."""
     figures: JsonObject = {"index": report.index, "mode": str(report.mode), "queries": report.scores.queries}
-    figures |= {name.replace(" ", "_"): round(value, 4) for name, value in _metrics(report.scores).items()}
+    figures |= {name.replace(" ", "_"): round(value, 4) for name, value in report.metrics.items()}
     figures["latency_ms"] = {f"p{each}": round(value, 2) for each, value in report.latency.items()}
     if report.configured is not None and report.calibrated is not None:
         figures["answerability"] = {
@@ -152,30 +153,3 @@ def _rule_json(figures: Answerability) -> JsonObject:
         "answerable_refused_percent": round(figures.answerable_refused, 2),
         "unanswerable_accepted_percent": round(figures.unanswerable_accepted, 2),
     }
-
-
-def report_text(report: Report) -> str:
-    """A table for a terminal, at most 79 columns wide."""
-    lines = [f"{report.index}: {report.scores.queries} judged queries, mode {report.mode}", ""]
-    lines += [f"  {name:<12} {value:.4f}" for name, value in _metrics(report.scores).items()]
-    lines += [f"  {'latency':<12} p50 {report.latency[50]:.1f} ms, p95 {report.latency[95]:.1f} ms"]
-    if report.configured is not None and report.calibrated is not None:
-        about = report.configured
-        lines += [
-            "",
-            f"Answerability: {about.answerable} questions with an answer, {about.unanswerable} without; "
-            f"AUROC {about.auroc:.3f}",
-            "",
-            f"  {'rule':<13} {'answer from':>11} {'high':>7} {'answerable':>14} {'unanswerable':>15}",
-            f"  {'(' + about.rule.signal + ')':<13} {'':>11} {'':>7} {'refused':>14} {'accepted':>15}",
-            _rule_line("as configured", report.configured),
-            _rule_line("best fit", report.calibrated),
-        ]
-    return "\n".join(lines)
-
-
-def _rule_line(name: str, figures: Answerability) -> str:
-    return (
-        f"  {name:<13} {figures.rule.answer_from:>11.4f} {figures.rule.high:>7.4f} "
-        f"{figures.answerable_refused:>12.1f} % {figures.unanswerable_accepted:>13.1f} %"
-    )

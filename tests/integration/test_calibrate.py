@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import select
 
 from rag_app.application import Application
-from rag_app.console.calibrate import calibrate_index, calibration_text
+from rag_app.console.calibrate import calibrate_index
+from rag_app.console.printing import render_text
 from rag_app.domain.errors import InvalidInput
 from rag_app.evaluation.judgments import Judgments, Query, read_trec
 from rag_app.evaluation.tables import calibrations_table
@@ -51,7 +52,7 @@ async def test_an_organizations_fit_judges_its_hits_and_nobody_elses(
     assert shown["questions"] == {"answerable": 32, "unanswerable": 32}, "each again without the source that answers"
     assert shown["before"]["calibration"] == "index" and shown["fitted"]["auroc"] >= 0.5
     assert shown["fitted"]["ask"]["answerable_refused_percent"] <= 2
-    assert "32 questions with an answer, 32 without" in calibration_text(shown)
+    assert "32 questions with an answer, 32 without" in render_text("calibration.txt", **shown)
 
     fit, basis = await application.fit_for(spec, here)
     assert (basis, fit.answerable, fit.embedding_model) == ("organization", 32, application.embedder.model_name)

@@ -1,9 +1,12 @@
 """From a question to what a model is to be given, in one call; and the same on paper, to look at."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from textwrap import indent, shorten
 from typing import Any
 from uuid import UUID
+
+from jinja2 import StrictUndefined, Template
 
 from rag_app.domain import frozen
 from rag_app.surfaces.library.arguments import checked_call
@@ -25,8 +28,7 @@ from rag_app.surfaces.library.retrieval import (
     validate_retrieval_request,
 )
 
-_EXCERPT = 160  # characters of a chunk in a report
-_PREVIEW = 2400  # and of the prompt
+_PREVIEW = 2400  # characters of the prompt in a report
 
 
 @frozen
@@ -174,21 +176,8 @@ async def quick_test(
 
 def report(query_text: str, result: PipelineResult) -> str:
     """A result as text, to read on a terminal."""
-    blocks, prompt = result.context_blocks, result.prompts.single
-    lines = [f"Question: {query_text}", "", f"Chunks: {len(result.chunks)}"]
-    for rank, chunk in enumerate(result.chunks, 1):
-        lines.append(f"{rank:>3}. {chunk.similarity:.2f}  {_source(chunk)}")
-        lines.append(f"     {shorten(chunk.text, _EXCERPT, placeholder=' …')}")
-    lines += ["", f"Context blocks: {len(blocks)}, {sum(block.tokens for block in blocks)} tokens"]
-    for block in blocks:
-        chunks = f"{len(block.chunk_ids)} chunk{'s' if len(block.chunk_ids) > 1 else ''}, {block.tokens} tokens"
-        lines.append(f"  [Source {block.number}] {block.similarity:.2f}  {_source(block)}: {chunks}")
-    lines += ["", f"Evidence: {len(result.evidence)}"]
-    lines += [f"  {each.score:.2f}  {_source(each)}, {each.source_id}" for each in result.evidence]
+    written, prompt = Path(__file__).with_name("report.txt").read_text("utf-8"), result.prompts.single
     preview = prompt if len(prompt) <= _PREVIEW else prompt[:_PREVIEW] + " …"
-    return "\n".join([*lines, "", f"Prompt, {len(prompt)} characters:", indent(preview, "  | ", lambda line: True)])
-
-
-def _source(of: Chunk | ContextBlock | Evidence) -> str:
-    known = (of.source_type, of.url, f"updated {of.source_updated_at}" if of.source_updated_at else None)
-    return f"{of.title or of.source_id} ({', '.join(part for part in known if part)})"
+    shown = Template(written, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    quoted = indent(preview, "  | ", lambda line: True)
+    return shown.render(question=query_text, result=result, preview=quoted, shorten=shorten)

@@ -2,9 +2,10 @@
 
 import json
 
+from rag_app.console.printing import render_text
 from rag_app.domain.answer import Mode
 from rag_app.evaluation.judgments import Judgments, Query
-from rag_app.evaluation.report import Run, make_report, report_text, report_to_json
+from rag_app.evaluation.report import Run, make_report, report_to_json
 from rag_app.retrieval.index import ConfidenceRule
 
 ASKED = (Query(id="a", text="?"), Query(id="b", text="?"), Query(id="c", text="?", answerable=False))
@@ -34,7 +35,9 @@ def test_json() -> None:
 
 
 def test_text() -> None:
-    text = report_text(make_report("book", Mode.HYBRID, RUN, Judgments(ASKED, QRELS), ConfidenceRule()))
+    text = render_text(
+        "report.txt", report=make_report("book", Mode.HYBRID, RUN, Judgments(ASKED, QRELS), ConfidenceRule())
+    )
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0] == "book: 2 judged queries, mode hybrid"
     assert {"nDCG@10 0.6934", "MRR@10 0.7500", "hit rate@10 1.0000", "latency p50 2.0 ms, p95 2.9 ms"} <= set(lines)
@@ -46,4 +49,4 @@ def test_text() -> None:
 def test_without_unanswerable_questions_nothing_is_said_about_them() -> None:
     report = make_report("book", Mode.DENSE, RUN, Judgments(ASKED[:2], QRELS), ConfidenceRule())
     assert "answerability" not in report_to_json(report)
-    assert "nswerab" not in report_text(report)
+    assert "nswerab" not in render_text("report.txt", report=report)
