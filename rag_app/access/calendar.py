@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from uuid import UUID
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import select
 
 from rag_app.access.tables import organizations_table
 from rag_app.database.session import Database
-from rag_app.domain import InvalidInput, Scope
+from rag_app.domain import Scope
 
 _SECONDS_REMEMBERED = 60.0
 """Seconds that a process remembers time zones."""
@@ -37,14 +37,3 @@ class Calendar:
             self._read_at = time.monotonic()
         zone = next((self._zones[each] for each in sorted(scope.organizations) if each in self._zones), "UTC")
         return self.now().astimezone(ZoneInfo(zone)).date()
-
-
-def checked_zone(name: str) -> str:
-    """Raises InvalidInput unless it is a name of the IANA time zone database.
-
-    >>> checked_zone("Europe/Paris")
-    'Europe/Paris'
-    """
-    if name not in available_timezones():
-        raise InvalidInput("time_zone", name, "must be a name of the IANA time zone database, such as Europe/Paris")
-    return name

@@ -11,7 +11,6 @@ import re
 import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import field
 from hashlib import sha256
 from math import inf
 from time import monotonic
@@ -34,32 +33,18 @@ _VISIBLE = re.compile(r"[!#-&(-;=?-~]+")  # no white space, no quotes, no angle 
 _ERROR = re.compile(r"[a-z_]{1,50}")
 
 
-@frozen
 class Attempt:
     """A browser's attempt to sign in at a provider. Everything that protects it derives from one secret in its cookie.
 
     `state` proves that the returning browser is the one that left, `nonce` that the token was issued for it. Neither
-    reveals `verifier`, without which the provider exchanges no code for a token.
+    reveals `verifier`, without which the provider exchanges no code for a token; `challenge` is the verifier's hash, sent
+    to the provider beforehand (RFC 7636, S256).
     """
 
-    secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
-
-    @property
-    def state(self) -> str:
-        return self._derive_secret("state")
-
-    @property
-    def nonce(self) -> str:
-        return self._derive_secret("nonce")
-
-    @property
-    def verifier(self) -> str:
-        return self._derive_secret("verifier")
-
-    @property
-    def challenge(self) -> str:
-        """The verifier's hash, sent to the provider beforehand (RFC 7636, S256)."""
-        return _base64(sha256(self.verifier.encode()).digest())
+    def __init__(self, secret: str | None = None) -> None:
+        self.secret = secrets.token_urlsafe(32) if secret is None else secret
+        self.state, self.nonce, self.verifier = map(self._derive_secret, ("state", "nonce", "verifier"))
+        self.challenge = _base64(sha256(self.verifier.encode()).digest())
 
     def _derive_secret(self, use: str) -> str:
         return hmac.new(self.secret.encode("utf-8", "replace"), use.encode(), sha256).hexdigest()

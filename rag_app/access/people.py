@@ -8,6 +8,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
+from zoneinfo import available_timezones
 
 from msgspec import convert
 from sqlalchemy import ColumnElement, Row, Table, delete, false, func, or_, select, update
@@ -15,7 +16,6 @@ from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.audit import Act, acting
-from rag_app.access.calendar import checked_zone
 from rag_app.access.tables import (
     api_keys_table,
     memberships_table,
@@ -158,13 +158,6 @@ class People:
         mine = {each.slug: each for each in await self.organizations(principal.organizations)}
         return require(mine.get(slug), NotFound("organization", slug, mine))
 
-    async def with_slug(self, among: Collection[UUID], slug: str) -> UUID | None:
-        """The one of these organizations that has this slug."""
-        this = select(organizations_table.c.id).where(
-            organizations_table.c.id.in_(among), organizations_table.c.slug == slug
-        )
-        return next((found for (found,) in await self._database.execute(this)), None)
-
     async def set_budget(self, organization: Organization, tokens: int | None) -> None:
         """Set the organization's monthly budget of model tokens; None: the default of the settings.
 
@@ -198,9 +191,10 @@ class People:
 
         Raises InvalidInput for an unknown name.
         """
-        zone = None if name is None else checked_zone(name)
+        if name is not None and name not in available_timezones():
+            raise InvalidInput("time_zone", name, "must be a name of the IANA time zone database, such as Europe/Paris")
         await self._database.execute(
-            update(organizations_table).where(organizations_table.c.id == organization.id).values(time_zone=zone)
+            update(organizations_table).where(organizations_table.c.id == organization.id).values(time_zone=name)
         )
 
     async def create_user(self, name: str, plan: str = "free", role: str = "user", subject: str | None = None) -> User:

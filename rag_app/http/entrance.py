@@ -128,7 +128,8 @@ class Entrance:
             raise Unauthenticated("Requests from pages of other origins must send a credential")
         if self.near and not is_near(connection):
             raise Unauthenticated("Without a credential, the demo only answers this machine, at http://127.0.0.1")
-        if not self._is_own_name(connection):
+        asked = connection.headers.getall("host", [])
+        if loopback_host(connection) is None and not (len(asked) == 1 and host_of(asked[0]) in self.hosts):
             raise Unauthenticated(
                 "Without a credential, this server only answers requests for a loopback name, or for a host of RAG_HOSTS"
             )
@@ -136,10 +137,6 @@ class Entrance:
             return await access.people.member_of(self.default_organization)
         except NotFound as error:
             raise Misconfigured(f"the default organization: {error}") from error
-
-    def _is_own_name(self, connection: AnyConnection) -> bool:
-        asked = connection.headers.getall("host", [])
-        return loopback_host(connection) is not None or (len(asked) == 1 and host_of(asked[0]) in self.hosts)
 
     async def _bearer(self, token: str, connection: AnyConnection, accepted: Collection[Credential]) -> Claims:
         self._needs({Credential.JWT, Credential.EXTENSION}, accepted)

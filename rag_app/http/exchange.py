@@ -98,12 +98,6 @@ async def finish(message: Message, scope: Scope) -> None:
     logger.info("%s %s %d in %d ms", scope["method"], path, message["status"], current.elapsed_ms)
 
 
-def _has_body(scope: Scope) -> bool:
-    """Whether the client announced a body, which few do with a GET."""
-    headers = Headers.from_scope(scope)
-    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-
-
 class Client:
     """The client of a request. If it leaves before the response has started, the work is cancelled.
 
@@ -114,7 +108,9 @@ class Client:
 
     def __init__(self, scope: HTTPScope, receive: Receive, send: Send, current: Exchange) -> None:
         self._scope, self._receive, self._send, self._exchange = scope, receive, send, current
-        self._has_no_body = self._is_read = scope["method"] in {"GET", "HEAD"} and not _has_body(scope)
+        announced = Headers.from_scope(scope)  # which few do with a GET
+        has_body = announced.get("content-length", "0") != "0" or "transfer-encoding" in announced
+        self._has_no_body = self._is_read = scope["method"] in {"GET", "HEAD"} and not has_body
         self._takes_long = self._response_started = self._has_gone = False
         self._waited = 0.0  # seconds, for the body
         self._worker: asyncio.Task[Any] | None = None

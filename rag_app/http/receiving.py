@@ -93,7 +93,10 @@ async def receive_form(request: AnyRequest, allowed: BodyLimits, folder: Path) -
                         segment, text = event, bytearray()
                         write = text.extend
                         if segment.filename is not None:
-                            form.files.append(_received_file(segment, folder))
+                            media_type = str(segment.header("Content-Type", "") or "")[:200]
+                            form.files.append(
+                                ReceivedFile(file_name(segment.filename), media_type, folder / uuid4().hex)
+                            )
                             write = writing.enter_context(form.files[-1].path.open("xb")).write
                     elif event:
                         write(event)
@@ -134,11 +137,6 @@ async def _pieces(request: AnyRequest, allowed: BodyLimits) -> AsyncIterator[byt
 
 def _too_large(allowed: BodyLimits) -> BodyTooLarge:
     return BodyTooLarge("", None, f"The body is larger than {allowed.size / 1_000_000:,.0f} MB (RAG_UPLOAD_MEGABYTES)")
-
-
-def _received_file(segment: Any, folder: Path) -> ReceivedFile:
-    media_type = str(segment.header("Content-Type", "") or "")[:200]
-    return ReceivedFile(file_name(segment.filename), media_type, folder / uuid4().hex)
 
 
 def file_name(said: str) -> str | None:

@@ -395,7 +395,9 @@ class Sources:
             return next(iter(mine))
         if name is None:
             raise InvalidInput("organization", None, "is required because you are a member of several organizations")
-        found = uuid_in(name) or await self._people.with_slug(mine, name)
+        found = uuid_in(name) or next(
+            (each.id for each in await self._people.organizations(mine) if each.slug == name), None
+        )
         if found is None or found not in mine:
             raise InvalidInput("organization", name, "must be the slug or id of one of your organizations")
         return found
