@@ -222,7 +222,9 @@ class Application:
             self.backends.kind,
             lambda spec: shipped_fit(resource_folder("indexes"), spec.name, self.embedding[0]),
         )
-        self.fit_for, self.originals = self.calibrations.fit_for, _originals(settings, database)
+        files = settings.uploads.originals_folder or settings.database.home / "originals"
+        self.originals = Originals(database, files if settings.uploads.originals == "files" else None)
+        self.fit_for = self.calibrations.fit_for
         self._parts, self._owner = parts, None
         self._closing = AsyncExitStack()  # the last first
         for close in (database.close, self.backends.close):
@@ -231,6 +233,10 @@ class Application:
     @cached_property
     def indexes(self) -> dict[str, IndexSpec]:
         return _indexes(self.settings)
+
+    def index(self, name: str) -> IndexSpec:
+        """By name or alias. Raises NotFound with the names there are."""
+        return find_index(self.indexes, name)
 
     @cached_property
     def _models_file(self) -> "ModelsFile":
@@ -461,7 +467,7 @@ class Application:
 
     async def ingestor(self, spec: IndexSpec, target: "Target") -> "Ingestor":
         """What writes an organization's sources into an index. Raises Misconfigured where these settings do not fit it."""
-        self._check_fits(spec, await self.backends.active(spec))
+        await self._check_index(spec)
         return await self._ingestor(spec, target)
 
     async def node_store(self, spec: IndexSpec, target: "Target", scope: Scope) -> "ScopedStore":
@@ -514,7 +520,7 @@ class Application:
         async def ingest(
             index: str, target: "Target", uploads: "Sequence[Upload]", sender: Scope
         ) -> "Sequence[UploadedDocument]":
-            return await self.uploads.ingest(find_index(self.indexes, index), target, uploads, sender)
+            return await self.uploads.ingest(self.index(index), target, uploads, sender)
 
         await take_turn(self.jobs, ingest, org_id)
 
@@ -549,7 +555,7 @@ class Application:
 
         organizations = [organization.id for organization in await self.people.organizations()]
         for org_id, index in await self.ledger.list_interrupted(organizations):
-            await (await self._ingestor(find_index(self.indexes, index), Target(org_id))).finish_deletions()
+            await (await self._ingestor(self.index(index), Target(org_id))).finish_deletions()
 
     async def readiness(self) -> dict[str, str]:
         """Each part that a request needs: "ok" or "unavailable". Anybody may ask, so what is wrong goes to the log."""
@@ -569,9 +575,6 @@ class Application:
         for spec in self.indexes.values():
             found[spec.name] = await _state(self._check_index(spec))
         return found
-
-    async def _check_index(self, spec: IndexSpec) -> None:
-        self._check_fits(spec, await self.backends.active(spec))
 
     async def _check_stores(self, readable: bool) -> None:
         for spec in self.indexes.values():
@@ -593,8 +596,9 @@ class Application:
             return f"was built with other fields or chunking than {spec.name}/index.toml now declares: restore the earlier index.toml"
         return None
 
-    def _check_fits(self, spec: IndexSpec, generation: Generation) -> None:
-        if why := self.misfit(spec, generation):
+    async def _check_index(self, spec: IndexSpec) -> None:
+        """Raises Misconfigured where these settings do not fit the generation that answers."""
+        if why := self.misfit(spec, await self.backends.active(spec)):
             command = f"rag-app indexes rebuild {spec.name} --switch"
             raise Misconfigured(f"index {spec.name} {why}, or run `{command}`")
 
@@ -780,12 +784,6 @@ def _site(application: Application) -> "Site | None":
         provider=identity_provider(settings),
         public_url=settings.pages.public_url,
     )
-
-
-def _originals(settings: Settings, database: Database) -> Originals:
-    chosen = settings.uploads
-    folder = chosen.originals_folder or settings.database.home / "originals"
-    return Originals(database, folder if chosen.originals == "files" else None)
 
 
 def _readers(settings: Settings, processes: int) -> "Readers":

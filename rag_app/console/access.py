@@ -181,19 +181,12 @@ async def grant(
     if role not in [*Role, "none"]:
         raise InvalidInput("role", role, f"accepted: {', '.join([*Role, 'none'])}")
     organization = await application.people.organization(org)
-    name = _index_name(application, index) if index else EVERY_INDEX
+    name = application.index(index).name if index else EVERY_INDEX
     user, shown = await application.keys.user_of(organization, who), beginning_of(who)
     if user is None:
         user = (await application.people.user(shown)).id
     await application.roles.grant(organization.id, user, None if role == "none" else Role(role), name)
     print(f"{shown}\t{role}\t{'every index' if name == EVERY_INDEX else name} of {organization.slug}")
-
-
-def _index_name(application: Application, index: str) -> str:
-    """The index's own name: an alias may point elsewhere one day."""
-    from rag_app.retrieval.index import find_index
-
-    return find_index(application.indexes, index).name
 
 
 @orgs.command()
@@ -470,7 +463,7 @@ async def create_key(
 
     Send it in a header: `Authorization: Bearer KEY`. It sees what all members of the organization see.
     """
-    bound = [_index_name(application, index) for index in indexes] if indexes else None
+    bound = [application.index(index).name for index in indexes] if indexes else None
     made, secret = await application.keys.create(await application.people.organization(org), name, bound)
     print_result(as_json, {**_key_json(made), "key": secret}, secret)
     print("store this key now: it is not shown again, because only its hash is kept", file=sys.stderr)

@@ -229,7 +229,6 @@ def _check_archive(file: Path, archive: ZipFile) -> JsonObject:
 async def _restore_archive(settings: "Settings", urls: "DatabaseUrls", archive: ZipFile, manifest: JsonObject) -> None:
     from rag_app.database import dump
     from rag_app.database.migrate import upgrade
-    from rag_app.retrieval.index import find_index
 
     owner = require(
         urls.owner,
@@ -241,7 +240,7 @@ async def _restore_archive(settings: "Settings", urls: "DatabaseUrls", archive: 
         try:
             for name, (index, dimension) in manifest["generations"].items():
                 store, _, generation = name.removesuffix(".jsonl").partition("/")
-                backend, spec = application.backends.backend(store), find_index(application.indexes, index)
+                backend, spec = application.backends.backend(store), application.index(index)
                 if await backend.holds(generation):
                     raise Misconfigured(
                         f"{store} already has {generation}: a backup can only be restored into an empty store"

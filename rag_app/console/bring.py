@@ -42,11 +42,10 @@ async def from_llamaindex(
     checked with samples; otherwise the texts are embedded again. Safe to repeat: unchanged documents are skipped. Exit
     status 2 if some documents could not be imported.
     """
-    from rag_app.retrieval.index import find_index
     from rag_app.stores.bring import Bringing
     from rag_app.surfaces.library.rag import target_of
 
-    spec = find_index(application.indexes, index)
+    spec = application.index(index)
     read = _reader(folder, table, collection, url_env, path)
     target = await target_of(application, org, None, None, None, {}, [])
     within = source_id(target.org_id, spec.name, "")

@@ -161,10 +161,9 @@ async def evaluate(
         report_to_json,
         run_retrieval,
     )
-    from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.rag import question_of, scope_of
 
-    spec = find_index(application.indexes, index)
+    spec = application.index(index)
     chosen = question_of("any", 1, mode, [])
     organization = await application.people.organization(org)
     judgments = await _judgments(application, org, spec.name, queries, qrels, recorded)
@@ -203,9 +202,8 @@ async def calibrate(
     members.
     """
     from rag_app.console.calibrate import calibrate_index
-    from rag_app.retrieval.index import find_index
 
-    spec = find_index(application.indexes, index)
+    spec = application.index(index)
     judgments = await _judgments(application, org, spec.name, queries, qrels, recorded)
     slug = None if org is None else (await application.people.organization(org)).slug
     with counting("questions", len(judgments.queries)) as count:

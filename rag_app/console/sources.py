@@ -109,12 +109,11 @@ async def ingest(
     from rag_app.documents.documents import Document
     from rag_app.documents.ingest import Summary, offered_files
     from rag_app.documents.metadata import to_source
-    from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.rag import target_of
 
     metadata = _metadata(source_type, lang, meta or [])
     folders = _folders(paths, prune)
-    spec = find_index(application.indexes, index)
+    spec = application.index(index)
     target = await target_of(application, org, site, owner, visibility, metadata, groups or [])
     to_source(Document("nothing", ()), "nothing", "", spec, target)  # refuses bad metadata once, not for each file
     asked = RowsRule(key=tuple(row_key or ()), date=tuple(row_date or ()), title=row_title or "", text=row_text or "")
@@ -269,10 +268,7 @@ async def delete(
 
 
 async def _index_and_scope(application: Application, index: str, org: str) -> tuple["IndexSpec", Scope]:
-    from rag_app.retrieval.index import find_index
-
-    spec = find_index(application.indexes, index)
-    return spec, Scope(frozenset({(await application.people.organization(org)).id}))
+    return application.index(index), Scope(frozenset({(await application.people.organization(org)).id}))
 
 
 async def _find_source(application: Application, name: str, spec: "IndexSpec", scope: Scope) -> Source:

@@ -11,7 +11,7 @@ from rag_app.application import Application
 from rag_app.documents.generations import Generation, GenerationState
 from rag_app.documents.rebuild import Comparison, Move, Rebuild, RebuildResult
 from rag_app.domain import InvalidInput, Misconfigured, NotFound, Scope, frozen
-from rag_app.retrieval.index import IndexSpec, find_index
+from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
 from rag_app.stores.registry import STORES
 
@@ -79,7 +79,7 @@ class Indexing:
 
         With `switch` it becomes active, unless a source could not be built.
         """
-        spec = find_index(self._app.indexes, index)
+        spec = self._app.index(index)
         await self._app.check_embedder()
         async with self._ledger.rebuilding(spec.name):
             generation = await self._taken_up(spec) or await self._app.backends.begin(
@@ -92,7 +92,7 @@ class Indexing:
 
         Raises InvalidInput if it does not hold the present version of every source.
         """
-        spec = find_index(self._app.indexes, index)
+        spec = self._app.index(index)
         async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
             if number is not None:
                 generation = await self._find_generation(spec, number)
@@ -118,7 +118,7 @@ class Indexing:
         Sources added or changed since are built in it first, which requires settings that match it (InvalidInput says
         what to set). With `force` it becomes active at once without those sources: never with outdated ones.
         """
-        spec = find_index(self._app.indexes, index)
+        spec = self._app.index(index)
         async with self._ledger.rebuilding(spec.name):
             generation = await self._before_the_active(spec)
             misfit = self._app.misfit(spec, generation)
@@ -139,7 +139,7 @@ class Indexing:
 
     async def drop(self, index: str, number: int) -> Generation:
         """Remove an inactive generation from its store. Raises InvalidInput for the active one."""
-        spec = find_index(self._app.indexes, index)
+        spec = self._app.index(index)
         self._app.backends.owner()  # refuses before anything is done
         async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
             generation = await self._generations.drop((await self._find_generation(spec, number)).id)
@@ -153,7 +153,7 @@ class Indexing:
         A matching generation that exists there is updated. Raises InvalidInput if there is nothing to move,
         Misconfigured if the settings do not match it.
         """
-        spec = find_index(self._app.indexes, index)
+        spec = self._app.index(index)
         if to not in STORES:
             raise InvalidInput("--to", to, f"accepted: {', '.join(STORES)}")
         async with self._ledger.rebuilding(spec.name):

@@ -37,7 +37,7 @@ from rag_app.domain import (
     frozen,
 )
 from rag_app.retrieval.filters import epoch_seconds
-from rag_app.retrieval.index import LAYOUT, find_index
+from rag_app.retrieval.index import LAYOUT
 from rag_app.retrieval.store import ScopedStore
 from rag_app.stores.registry import STORES
 from rag_app.surfaces.lexybrain.training import CollectedLesson, Consenting
@@ -169,7 +169,7 @@ class _Erasure:
         return found
 
     def _store(self, generation: Generation, org_id: UUID) -> ScopedStore:
-        spec = find_index(self._app.indexes, generation.index)
+        spec = self._app.index(generation.index)
         return self._app.backends.scoped(spec, generation, Scope(frozenset({org_id})))
 
 

@@ -30,7 +30,6 @@ from rag_app.domain import (
     require,
 )
 from rag_app.retrieval.filters import checked_text, parse_condition
-from rag_app.retrieval.index import find_index
 from rag_app.settings import Settings
 from rag_app.surfaces.library.arguments import checked_call
 
@@ -239,7 +238,7 @@ class Rag:
                 (found,) = await shelf.as_retriever().aretrieve("Can I return seeds?")
                 assert found.node.metadata["source_type"] == "page"
         """
-        spec = find_index(self.application.indexes, index)
+        spec = self.application.index(index)
         scope = await scope_of(self.application, organization, user, site)
         target = await target_of(self.application, organization, site, user, visibility, {}, groups)
         return await self.application.node_store(spec, target, scope)
@@ -326,7 +325,7 @@ class Rag:
                 summary = await rag.ingest("returns.md", **where, source_type="policy")
                 assert summary.added == 1 and not summary.failed
         """
-        spec = find_index(self.application.indexes, index)
+        spec = self.application.index(index)
         target = await target_of(self.application, organization, site, owner, visibility, metadata, groups)
         ingestor = await self.application.ingestor(spec, target)
         return await ingestor.ingest([Path(path) for path in paths], base=Path(base))
@@ -394,11 +393,11 @@ def capability_of(application: Application, index: str, name: str | None) -> Cap
 
     Raises NotFound with those there are, and InvalidInput for one that answers from another index.
     """
-    spec = find_index(application.indexes, index)
+    spec = application.index(index)
     if name is None:
         return capability_for(spec.name)
     capability = capability_named(name)
-    if find_index(application.indexes, capability.index) is not spec:
+    if application.index(capability.index) is not spec:
         raise InvalidInput("capability", name, f"{name} answers from {capability.index}, not from {spec.name}")
     return capability
 

@@ -8,7 +8,6 @@ from uuid import UUID
 from rag_app.application import Application
 from rag_app.domain import Forbidden, InvalidInput, Mode, NotFound, Question, Scope, frozen
 from rag_app.retrieval.filters import IN, checked_text, condition
-from rag_app.retrieval.index import find_index
 from rag_app.surfaces.library.arguments import checked_call
 from rag_app.surfaces.library.context import Chunk, chunk_of
 from rag_app.surfaces.library.rag import Rag, question_of, scope_of
@@ -152,7 +151,7 @@ async def retrieve_chunks(
     question = _build_question(query_text, top_k, similarity_threshold, mode)
     async with open_rag() if rag is None else nullcontext(rag) as using:
         application = using.application
-        spec = find_index(application.indexes, index)
+        spec = application.index(index)
         if model not in (None, known := application.embedding[0]):
             raise InvalidInput(
                 "model", model, f"index {spec.name} was built with {known} and can only be searched with it"
