@@ -19,8 +19,7 @@ from rag_app.surfaces.lexybrain.statistics import Statistics
 from rag_app.surfaces.management.belonging import Belonging
 from rag_app.surfaces.management.feedback import FeedbackQueue
 from rag_app.surfaces.management.usage import Usage
-from rag_app.surfaces.pages.forms import day, form_value, query_value, uuid
-from rag_app.surfaces.pages.site import Html, action, page, redirect, render
+from rag_app.surfaces.pages.site import Html, action, day, form_value, page, query_value, redirect, render, uuid
 from rag_app.surfaces.validation.service import RetrievalValidation
 
 RESOLUTIONS = ("fixed", "noted", "dismissed")

@@ -14,9 +14,8 @@ from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE
 from rag_app.surfaces.lexybrain.conversations import INDEX
 from rag_app.surfaces.lexybrain.threads import Threads
-from rag_app.surfaces.pages.forms import query_value, uuid
 from rag_app.surfaces.pages.signing_in import SigningIn
-from rag_app.surfaces.pages.site import SECURITY, TEMPLATES, Html, page, redirect, render
+from rag_app.surfaces.pages.site import SECURITY, TEMPLATES, Html, page, query_value, redirect, render, uuid
 from rag_app.surfaces.sources.service import Sources
 
 

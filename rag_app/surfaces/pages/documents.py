@@ -5,8 +5,7 @@ from uuid import UUID
 from litestar.params import FromPath
 
 from rag_app.http.surface import Caller, Injected
-from rag_app.surfaces.pages.forms import query_value, uuid
-from rag_app.surfaces.pages.site import Html, action, page, redirect, render
+from rag_app.surfaces.pages.site import Html, action, page, query_value, redirect, render, uuid
 from rag_app.surfaces.sources.service import Sources
 
 SORTS = {

@@ -7,8 +7,7 @@ from msgspec import Struct, ValidationError, convert
 
 from rag_app.domain import InvalidInput
 from rag_app.http.surface import Caller, Injected
-from rag_app.surfaces.pages.forms import form_value, uuid
-from rag_app.surfaces.pages.site import Html, action, page, render
+from rag_app.surfaces.pages.site import Html, action, form_value, page, render, uuid
 from rag_app.surfaces.playground.routes import Playground
 from rag_app.surfaces.playground.types import Configuration, NewJudgment, PlaygroundRequest
 

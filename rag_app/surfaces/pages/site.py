@@ -1,14 +1,17 @@
-"""What all pages share: who may open them, scripts and styles, rendering, checks of forms, and error pages."""
+"""What all pages share: who may open them, scripts and styles, rendering, what forms send, and error pages."""
 
 import hmac
 import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import date
 from hashlib import sha256
 from importlib.resources import files
+from math import floor, log10
 from pathlib import PurePosixPath
 from typing import Any, cast
 from urllib.parse import quote
+from uuid import UUID
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from litestar import Response, get, post
@@ -26,6 +29,7 @@ from rag_app.http.entrance import AnyConnection, is_same_origin, pages_cookie
 from rag_app.http.exchange import exchange
 from rag_app.http.problems import AnyRequest, Kinds, kind_of, problem_of
 from rag_app.http.surface import Route
+from rag_app.surfaces.management.types import TrendDay
 from rag_app.telemetry.observing import identify
 
 Html = Response[Any]
@@ -44,7 +48,7 @@ SECURITY: Mapping[str, str] = {
 CSRF_FIELD, CSRF_HEADER = "csrf", "x-csrf-token"
 _FLASH_COOKIE = "rag_said"
 _LONGEST_FLASH = 500  # characters
-_LONGEST_PATH = 2000  # characters
+_LONGEST_PATH = 2000  # characters; it is kept while a browser is at an identity provider
 
 logger = logging.getLogger("rag_app.http")
 
@@ -146,7 +150,18 @@ TEMPLATES = Environment(
     auto_reload=False,
 )
 """Filters and globals of pages are added here."""
-TEMPLATES.globals["static"] = static
+
+
+def chart_top(days: Sequence[TrendDay], series: Sequence[tuple[str, str, str]], combine: Callable[..., float]) -> float:
+    """The top of a chart's scale: the next number of the form 1, 2, 4, 6 or 8 with zeros, at least 2, so that its half, a
+    label, is whole. `combine` is `sum` if the series, each with the field of a day, are on top of each other, else `max`.
+    """
+    highest = max(combine(getattr(day, field) or 0 for _, field, _ in series) for day in days)
+    unit = 10.0 ** floor(log10(max(highest, 2)))
+    return next(factor * unit for factor in (1, 2, 4, 6, 8, 10) if factor * unit >= max(highest, 2))
+
+
+TEMPLATES.globals.update(static=static, chart_top=chart_top, max=max, sum=sum)
 
 
 def render(
@@ -192,11 +207,47 @@ def local_path(path: str) -> str:
     >>> local_path("/threads/1?q=2"), local_path("//evil.example"), local_path("/\\\\evil.example"), local_path("https:/x")
     ('/threads/1?q=2', '/', '/', '/')
     """
-    if not path.startswith("/") or path.startswith("//") or not path.isprintable() or "\\" in path:
-        return "/"
-    if len(path) > _LONGEST_PATH:  # it is kept while a browser is at an identity provider
-        return "/"
-    return path
+    ours = path.startswith("/") and not path.startswith("//") and path.isprintable() and "\\" not in path
+    return path if ours and len(path) <= _LONGEST_PATH else "/"
+
+
+# -- what it is sent: query parameters and fields of forms
+
+
+def query_value(request: AnyRequest, name: str, accepted: Collection[str] | None = None) -> str | None:
+    """A query parameter; None if it is empty or missing. Raises InvalidInput for a value that is not accepted."""
+    return form_value(name, str(request.query_params.get(name, "")), accepted)
+
+
+def form_value(name: str, said: object, accepted: Collection[str] | None = None) -> str | None:
+    """The value of a form field, like `query_value`.
+
+    >>> form_value("state", " open ", ["open", "settled"]), form_value("state", "")
+    ('open', None)
+    """
+    value = str(said or "").strip()
+    if not value:
+        return None
+    if "\0" in value or (accepted is not None and value not in accepted):
+        raise InvalidInput(name, value[:100], f"must be one of {', '.join(accepted or ())}")
+    return value
+
+
+def day(request: AnyRequest, name: str) -> date | None:
+    """A date in the query. Raises InvalidInput."""
+    value = query_value(request, name)
+    try:
+        return None if value is None else date.fromisoformat(value)
+    except ValueError:
+        raise InvalidInput(name, str(value)[:100], "must be a date, YYYY-MM-DD") from None
+
+
+def uuid(name: str, said: object) -> UUID:
+    """An id in a form. Raises InvalidInput."""
+    try:
+        return UUID(str(said))
+    except ValueError:
+        raise InvalidInput(name, str(said)[:100], "must be an id") from None
 
 
 # -- how its errors look
