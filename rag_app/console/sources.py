@@ -1,10 +1,12 @@
-"""`rag-app ingest` and `rag-app sources`: an operator sees all of one organization, private sources included."""
+"""`rag-app ingest`, `import` and `sources`: an operator sees all of one organization, private sources included."""
 
 import asyncio
+import os
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -27,17 +29,22 @@ from rag_app.console.printing import (
     print_list,
     print_result,
     progress_bar,
+    render_text,
     source_json,
+    stepping,
     summary_json,
     summary_text,
 )
 from rag_app.domain import InvalidInput, NotFound, RowsRule, Scope, Source, source_id, uuid_in
 
 if TYPE_CHECKING:
+    from llama_index.core.schema import BaseNode
+
     from rag_app.retrieval.index import IndexSpec
 
 app = group()
 sources = group("Manage ingested sources.")
+bring = group("Import data of another application.")
 
 SeenBy = Annotated[
     str | None, Option(metavar="V", help="who may see the documents: user, group, team or global; team by default")
@@ -240,12 +247,8 @@ async def show(
     spec, scope = await _index_and_scope(application, index, org)
     found = await _find_source(application, source, spec, scope)
     passages = await application.ledger.content(scope, found.id, operator=True)
-    known = source_json(found)
-    lines = [f"{key}: {value}" for key, value in known.items() if value not in (None, "", {})]
-    for passage in passages:
-        where = ", ".join(str(part) for part in (passage["section"], passage["page"]) if part)
-        lines += [f"\n[{where}]" if where else "", str(passage["text"])]
-    print_result(as_json, {**known, "passages": passages}, "\n".join(lines))
+    shown = {**source_json(found), "passages": passages}
+    print_result(as_json, shown, render_text("source.txt", source=shown))
 
 
 @sources.command()
@@ -280,3 +283,69 @@ async def _find_source(application: Application, name: str, spec: "IndexSpec", s
         if found.index == spec.name:
             return found
     raise NotFound(f"source of this organization in {spec.name}", name)
+
+
+# -- what other applications have stored
+
+
+@bring.command("llamaindex")
+@on_new_application
+async def from_llamaindex(
+    application: Application,
+    index: Index,
+    org: Org,
+    folder: Annotated[
+        Path | None, Option(metavar="DIR", help="folder of a persisted storage context (docstore.json)")
+    ] = None,
+    table: Annotated[str | None, Option(metavar="T", help="table of a PGVectorStore (data_name)")] = None,
+    collection: Annotated[str | None, Option(metavar="C", help="collection of a QdrantVectorStore")] = None,
+    url_env: Annotated[
+        str | None, Option("--url-env", metavar="NAME", help="the environment variable that holds the store's URL")
+    ] = None,
+    path: Annotated[Path | None, Option(metavar="DIR", help="folder of a local Qdrant, instead of a URL")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="write nothing, only show what would be done")] = False,
+    as_json: Json = False,
+) -> None:
+    """Import the nodes of a LlamaIndex store.
+
+    Each document becomes a source. Its vectors are kept if they were made with the index's embedding model, which is
+    checked with samples; otherwise the texts are embedded again. Safe to repeat: unchanged documents are skipped. Exit
+    status 2 if some documents could not be imported.
+    """
+    from rag_app.stores.bring import Bringing
+    from rag_app.surfaces.library.rag import target_of
+
+    spec = application.index(index)
+    read = _reader(folder, table, collection, url_env, path)
+    target = await target_of(application, org, None, None, None, {}, [])
+    within = source_id(target.org_id, spec.name, "")
+    bringing = Bringing(await application.node_writer(spec, target), application.embedder, within)
+    with stepping(f"{spec.name}/{org}", "nodes") as step:
+        await bringing.run(read, lambda brought: step(brought.nodes), dry_run=dry_run)
+    said = "are" if bringing.same_model else "are not"
+    text = f"{bringing.brought.summary()}\nthe store's vectors {said} those of {application.embedder.model_name}"
+    told = {**asdict(bringing.brought), "same_model": bringing.same_model}
+    print_result(as_json, told, f"would be:\n{text}" if dry_run else text)
+    if bringing.brought.failed:
+        raise Exit(2)
+
+
+def _reader(
+    folder: Path | None, table: str | None, collection: str | None, url_env: str | None, path: Path | None
+) -> "Callable[[], Iterator[BaseNode]]":
+    """What reads the one store that is named."""
+    from rag_app.stores.bring import read_collection, read_folder, read_table
+
+    if sum(each is not None for each in (folder, table, collection)) != 1:
+        raise InvalidInput("import", None, "name one of --folder, --table and --collection")
+    if folder is not None:
+        return lambda: read_folder(folder)
+    url = os.environ.get(url_env or "") if path is None or table is not None else None
+    if url is None and (table is not None or path is None):
+        raise InvalidInput("--url-env", url_env, "name the environment variable that holds the URL of the store")
+    if table is not None:
+        return lambda: read_table(str(url), table)
+    from qdrant_client import QdrantClient
+
+    client = QdrantClient(url=url) if url else QdrantClient(path=str(path), force_disable_check_same_thread=True)
+    return lambda: read_collection(client, str(collection))
