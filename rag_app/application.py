@@ -703,9 +703,7 @@ def _services(application: Application) -> dict[str, object]:
     from rag_app.surfaces.lexybrain.conversations import INDEX
     from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
     from rag_app.surfaces.lexybrain.statistics import Statistics
-    from rag_app.surfaces.management.belonging import Belonging
-    from rag_app.surfaces.management.feedback import FeedbackQueue
-    from rag_app.surfaces.management.usage import Usage
+    from rag_app.surfaces.management.service import Belonging, FeedbackQueue, Usage
     from rag_app.surfaces.playground.routes import Playground
     from rag_app.surfaces.validation.service import RetrievalValidation
 

@@ -64,9 +64,7 @@ from rag_app.surfaces.lexybrain.types import (
     RagResponse,
     RagSource,
 )
-from rag_app.surfaces.management.belonging import Belonging
-from rag_app.surfaces.management.feedback import FeedbackQueue
-from rag_app.surfaces.management.usage import Usage
+from rag_app.surfaces.management.service import Belonging, FeedbackQueue, Usage
 from rag_app.surfaces.validation.service import RetrievalValidation
 from tests.conftest import MIGRATIONS, free_port
 from tests.waiting import PATIENCE, wait_for

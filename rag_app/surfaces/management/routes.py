@@ -14,8 +14,7 @@ from msgspec import Struct
 from rag_app.domain import Forbidden, InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
 from rag_app.http.fields import WORD
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
-from rag_app.surfaces.management.belonging import Belonging
-from rag_app.surfaces.management.feedback import FeedbackQueue
+from rag_app.surfaces.management.service import Belonging, FeedbackQueue, Usage
 from rag_app.surfaces.management.types import (
     FEEDBACK,
     MONTH,
@@ -34,7 +33,6 @@ from rag_app.surfaces.management.types import (
     TrendsResponse,
     UsageResponse,
 )
-from rag_app.surfaces.management.usage import Usage
 from rag_app.surfaces.validation.service import RetrievalValidation
 from rag_app.surfaces.validation.types import StoredValidation, ValidationsResponse
 

@@ -16,9 +16,7 @@ from rag_app.domain import InvalidInput, NotFound
 from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.lexybrain.administration_routes import NewPrompt
 from rag_app.surfaces.lexybrain.statistics import Statistics
-from rag_app.surfaces.management.belonging import Belonging
-from rag_app.surfaces.management.feedback import FeedbackQueue
-from rag_app.surfaces.management.usage import Usage
+from rag_app.surfaces.management.service import Belonging, FeedbackQueue, Usage
 from rag_app.surfaces.pages.site import Html, action, day, form_value, page, query_value, redirect, render, uuid
 from rag_app.surfaces.validation.service import RetrievalValidation
 
