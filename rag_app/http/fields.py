@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, TypeVar
 
+from litestar.params import QueryParameter
 from llama_index.core.vector_stores.types import FilterCondition
 from msgspec import Meta, Struct, convert
 
@@ -16,6 +17,20 @@ WORD = r"^[^\s\x00\x1c-\x1f\x85\ufeff]+$"
 """A pattern: one or more characters, none of them white space or NUL."""
 NOT_BLANK = r"^[^\x00]*[^\s\x00\x1c-\x1f\x85\ufeff][^\x00]*$"
 """A pattern: at least one character that is not white space, no NUL."""
+
+
+def limit_text(most: int, also: str = "", pattern: str = NOT_BLANK, **more: Any) -> Meta:
+    """The bounds of a text of 1 to `most` characters, not all of them blank. `also` is said of it, too."""
+    return Meta(
+        min_length=1,
+        max_length=most,
+        pattern=pattern,
+        description=f"a text of 1 to {most} characters, not all of them blank{also}",
+        **more,
+    )
+
+
+PageSize = Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")]
 
 SearchMode = Annotated[Literal["dense", "hybrid"], Meta(description="one of dense, hybrid")]
 """Dense orders results by the similarity that they show; hybrid counts words as well. A request without one is searched by

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from rag_app.domain import InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
 from rag_app.evaluation.kept_answers import REQUEST, KeptAnswerFeedback, KeptAnswers, Verdict
-from rag_app.http.fields import NOT_BLANK
+from rag_app.http.fields import NOT_BLANK, limit_text
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 
 FEEDBACK = "/api/v1/answers/{request_id:str}/feedback"
@@ -24,12 +24,7 @@ class AnswerFeedback(Struct, frozen=True, forbid_unknown_fields=True):
     comment: (
         Annotated[
             str,
-            Meta(
-                min_length=1,
-                max_length=2000,
-                pattern=NOT_BLANK,
-                description="a text of 1 to 2000 characters, not all of them blank",
-            ),
+            limit_text(2000),
         ]
         | None
     ) = None

@@ -24,6 +24,7 @@ from rag_app.domain import (
     require,
     uuid_in,
 )
+from rag_app.http.fields import PageSize
 from rag_app.http.streaming import progress_stream
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
 
@@ -115,7 +116,7 @@ async def list_jobs(
     request: Caller,
     jobs: Injected[JobService],
     cursor: Annotated[str | None, QueryParameter(max_length=200, description="`next` of the previous page")] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")] = 20,
+    limit: PageSize = 20,
 ) -> JobsResponse:
     """Returns your own jobs. An administrator of an organization also gets the jobs of other members."""
     return JobsResponse(*await jobs.page(request.user, limit, cursor))

@@ -35,7 +35,7 @@ from rag_app.domain import (
 )
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.exchange import exchange
-from rag_app.http.fields import NOT_BLANK, WORD, AnswerRemarks, SearchMode, Warnings, Where
+from rag_app.http.fields import WORD, AnswerRemarks, SearchMode, Warnings, Where, limit_text
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline
@@ -101,13 +101,7 @@ class RetrievalRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     query_text: Annotated[
         str,
-        Meta(
-            min_length=1,
-            max_length=500,
-            pattern=NOT_BLANK,
-            description="a text of 1 to 500 characters, not all of them blank",
-            examples=[QUERY],
-        ),
+        limit_text(500, examples=[QUERY]),
     ]
     top_k: Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 50")] | None = DEFAULT_TOP_K
     filters: Annotated[RetrievalFilters, Meta(description="an object")] | None = None

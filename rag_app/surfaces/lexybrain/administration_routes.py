@@ -14,11 +14,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig, PromptConstraints, PromptVersion, Weight
 from rag_app.domain import Forbidden, InvalidInput, JsonObject, NotFound
-from rag_app.http.fields import WORD, as_wire
+from rag_app.http.fields import WORD, PageSize, as_wire
 from rag_app.http.surface import Caller, Credential, Injected, example, security
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger, FeedbackResponse
 from rag_app.surfaces.lexybrain.routes import SURFACE as LEXYBRAIN
-from rag_app.surfaces.lexybrain.routes import Cursor, Limit
+from rag_app.surfaces.lexybrain.routes import Cursor
 from rag_app.surfaces.lexybrain.statistics import VERSION, LexyBrainStats, Statistics
 from rag_app.surfaces.lexybrain.types import (
     Capability,
@@ -148,7 +148,7 @@ async def feedback(
     until: Annotated[
         date | None, QueryParameter(name="to", description="feedback given on this day (UTC) or earlier")
     ] = None,
-    limit: Limit = 20,
+    limit: PageSize = 20,
     cursor: Cursor = None,
 ) -> FeedbackResponse:
     """Returns feedback with its question and answer, newest first. Messages that users deleted are not shown."""

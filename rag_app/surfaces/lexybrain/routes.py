@@ -29,7 +29,7 @@ from rag_app.domain import (
     Unauthenticated,
     UnknownField,
 )
-from rag_app.http.fields import NOT_BLANK, WORD
+from rag_app.http.fields import NOT_BLANK, WORD, PageSize, limit_text
 from rag_app.http.problems import KINDS, Kind, Kinds, Problem
 from rag_app.http.streaming import RESUMABLE, StreamedOperation, event_stream, prefers, wants_stream
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
@@ -55,7 +55,6 @@ from rag_app.surfaces.lexybrain.types import (
 
 # -- what all routes share: credentials, limits, and the envelope of errors
 
-Limit = Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")]
 Cursor = Annotated[
     str | None,
     QueryParameter(min_length=1, max_length=500, pattern=WORD, description="`nextCursor` of the previous page"),
@@ -216,13 +215,7 @@ class ThreadChange(Struct, frozen=True, forbid_unknown_fields=True):
     title: (
         Annotated[
             str,
-            Meta(
-                min_length=1,
-                max_length=200,
-                pattern=VISIBLE,
-                description="a text of 1 to 200 characters, not all of them blank, and no control characters",
-                examples=["Wedding keywords"],
-            ),
+            limit_text(200, also=", and no control characters", pattern=VISIBLE, examples=["Wedding keywords"]),
         ]
         | UnsetType
     ) = UNSET
@@ -236,12 +229,8 @@ class FeedbackRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="c
     comment: (
         Annotated[
             str,
-            Meta(
-                min_length=1,
-                max_length=2000,
-                pattern=VISIBLE,
-                description="a text of 1 to 2000 characters, not all of them blank, and no control characters",
-                examples=["The keyword itself is missing"],
+            limit_text(
+                2000, also=", and no control characters", pattern=VISIBLE, examples=["The keyword itself is missing"]
             ),
         ]
         | None
@@ -249,12 +238,9 @@ class FeedbackRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="c
     expected_source_id: (
         Annotated[
             str,
-            Meta(
-                min_length=1,
-                max_length=200,
-                pattern=NOT_BLANK,
-                description="a text of 1 to 200 characters, not all of them blank: the id or external id of the source that "
-                "the answer should have cited; only with the rating negative",
+            limit_text(
+                200,
+                also=": the id or external id of the source that the answer should have cited; only with the rating negative",
                 examples=["kw-velvet-ring-box"],
             ),
         ]
@@ -280,7 +266,7 @@ class ConsentChange(Struct, frozen=True, forbid_unknown_fields=True):
 async def newest(
     request: Caller,
     threads: Injected[Threads],
-    limit: Limit = 20,
+    limit: PageSize = 20,
     cursor: Cursor = None,
     archived: Annotated[
         Literal["true", "false"] | None,

@@ -15,7 +15,7 @@ from sqlalchemy import Row
 from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain import BudgetSpent, InvalidInput, JsonObject, Scope, Usage, frozen
-from rag_app.http.fields import NOT_BLANK, AnswerRemarks, RemovedCount
+from rag_app.http.fields import NOT_BLANK, AnswerRemarks, RemovedCount, limit_text
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
 from rag_app.surfaces.lexybrain.quotas import Account
@@ -71,12 +71,7 @@ Ids = Annotated[
     list[
         Annotated[
             str,
-            Meta(
-                min_length=1,
-                max_length=200,
-                pattern=NOT_BLANK,
-                description="a text of 1 to 200 characters, not all of them blank",
-            ),
+            limit_text(200),
         ]
     ],
     Meta(
@@ -219,13 +214,7 @@ class RagRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
 
     text: Annotated[
         str,
-        Meta(
-            min_length=1,
-            max_length=4000,
-            pattern=NOT_BLANK,
-            description="a text of 1 to 4000 characters, not all of them blank",
-            examples=[EXAMPLE.value["message"]],
-        ),
+        limit_text(4000, examples=[EXAMPLE.value["message"]]),
     ] = named(name="message")
     thread: Annotated[UUID, Meta(description="the UUID of a thread; without one, a new thread is made")] | None = named(
         default=None, name="threadId"

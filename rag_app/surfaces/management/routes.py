@@ -12,7 +12,7 @@ from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import Struct
 
 from rag_app.domain import Forbidden, InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
-from rag_app.http.fields import WORD
+from rag_app.http.fields import WORD, PageSize
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.management.service import Belonging, FeedbackQueue, Usage
 from rag_app.surfaces.management.types import (
@@ -54,7 +54,6 @@ SURFACE = Surface(
     ),
     options=STRICT,
 )
-Limit = Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")]
 
 
 class Settled(Struct, frozen=True):
@@ -76,7 +75,7 @@ async def feedback(
         str | None,
         QueryParameter(min_length=1, max_length=100, pattern=WORD, description="the name of a prompt version"),
     ] = None,
-    limit: Limit = 20,
+    limit: PageSize = 20,
     cursor: Annotated[
         str | None, QueryParameter(max_length=100, description="`next_cursor` of the previous page")
     ] = None,
@@ -162,7 +161,7 @@ async def audit(
     request: Caller,
     usage: Injected[Usage],
     action: Annotated[str | None, QueryParameter(min_length=1, max_length=100, pattern=WORD)] = None,
-    limit: Limit = 50,
+    limit: PageSize = 50,
     before: Annotated[int | None, QueryParameter(ge=1, le=2**63 - 1, description="`next` of the previous page")] = None,
 ) -> AuditResponse:
     """Returns the actions of administrators, newest first. Reading the log is recorded in it, too."""
@@ -258,7 +257,7 @@ async def validations(
     belonging: Injected[Belonging],
     validation: Injected[RetrievalValidation],
     organization: FromPath[str],
-    limit: Limit = 20,
+    limit: PageSize = 20,
     before: Annotated[str | None, QueryParameter(max_length=100, description="`next` of the previous page")] = None,
 ) -> ValidationsResponse:
     """Returns what the organization's API keys get from `/api/v1/retrieval/validations`."""

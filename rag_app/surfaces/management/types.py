@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from rag_app.domain import JsonObject
-from rag_app.http.fields import NOT_BLANK
+from rag_app.http.fields import NOT_BLANK, limit_text
 from rag_app.surfaces.lexybrain.types import Count, Moment
 
 Slug = Annotated[str, Meta(examples=["aurora"])]
@@ -63,12 +63,7 @@ class NewSettlement(Struct, frozen=True, forbid_unknown_fields=True):
     note: (
         Annotated[
             str,
-            Meta(
-                min_length=1,
-                max_length=2000,
-                pattern=NOT_BLANK,
-                description="a text of 1 to 2000 characters, not all of them blank",
-            ),
+            limit_text(2000),
         ]
         | None
     ) = None

@@ -34,7 +34,6 @@ from rag_app.domain import (
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.exchange import exchange
 from rag_app.http.fields import (
-    NOT_BLANK,
     AnswerRemarks,
     SearchMode,
     SourceReference,
@@ -42,6 +41,7 @@ from rag_app.http.fields import (
     Warnings,
     Where,
     as_wire,
+    limit_text,
 )
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
@@ -65,12 +65,7 @@ QUERY = "customer complaints about pricing"
 QUESTION = "What did customers say about wait times this week?"
 CALL = "123e4567-e89b-12d3-a456-426614174000"
 
-Text = Meta(
-    min_length=1,
-    max_length=1000,
-    pattern=NOT_BLANK,
-    description="a text of 1 to 1000 characters, not all of them blank",
-)
+Text = limit_text(1000)
 Limit = Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 50")]
 MinSimilarity = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
 Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1, description="a whole number of at most 64 bits")]

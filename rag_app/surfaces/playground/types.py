@@ -6,17 +6,11 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from rag_app.domain import Confidence
-from rag_app.http.fields import NOT_BLANK
+from rag_app.http.fields import limit_text
 
 QuestionText = Annotated[
     str,
-    Meta(
-        min_length=1,
-        max_length=2000,
-        pattern=NOT_BLANK,
-        description="a text of 1 to 2000 characters, not all of them blank",
-        examples=["What did the customer say about pricing?"],
-    ),
+    limit_text(2000, examples=["What did the customer say about pricing?"]),
 ]
 IndexName = Annotated[
     str, Meta(min_length=1, max_length=100, description="the name of an index", examples=["org_knowledge"])

@@ -21,6 +21,7 @@ from rag_app.domain import (
     UnknownField,
 )
 from rag_app.http.exchange import exchange
+from rag_app.http.fields import PageSize
 from rag_app.http.problems import KINDS, Kind, Kinds, Problem
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.validation.service import RetrievalValidation
@@ -144,7 +145,7 @@ async def validate(
 async def newest(
     request: Caller,
     validation: Injected[RetrievalValidation],
-    limit: Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")] = 20,
+    limit: PageSize = 20,
     before: Annotated[
         str | None, QueryParameter(description="return only runs before this one: `next` of the previous page")
     ] = None,

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from rag_app.domain import InvalidInput, JsonObject, Question
 from rag_app.evaluation.validation import DEPTH
-from rag_app.http.fields import NOT_BLANK, SourceReference
+from rag_app.http.fields import SourceReference, limit_text
 from rag_app.http.problems import ErrorInfo
 
 DEFAULT_COLLECTION = "rag_embedding"
@@ -31,14 +31,7 @@ class NoCollection(InvalidInput):
 
 QueryText = Annotated[
     str,
-    Meta(
-        min_length=1,
-        max_length=2000,
-        pattern=NOT_BLANK,
-        description="a text of 1 to 2000 characters, not all of them blank",
-        examples=["What is the main concept of embodied AI?"],
-        extra={"raises": InvalidQuery},
-    ),
+    limit_text(2000, examples=["What is the main concept of embodied AI?"], extra={"raises": InvalidQuery}),
 ]
 CollectionName = Annotated[str, Meta(description="the name of a collection", examples=[DEFAULT_COLLECTION])]
 Score = Annotated[float, Meta(ge=0, le=1, description="0 to 1")]
