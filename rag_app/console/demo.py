@@ -21,7 +21,7 @@ import httpx
 
 from rag_app.application import Application, open_application
 from rag_app.console.access import issue
-from rag_app.console.printing import answer_text, progress_bar, summary_text
+from rag_app.console.printing import answer_text, progress_bar, render_text, summary_text
 from rag_app.console.sample_dates import move_dates, move_value, whole_weeks_between
 from rag_app.console.serving import claim_port, http_url, serve_at
 from rag_app.database.urls import database_urls
@@ -81,7 +81,8 @@ def run_demo(*, check: bool, fixed: bool = False) -> int:
             os.environ["RAG_DEFAULT_ORGANIZATION"] = ANYBODYS  # for the server, which reads the settings again
             if settings.pages.shown == "on":
                 os.environ["RAG_PAGES"] = "demo"
-            _say(_invitation(url, token))
+            names = {"member": MEMBER, "anybodys": ANYBODYS, "requests": _REQUESTS, "dumps": json.dumps}
+            _say(render_text("invitation.txt", url=url, token=token, **names) + "\n")
             if check:
                 amiss += _serve_and_check(claim, url, token, today)
             for problem in amiss:
@@ -189,23 +190,6 @@ Those that the reader is invited to send are `invited`. There is something in th
 """
 _WEEK = date(2026, 1, 12)
 """That of the dates in requests, as of the files."""
-
-
-def _invitation(url: str, token: str) -> str:
-    invited = {True: "", False: ""}
-    for each in (each for each in _REQUESTS if each.get("invited")):
-        credential = "" if each["anonymous"] else f" -H 'Authorization: Bearer {token}'"
-        invited[each["anonymous"]] += f"""
-curl -s {url}{each["path"]} -H 'Content-Type: application/json'{credential} \\
-  -d '{json.dumps(each["body"])}'
-"""
-    return f"""
-Open {url} in a browser and ask: you are {MEMBER} there, a member of aurora.
-
-The API is on {url}, its documentation on {url}/docs. As {MEMBER}, a member of aurora:
-{invited[False]}
-For trying out, whoever sends no token is a member of {ANYBODYS} in /owner (RAG_DEFAULT_ORGANIZATION):
-{invited[True]}"""
 
 
 def _serve_and_check(claim: socket.socket, url: str, token: str, today: date | None) -> list[str]:
