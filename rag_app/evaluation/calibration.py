@@ -132,7 +132,14 @@ def fit_gate(asked: Sequence[AskedQuestion], embedding_model: str, prior: Fit | 
     what at most 5 % of the questions without an answer reach. Raises InvalidInput unless there are enough of both.
     """
     answerable = np.array([each.answerable for each in asked], bool)
-    check_enough(int(answerable.sum()), int((~answerable).sum()))
+    good, bad = int(answerable.sum()), int((~answerable).sum())
+    if len(asked) < LEAST_QUESTIONS or min(good, bad) < LEAST_OF_A_KIND:
+        raise InvalidInput(
+            "questions",
+            len(asked),
+            f"a fit needs {LEAST_QUESTIONS} judged questions or more, {LEAST_OF_A_KIND} of each kind: "
+            f"there are {good} with an answer and {bad} without",
+        )
     signals = np.array([astuple(each.signals) for each in asked], np.float64)
     shares = _balance(np.array([each.weight for each in asked], np.float64), answerable)
     start = np.zeros(len(NAMES) + 1) if prior is None else prior.vector()
@@ -156,20 +163,9 @@ def fit_gate(asked: Sequence[AskedQuestion], embedding_model: str, prior: Fit | 
         ask_from=ask_from,
         answer_from=answer_from,
         high=high,
-        answerable=int(answerable.sum()),
-        unanswerable=int((~answerable).sum()),
+        answerable=good,
+        unanswerable=bad,
     )
-
-
-def check_enough(answerable: int, unanswerable: int) -> None:
-    """Raises InvalidInput if there are too few questions for a fit."""
-    if answerable + unanswerable < LEAST_QUESTIONS or min(answerable, unanswerable) < LEAST_OF_A_KIND:
-        raise InvalidInput(
-            "questions",
-            answerable + unanswerable,
-            f"a fit needs {LEAST_QUESTIONS} judged questions or more, {LEAST_OF_A_KIND} of each kind: "
-            f"there are {answerable} with an answer and {unanswerable} without",
-        )
 
 
 def _balance(weights: np.ndarray, answerable: np.ndarray) -> np.ndarray:

@@ -102,12 +102,9 @@ class Validations:
 
     async def report(self, principal: Principal, run: UUID) -> Mapping[str, Any] | None:
         """The report given to `record`; None for an unknown or invisible run."""
-        for (report,) in await self._database.read(
-            principal.scope(),
-            _seen_by(principal, select(validations_table.c.report)).where(validations_table.c.id == run),
-        ):
-            return {**report}
-        return None
+        this = _seen_by(principal, select(validations_table.c.report)).where(validations_table.c.id == run)
+        rows = await self._database.read(principal.scope(), this)
+        return {**rows[0].report} if rows else None
 
     async def newest(
         self, principal: Principal, limit: int, before: UUID | None = None

@@ -25,7 +25,7 @@ from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
 from rag_app.http.surface import Credential, surface_of
 from rag_app.surfaces.lexybrain import types as wire
-from rag_app.surfaces.lexybrain.statistics import Period, StageLatencies, stats_of
+from rag_app.surfaces.lexybrain.statistics import LexyBrainStats, StageLatencies, round_figures
 from rag_app.surfaces.lexybrain.tables import feedback_table
 from rag_app.surfaces.lexybrain.types import Rating
 from rag_app.surfaces.registry import SURFACES
@@ -86,7 +86,7 @@ PARTS: dict[str, Any] = {
     ],
     "failures": [{"kind": "ModelTimeout", "count": 3}],
 }  # fmt: skip
-PERIOD = Period(date(2026, 1, 30), date(2026, 1, 31))
+SHOWN = {"from": date(2026, 1, 30), "to": date(2026, 1, 31), **round_figures(PARTS)}
 NAME = f"ask_lexybrain_{ORG.hex}"
 VERSION = PromptConfig(NAME, "market_brief", "Look.", {"max_keywords": 20}, 3, False)
 NEW: dict[str, Any] = {"name": f"{NAME}_new", "type": "global", "instructions": "Be brief."}
@@ -142,7 +142,7 @@ def test_a_period_in_which_nothing_was(client: httpx.Client, validator: Validate
 
 
 def test_figures_are_rounded() -> None:
-    told = msgspec.to_builtins(stats_of(PERIOD, PARTS))
+    told = msgspec.to_builtins(msgspec.convert(SHOWN, LexyBrainStats))
     assert told["totals"]["costCents"] == 12.3457 and told["capabilities"][1]["share"] == 0.3333
     assert told["latencyMs"]["retrieval"] == {"answers": 25, "p50": 12.3, "p95": 100.0}
     assert told["latencyMs"]["generation"] == {"answers": 0, "p50": None, "p95": None}
@@ -360,7 +360,7 @@ def test_the_list_of_routes_is_complete() -> None:
 def test_the_documents_figures_are_those_of_the_response() -> None:
     documented = re.search(r"```json\n(\{\n  \"from\".*?)\n```", DOCUMENT.read_text("utf-8"), re.DOTALL)
     assert documented
-    shown, told = json.loads(documented[1]), msgspec.to_builtins(stats_of(PERIOD, PARTS))
+    shown, told = json.loads(documented[1]), msgspec.to_builtins(msgspec.convert(SHOWN, LexyBrainStats))
     assert list(shown) == list(told)
     for part in told:
         one, other = (each[part][0] if isinstance(each[part], list) else each[part] for each in (shown, told))

@@ -21,7 +21,7 @@ from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal
 from rag_app.surfaces.lexybrain import statistics
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger, FeedbackReview
-from rag_app.surfaces.lexybrain.statistics import Period, Statistics
+from rag_app.surfaces.lexybrain.statistics import Statistics, bounded_period
 from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table, threads_table
 from rag_app.surfaces.lexybrain.types import Rating
 from tests.conftest import NewOrganization
@@ -196,9 +196,9 @@ def test_periods(since: date | None, until: date | None, shown: tuple[date, date
     today = date(2026, 11, 22)
     if shown is None:
         with pytest.raises(InvalidInput):
-            Period.from_days(since, until, today=today)
+            bounded_period(since, until, today=today)
     else:
-        assert Period.from_days(since, until, today=today) == Period(*shown)
+        assert bounded_period(since, until, today=today) == shown
 
 
 # --- feedback

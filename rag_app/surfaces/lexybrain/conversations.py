@@ -41,7 +41,6 @@ from rag_app.domain import (
     JsonObject,
     Misconfigured,
     ModelFailed,
-    NotFound,
     Principal,
     Question,
     RagError,
@@ -134,7 +133,7 @@ class Conversations:
         """Store a user's message and reserve its answer. `Turn` describes the rest.
 
         Raises FeatureDisabled, CostCapReached, QuotaExceeded, BudgetSpent, Forbidden (an index or plan that is not the
-        caller's), NotFound (a thread or capability), InvalidInput (a plan), TooManyAtOnce (the thread answers others for
+        caller's), NotFound (a thread), InvalidInput (a plan), TooManyAtOnce (the thread answers others for
         too long), StoreFailed: then nothing is charged.
         """
         if not self.enabled:
@@ -143,8 +142,6 @@ class Conversations:
             raise FeatureDisabled(f"The index {INDEX} does not exist in this installation")
         if principal.indexes is not None and INDEX not in principal.indexes:
             raise Forbidden(f"This key may not search the index {INDEX}")
-        if said.capability is not None and said.capability not in DESCRIPTIONS:
-            raise NotFound("capability", said.capability, DESCRIPTIONS)
         turn = Turn(self, self.index, said)
         await turn.begin(principal)
         return turn
@@ -188,6 +185,8 @@ class Turn:
             if self._said.thread is not None and principal.user is not None:
                 await self._take(principal.user, self._said.thread)
             self._started = time.perf_counter()
+            # without a capability in the request, it is not known yet which one answers
+            may_answer = [self._said.capability] if self._said.capability else DESCRIPTIONS
             beginning = asyncio.create_task(
                 keep_message(
                     self._with.database,
@@ -196,7 +195,7 @@ class Turn:
                     self._asked,
                     cost_cap_cents=self._with.cost_cap_cents,
                     token_budget=self._with.token_budget,
-                    may_extract=self._may_extract(),
+                    may_extract=not all(map(self._with.models.takes_tokens, may_answer)),
                 )
             )
             with Stage("keeping"):
@@ -213,11 +212,6 @@ class Turn:
             await self._whole(self._undo(beginning, error))
             raise
         self._seconds = {"keeping": kept - self._started, "preparing": time.perf_counter() - kept}
-
-    def _may_extract(self) -> bool:
-        """Whether no model may be what answers; without a capability in the request, it is not known yet which does."""
-        capabilities = [self._said.capability] if self._said.capability else [*DESCRIPTIONS]
-        return not all(map(self._with.models.takes_tokens, capabilities))
 
     async def _take(self, user: UUID, thread: UUID) -> None:
         taken = asyncio.get_running_loop().create_future()

@@ -148,8 +148,8 @@ class FeedbackLedger:
         """Raises NotFound, also without feedback, and InvalidInput for a message that is not an answer."""
         async with self._database.scoped(principal.scope()) as session:
             await _lock_answer(session, principal, message)
-            if await session.scalar(_delete_feedback(principal, message).returning(feedback_table.c.id)) is None:
-                raise NotFound("feedback", str(message))
+            gone = await session.scalar(_delete_feedback(principal, message).returning(feedback_table.c.id))
+            require(gone, NotFound("feedback", str(message)))
 
     async def review(
         self,

@@ -5,7 +5,6 @@ Deleted messages count, because they were written and answered; those of deleted
 of models (`ai_usage_events`) stays. Percentiles are PostgreSQL's `percentile_cont`: interpolated between two neighbours.
 """
 
-from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any
 
@@ -32,29 +31,22 @@ def midnight(day: date) -> datetime:
     return datetime.combine(day, time.min, UTC)
 
 
-class Period(Struct, frozen=True):
-    """Whole days in UTC, from `since` to `until`, both included.
+def bounded_period(since: date | None, until: date | None, *, today: date) -> tuple[date, date]:
+    """Whole days in UTC, both included; the default is the 30 days until today. Raises InvalidInput for `from` and `to`.
 
-    >>> Period.from_days(None, date(2026, 1, 31), today=date(2026, 11, 22))
-    Period(since=datetime.date(2026, 1, 2), until=datetime.date(2026, 1, 31))
+    >>> bounded_period(None, date(2026, 1, 31), today=date(2026, 11, 22))
+    (datetime.date(2026, 1, 2), datetime.date(2026, 1, 31))
     """
-
-    since: date
-    until: date
-
-    @classmethod
-    def from_days(cls, since: date | None, until: date | None, *, today: date) -> "Period":
-        """The default is the 30 days until today. Raises InvalidInput for `from` and `to`."""
-        for name, day in (("from", since), ("to", until)):
-            if day is not None and not _FIRST <= day <= _LAST:
-                raise InvalidInput(name, str(day), f"must be between {_FIRST} and {_LAST}")
-        last = today if until is None else until
-        first = last - timedelta(days=DEFAULT_PERIOD - 1) if since is None else since
-        if first > last:
-            raise InvalidInput("from", str(first), f"must not be after `to` ({last})")
-        if (last - first).days >= LONGEST_PERIOD:
-            raise InvalidInput("from", str(first), f"must be at most {LONGEST_PERIOD} days up to `to` ({last})")
-        return cls(first, last)
+    for name, day in (("from", since), ("to", until)):
+        if day is not None and not _FIRST <= day <= _LAST:
+            raise InvalidInput(name, str(day), f"must be between {_FIRST} and {_LAST}")
+    last = today if until is None else until
+    first = last - timedelta(days=DEFAULT_PERIOD - 1) if since is None else since
+    if first > last:
+        raise InvalidInput("from", str(first), f"must not be after `to` ({last})")
+    if (last - first).days >= LONGEST_PERIOD:
+        raise InvalidInput("from", str(first), f"must be at most {LONGEST_PERIOD} days up to `to` ({last})")
+    return first, last
 
 
 class LexyBrainTotals(Struct, frozen=True, rename="camel"):
@@ -327,30 +319,26 @@ class Statistics:
 
     async def read(self, principal: Principal, since: date | None, until: date | None) -> LexyBrainStats:
         """Raises Forbidden, and InvalidInput for an invalid period."""
-        period = Period.from_days(since, until, today=datetime.now(UTC).date())
+        first, last = bounded_period(since, until, today=datetime.now(UTC).date())
         values = {
-            "since": midnight(period.since),
-            "until": midnight(period.until) + timedelta(days=1),
-            "month": period.until.replace(day=1),
+            "since": midnight(first),
+            "until": midnight(last) + timedelta(days=1),
+            "month": last.replace(day=1),
         }
-        details = {"from": str(period.since), "to": str(period.until)}
+        details = {"from": str(first), "to": str(last)}
         async with administering(self._database, principal, Act("statistics.read", EVERYBODY, details)) as session:
             await session.execute(_PLAN)
             parts = dict((await session.execute(_FIGURES, values)).tuples().all())
-        return stats_of(period, parts)
+        return convert({"from": first, "to": last, **round_figures(parts)}, LexyBrainStats)
 
 
-def stats_of(period: Period, parts: Mapping[str, Any]) -> LexyBrainStats:
-    """The figures of a period: milliseconds have one decimal place, other numbers four."""
-    return convert({"from": period.since, "to": period.until, **_round_figures(parts)}, LexyBrainStats)
-
-
-def _round_figures(given: Any, places: int = 4) -> Any:
+def round_figures(given: Any, places: int = 4) -> Any:
+    """Milliseconds have one decimal place, other numbers four."""
     match given:
         case float():
             return round(given, places)
         case list():
-            return [_round_figures(each) for each in given]
+            return [round_figures(each) for each in given]
         case dict():
-            return {name: _round_figures(each, 1 if name in ("p50", "p95") else 4) for name, each in given.items()}
+            return {name: round_figures(each, 1 if name in ("p50", "p95") else 4) for name, each in given.items()}
     return given

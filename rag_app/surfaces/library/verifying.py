@@ -71,41 +71,30 @@ def verify(answer_text: str, hits: Sequence[FoundPassage], question: str = "") -
 
 
 def _block(number: int, found: FoundPassage) -> PromptBlock:
-    hit = _hit(found)
-    blocks = build_context([hit], max_tokens=_EVERYTHING, max_sources=1).blocks
-    return replace(blocks[0], number=number)
-
-
-_EVERYTHING = 10**9  # tokens: nothing is cut
-
-
-def _hit(found: FoundPassage) -> Hit:
     match found:
         case Hit():
-            return found
+            hit = found
         case NodeWithScore():
-            return to_hit(*adopt([found]))
+            hit = to_hit(*adopt([found]))
         case BaseNode():
-            return to_hit(*adopt([NodeWithScore(node=found, score=0.0)]))
+            hit = to_hit(*adopt([NodeWithScore(node=found, score=0.0)]))
         case ContextBlock():
-            return _of_block(found)
-    raise InvalidInput("hits", None, f"must be hits, nodes or context blocks, not {type(found).__name__}")
-
-
-def _of_block(block: ContextBlock) -> Hit:
-    chunk = next(iter(block.chunk_ids), block.source_id)
-    return Hit(
-        chunk_id=_id(chunk),
-        source_id=_id(block.source_id),
-        org_id=NOWHERE,
-        text=block.text,
-        score=2 * block.similarity - 1,
-        title=block.title or block.source_id,
-        source_type=block.source_type,
-        lang="xx",
-        position=0,
-        uri=block.url,
-    )
+            hit = Hit(
+                chunk_id=_id(next(iter(found.chunk_ids), found.source_id)),
+                source_id=_id(found.source_id),
+                org_id=NOWHERE,
+                text=found.text,
+                score=2 * found.similarity - 1,
+                title=found.title or found.source_id,
+                source_type=found.source_type,
+                lang="xx",
+                position=0,
+                uri=found.url,
+            )
+        case _:
+            raise InvalidInput("hits", None, f"must be hits, nodes or context blocks, not {type(found).__name__}")
+    blocks = build_context([hit], max_tokens=10**9, max_sources=1).blocks  # nothing is cut
+    return replace(blocks[0], number=number)
 
 
 def _id(name: str) -> UUID:

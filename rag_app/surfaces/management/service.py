@@ -17,7 +17,7 @@ from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, frozen, require
 from rag_app.evaluation.kept_answers import ANSWER_EVENT, REFUSAL_EVENT
-from rag_app.surfaces.lexybrain.statistics import Period, midnight
+from rag_app.surfaces.lexybrain.statistics import bounded_period, midnight
 from rag_app.surfaces.management.tables import settlements_table
 from rag_app.surfaces.management.types import (
     MONTH,
@@ -234,8 +234,8 @@ class FeedbackQueue:
         settled = settlements_table.c
         this = (settled.feedback_id == feedback) | (settled.answer_id == feedback)
         async with administering(self._database, principal, Act("feedback.reopen", str(feedback))) as session:
-            if await session.scalar(delete(settlements_table).where(this).returning(settled.id)) is None:
-                raise NotFound("settled feedback", str(feedback))
+            gone = await session.scalar(delete(settlements_table).where(this).returning(settled.id))
+            require(gone, NotFound("settled feedback", str(feedback)))
 
 
 def _queue_entry(row: dict[str, Any]) -> QueuedFeedback:
@@ -349,10 +349,10 @@ class Usage:
 
         Raises InvalidInput for an invalid period.
         """
-        period = Period.from_days(since, until, today=datetime.now(UTC).date())
-        values = {"since": midnight(period.since), "until": midnight(period.until) + timedelta(days=1)}
+        first, last = bounded_period(since, until, today=datetime.now(UTC).date())
+        values = {"since": midnight(first), "until": midnight(last) + timedelta(days=1)}
         about = {} if capability is None else {"capability": capability}
-        act = Act("trends.read", EVERYBODY, {"from": str(period.since), "to": str(period.until), **about})
+        act = Act("trends.read", EVERYBODY, {"from": str(first), "to": str(last), **about})
         async with administering(self._database, principal, act) as session:
             rows = (await session.execute(_DAYS_OUTSIDE if about else _DAYS, values | about)).mappings().all()
         return TrendsResponse([convert(dict(each), TrendDay) for each in rows])

@@ -406,6 +406,9 @@ class Sources:
         source = entry.source
         spec = self._indexes[source.index]
         sent = {**source.metadata, **{key: value for key, value in source.untyped.items() if key != "date"}}
+        date = source.untyped.get("date")
+        if not date and source.date is not None:
+            date = datetime.fromtimestamp(source.date, UTC).isoformat().replace("+00:00", "Z")
         return SourceInfo(
             id=source.id,
             external_id=source.external_id,
@@ -415,7 +418,7 @@ class Sources:
             source_type=source.source_type,
             lang=source.lang,
             uri=source.uri,
-            date=_date(source.date, source.untyped),
+            date=None if source.date is None else str(date),
             file_name=source.file_name,
             row=source.row,
             sheet=source.sheet,
@@ -478,9 +481,3 @@ def _chunk(hit: Hit, content: Sequence[JsonObject]) -> ChunkInfo:
         end=end,
         link=hit.link,
     )
-
-
-def _date(moment: float | None, untyped: JsonObject) -> str | None:
-    if moment is None:
-        return None
-    return str(untyped.get("date") or datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z"))
