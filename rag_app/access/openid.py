@@ -29,8 +29,6 @@ LARGEST = 1_000_000  # bytes of a reply
 logger = logging.getLogger("rag_app.http")
 
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "rag-app"}
-_VISIBLE = re.compile(r"[!#-&(-;=?-~]+")  # no white space, no quotes, no angle brackets: it goes into headers
-_ERROR = re.compile(r"[a-z_]{1,50}")
 
 
 class Attempt:
@@ -246,8 +244,9 @@ async def fetch(method: str, url: str, **options: Any) -> tuple[int, JsonObject]
 
 
 def _endpoint(found: JsonObject, name: str) -> str:
+    # no white space, no quotes, no angle brackets: it goes into headers
     url = found.get(name)
-    if not isinstance(url, str) or not is_trustworthy(url) or not _VISIBLE.fullmatch(url):
+    if not isinstance(url, str) or not is_trustworthy(url) or not re.fullmatch(r"[!#-&(-;=?-~]+", url):
         raise RagError(f"its {name} must be an https:// URL, or an http:// URL of this machine")
     return url
 
@@ -259,7 +258,7 @@ def _with_query(url: str, values: Mapping[str, str]) -> str:
 def _error(said: Mapping[str, Any]) -> str:
     """A provider's error code. Its description is not shown, because anybody can write one into an address."""
     error = said.get("error")
-    return error if isinstance(error, str) and _ERROR.fullmatch(error) else "nothing that can be understood"
+    return error if isinstance(error, str) and re.fullmatch("[a-z_]{1,50}", error) else "nothing that can be understood"
 
 
 def _is_hash_of(access_token: object, expected: object) -> bool:

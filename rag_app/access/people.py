@@ -57,7 +57,6 @@ PREFIX = "rag_"
 """What API keys begin with, and tokens never do. Lets scanners for leaked secrets know one."""
 _BEGINNING_LENGTH = 12  # characters
 _KEY = re.compile(PREFIX + "[A-Za-z0-9_-]{43}")
-_BEGINNING_PATTERN = re.compile(PREFIX + "[A-Za-z0-9_-]{1,8}")  # of no characters it would be that of any key
 
 _KEY_PRINCIPAL = """
     WITH used AS (
@@ -527,7 +526,7 @@ def _key_condition(key: str) -> ColumnElement[bool]:
         return api_keys_table.c.id == key_id
     if _KEY.fullmatch(key):
         return api_keys_table.c.digest == _digest(key)
-    if _BEGINNING_PATTERN.fullmatch(key):
+    if re.fullmatch(PREFIX + "[A-Za-z0-9_-]{1,8}", key):  # of no characters it would be the beginning of any key
         return func.starts_with(api_keys_table.c.beginning, key)
     return false()
 

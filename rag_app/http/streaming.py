@@ -81,26 +81,23 @@ async def event_stream(
     """
     first = await anext(events)
 
-    async def frames() -> AsyncGenerator[bytes, None]:
-        try:
-            yield _frame("meta", {"request_id": exchange(request.scope).request_id, **meta})
-            event = first
-            while not isinstance(event, Answer):
-                match event:
-                    case FoundHits(hits):
-                        yield _frame("sources", sources(hits))
-                    case Delta(text):
-                        yield _frame("delta", {"text": text})
-                event = await anext(events)
-            yield _frame("citations", citations(event))
-            yield _frame("done", body(event))
-        except Exception as error:
-            handle: Any = request.app.exception_handlers[Exception]  # the one of plain errors, which also logs
-            yield _frame("error", handle(request, error).content)
+    async def named() -> AsyncGenerator[tuple[str, Any], None]:
+        yield "meta", {"request_id": exchange(request.scope).request_id, **meta}
+        event = first
+        while not isinstance(event, Answer):
+            match event:
+                case FoundHits(hits):
+                    yield "sources", sources(hits)
+                case Delta(text):
+                    yield "delta", {"text": text}
+            event = await anext(events)
+        yield "citations", citations(event)
+        yield "done", body(event)
 
+    frames = _frames(request, named())
     if keep is None:
-        return _EventStream(frames(), events)
-    resumable = Resumable(frames(), events)
+        return _EventStream(frames, events)
+    resumable = Resumable(frames, events)
     keep(resumable)
     return resumable.response()
 
@@ -157,17 +154,19 @@ def prefers(request: AnyRequest, preference: str) -> bool:
 
 
 def progress_stream(request: AnyRequest, events: AsyncGenerator[tuple[str, Struct], None]) -> Response[Any]:
-    """A response of events by name. An error becomes the event `error`, the last one."""
+    """A response of events by name."""
+    return _EventStream(_frames(request, events), events)
 
-    async def frames() -> AsyncGenerator[bytes, None]:
-        try:
-            async for name, data in events:
+
+async def _frames(request: AnyRequest, named: AsyncGenerator[tuple[str, Any], None]) -> AsyncGenerator[bytes, None]:
+    """An error becomes the event `error`, the last one."""
+    try:
+        async with aclosing(named):
+            async for name, data in named:
                 yield _frame(name, data)
-        except Exception as error:
-            handle: Any = request.app.exception_handlers[Exception]
-            yield _frame("error", handle(request, error).content)
-
-    return _EventStream(frames(), events)
+    except Exception as error:
+        handle: Any = request.app.exception_handlers[Exception]  # the one of plain errors, which also logs
+        yield _frame("error", handle(request, error).content)
 
 
 @dataclass

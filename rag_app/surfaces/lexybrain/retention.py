@@ -53,18 +53,14 @@ async def enforce(database: Database, days: Mapping[str, int | None]) -> dict[st
         if not await connection.scalar(_TRY_LOCK):
             return None
         gone = dict.fromkeys(wanted, 0)
-        for scope in await _everybody(database):
+        async with database.session() as session:
+            users = (await session.scalars(select(users_table.c.id))).all()
+            organizations = (await session.scalars(select(organizations_table.c.id))).all()
+        # of an organization: the rows without a user
+        for scope in (*map(Scope.alone, users), *(Scope(frozenset({each})) for each in organizations)):
             await _delete(database, scope, wanted, gone)
     log.info("too old, and deleted: %s", ", ".join(f"{count} {name}" for name, count in gone.items()))
     return gone
-
-
-async def _everybody(database: Database) -> list[Scope]:
-    """The scope of each user, and of each organization for rows without a user."""
-    async with database.session() as session:
-        users = await session.scalars(select(users_table.c.id))
-        organizations = await session.scalars(select(organizations_table.c.id))
-        return [*map(Scope.alone, users), *(Scope(frozenset({each})) for each in organizations)]
 
 
 async def _delete(database: Database, scope: Scope, days: dict[str, int], gone: dict[str, int]) -> None:

@@ -178,6 +178,6 @@ def report(query_text: str, result: PipelineResult) -> str:
     """A result as text, to read on a terminal."""
     written, prompt = Path(__file__).with_name("report.txt").read_text("utf-8"), result.prompts.single
     preview = prompt if len(prompt) <= _PREVIEW else prompt[:_PREVIEW] + " …"
-    shown = Template(written, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    shown: Template = Template(written, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     quoted = indent(preview, "  | ", lambda line: True)
     return shown.render(question=query_text, result=result, preview=quoted, shorten=shorten)

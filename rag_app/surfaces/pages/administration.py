@@ -21,7 +21,6 @@ from rag_app.surfaces.pages.site import Html, action, day, form_value, page, que
 from rag_app.surfaces.validation.service import RetrievalValidation
 
 RESOLUTIONS = ("fixed", "noted", "dismissed")
-RATINGS = ("positive", "negative", "neutral")
 PRODUCTS = {"knowledge_answer": "Knowledge", "owner_ask": "Calls"}
 """Products that answer outside of conversations, by capability."""
 
@@ -49,7 +48,7 @@ async def feedback(request: Caller, feedback_queue: Injected[FeedbackQueue]) -> 
     asked = {
         "state": state,
         "kind": query_value(request, "kind", ("message", "answer")),
-        "rating": query_value(request, "rating", RATINGS),
+        "rating": query_value(request, "rating", ("positive", "negative", "neutral")),
         "prompt": query_value(request, "prompt"),
     }
     wanted = {**asked, "state": None if state == "all" else state}

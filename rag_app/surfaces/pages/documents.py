@@ -15,8 +15,6 @@ SORTS = {
     "-size": "size, largest first",
 }
 STATES = {"ready": "ready", "writing": "being written"}
-_LONGEST_TEXT = 200_000  # characters of a text
-_MOST_CHUNKS = 100
 
 
 @page("/documents")
@@ -48,8 +46,8 @@ async def document(request: Caller, sources: Injected[Sources], source_id: FromP
         "document.html",
         shown=shown,
         text=(await sources.text(request.user, str(source_id))).text,
-        longest=_LONGEST_TEXT,
-        chunks=await sources.chunks(request.user, str(source_id), -1, _MOST_CHUNKS),
+        longest=200_000,  # characters
+        chunks=await sources.chunks(request.user, str(source_id), -1, limit=100),
     )
 
 

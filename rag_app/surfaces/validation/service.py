@@ -14,7 +14,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import asdict, replace
 
 from rag_app.documents.generations import Generation
-from rag_app.domain import Hit, InvalidInput, JsonObject, NotFound, Principal, Question, require
+from rag_app.domain import Hit, InvalidInput, JsonObject, NotFound, Principal, Question, require, uuid_in
 from rag_app.evaluation.records import Validations
 from rag_app.evaluation.validation import (
     DEPTH,
@@ -57,8 +57,6 @@ from rag_app.surfaces.validation.types import (
 )
 
 LONGEST_NAME = 100  # characters: no collection has a longer name
-_VALIDATION_ID = re.compile("validation_[0-9a-f]{32}")
-_CHUNK_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class RetrievalValidation:
@@ -225,7 +223,7 @@ class RetrievalValidation:
         """The places of the expected chunks in their sources, because chunk ids change and passages stay."""
         chunks = {str(hit.chunk_id): hit for hits in found for hit in hits}
         wanted = {(each.query, canonical(chunk)) for each in queries for chunk in each.expected_chunks}
-        others = [UUID(chunk) for _, chunk in wanted if chunk not in chunks and _CHUNK_ID.fullmatch(chunk)]
+        others = [UUID(chunk) for _, chunk in wanted if chunk not in chunks and uuid_in(chunk)]
         if others:
             store = await self._open_store(spec, user.scope())
             fetched = await store.fetch(others)
@@ -240,7 +238,7 @@ class RetrievalValidation:
 
 
 def _run_id(validation_id: str) -> UUID:
-    if not _VALIDATION_ID.fullmatch(validation_id):
+    if not re.fullmatch("validation_[0-9a-f]{32}", validation_id):
         raise NotFound("validation", validation_id)
     return UUID(validation_id.removeprefix("validation_"))
 
