@@ -58,12 +58,12 @@ class ErasureResult:
     left: dict[tuple[str, str], set[UUID]] = field(default_factory=lambda: defaultdict(set))
 
 
-async def erase(application: Application, user: User) -> ErasureResult:
+async def erase(application: Application, user: User, work: "_Erasure | None" = None) -> ErasureResult:
     """Delete the sources, then the rest with the user's row. After a kill, the same command completes it.
 
-    Raises StoreFailed if new sources of the user keep arriving, InvalidInput for a source of an undeclared index.
+    `work` is that of an organization, which goes with its users. Raises StoreFailed if new sources of the user keep arriving, InvalidInput for a source of an undeclared index.
     """
-    work = _Erasure(application)
+    work = work or _Erasure(application)
     for _ in range(_PASSES):
         organizations = [each.id for each in await application.people.organizations()]
         await work.take_sources(await work.personal.owned_sources(organizations, user.id))
@@ -86,11 +86,8 @@ async def erase_organization(application: Application, organization: Organizatio
         while sources := await work.personal.sources(organization.id, _SOURCES_AT_ONCE):
             await work.take_sources([(source, True) for source in sources])
         for user in await work.personal.belonging_nowhere_else(organization.id):
-            also = await erase(application, user)
+            await erase(application, user, work)
             users += 1
-            work.done.private += also.private
-            for place, ids in also.left.items():
-                work.done.left[place].update(ids)
         if await work.personal.erase_organization(organization.id):
             await application.originals.forget_organization(organization.id)
             return work.done, users

@@ -4,6 +4,7 @@ import hmac
 import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from hashlib import sha256
 from importlib.resources import files
@@ -77,13 +78,11 @@ def admit(people: People, sessions: Sessions) -> Callable[[AnyConnection, BaseRo
     async def enter(connection: AnyConnection, handler: BaseRouteHandler) -> None:
         request = cast(AnyRequest, connection)
         cookie, visitor = pages_cookie(connection), None
-        try:
-            if cookie is not None:
+        if cookie is not None:
+            with suppress(Unauthenticated):
                 visitor = await sessions.visitor(cookie)
                 connection.scope["user"] = await people.principal(str(visitor.user), visitor.groups)
                 identify(user=visitor.user)
-        except Unauthenticated:
-            pass
         connection.scope["state"]["visitor"] = visitor
         if connection.scope.get("method") in {"POST", "PUT", "PATCH", "DELETE"}:
             if not is_same_origin(connection):

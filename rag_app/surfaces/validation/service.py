@@ -210,7 +210,7 @@ class RetrievalValidation:
         figures, shown = measure(relevance, asked.results_wanted), hits[: asked.results_wanted]
         return ValidationMetrics(
             **asdict(_metrics(figures)),
-            avg_similarity_score=_round_figure(fmean(hit.relevance for hit in shown)) if shown else 0.0,
+            avg_similarity_score=round(fmean(hit.relevance for hit in shown), 4) if shown else 0.0,
             total_results=len(shown),
             relevant_results=figures.relevant,
             calculated_at=datetime.now(UTC).replace(microsecond=0),
@@ -243,9 +243,12 @@ def _run_id(validation_id: str) -> UUID:
     return UUID(validation_id.removeprefix("validation_"))
 
 
+# figures have four digits, as trec_eval prints
+
+
 def _metrics(figures: Figures) -> QueryMetrics:
     return QueryMetrics(
-        _by_cut(figures.precision), _by_cut(figures.recall), _round_figure(figures.reciprocal_rank), figures.hit_rate
+        _by_cut(figures.precision), _by_cut(figures.recall), round(figures.reciprocal_rank, 4), figures.hit_rate
     )
 
 
@@ -256,7 +259,7 @@ def _aggregates(figures: Sequence[Figures]) -> dict[str, float]:
         means[f"avg_recall_at_{k}"] = fmean([each.recall[k] or 0.0 for each in figures])
     means["overall_mrr"] = fmean([each.reciprocal_rank for each in figures])
     means["hit_rate"] = fmean([each.hit_rate for each in figures])
-    return {name: _round_figure(mean) for name, mean in means.items()}
+    return {name: round(mean, 4) for name, mean in means.items()}
 
 
 def _comparison(run: ValidationResponse, other: ValidationResponse) -> Comparison:
@@ -289,14 +292,9 @@ def _metric_fields(metrics: QueryMetrics) -> dict[str, float]:
 
 
 def _differences(now: Mapping[str, float], then: Mapping[str, float]) -> dict[str, float]:
-    return {name: _round_figure(value - then[name]) for name, value in now.items() if name in then}
+    return {name: round(value - then[name], 4) for name, value in now.items() if name in then}
 
 
 def _by_cut(figures: Mapping[int, Any]) -> JsonObject:
     """The values by cut-off, rounded; None without a value."""
-    return {str(k): None if value is None else _round_figure(value) for k, value in figures.items()}
-
-
-def _round_figure(figure: float) -> float:
-    """Four digits, as trec_eval prints."""
-    return round(figure, 4)
+    return {str(k): None if value is None else round(value, 4) for k, value in figures.items()}
