@@ -45,8 +45,10 @@ if TYPE_CHECKING:
         assemble_conversation_prompt,
         assemble_prompt,
     )
-    from rag_app.surfaces.library.rag import Rag
-    from rag_app.surfaces.library.rag import open as open  # noqa: A004
+    from rag_app.surfaces.library.rag import (
+        Rag,
+        open as open,  # noqa: A004
+    )
     from rag_app.surfaces.library.retrieval import (
         DEFAULT_POLICY,
         RetrievalPolicy,

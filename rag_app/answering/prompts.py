@@ -39,8 +39,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from uuid import UUID
 
-from msgspec import UNSET, Meta, Struct, UnsetType, convert
-from msgspec import ValidationError as MsgspecError
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError as MsgspecError, convert
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS

@@ -40,8 +40,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
-from sqlalchemy.exc import ArgumentError, DisconnectionError, ProgrammingError
-from sqlalchemy.exc import TimeoutError as PoolExhausted
+from sqlalchemy.exc import ArgumentError, DisconnectionError, ProgrammingError, TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 

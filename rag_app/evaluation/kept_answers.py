@@ -14,8 +14,7 @@ from uuid import UUID, uuid4
 
 from msgspec import Meta, Struct, convert
 from sqlalchemy import ColumnElement, CursorResult, bindparam, delete, func, insert, or_, select, text
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.dialects.postgresql import JSONB, insert as upsert
 
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger

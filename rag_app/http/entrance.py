@@ -14,8 +14,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.types import Guard
 
 from rag_app.access.limits import Leases, RateLimiter
-from rag_app.access.people import PREFIX as KEY_PREFIX
-from rag_app.access.people import Keys, People
+from rag_app.access.people import PREFIX as KEY_PREFIX, Keys, People
 from rag_app.access.sessions import Sessions
 from rag_app.access.tokens import EXTENSION, Claims, Tokens, bearer_token
 from rag_app.domain import (

@@ -25,8 +25,7 @@ from rag_app.domain import (
     days_around,
     days_text,
 )
-from rag_app.retrieval.filters import GTE, LT, conditions, epoch_seconds, fields_of
-from rag_app.retrieval.filters import or_missing as or_none
+from rag_app.retrieval.filters import GTE, LT, conditions, epoch_seconds, fields_of, or_missing as or_none
 from rag_app.retrieval.index import IndexSpec
 
 __all__ = [

@@ -4,8 +4,7 @@ from rag_app.http.surface import Surface
 from rag_app.surfaces.answers import routes as answer_feedback
 from rag_app.surfaces.jobs import routes as jobs
 from rag_app.surfaces.knowledge import routes as rag_retrieval
-from rag_app.surfaces.lexybrain import administration_routes as lexybrain_admin
-from rag_app.surfaces.lexybrain import routes as lexybrain
+from rag_app.surfaces.lexybrain import administration_routes as lexybrain_admin, routes as lexybrain
 from rag_app.surfaces.management import routes as management
 from rag_app.surfaces.owner import routes as owner_qa
 from rag_app.surfaces.playground import routes as playground

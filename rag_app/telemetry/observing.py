@@ -14,8 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from opentelemetry import context as contexts
-from opentelemetry import trace
+from opentelemetry import context as contexts, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

@@ -17,8 +17,7 @@ from rag_app.database.urls import DatabaseUrls
 from rag_app.domain.scope import Principal
 from rag_app.pipeline import Pipeline
 from rag_app.settings import Settings
-from rag_app.surfaces.lexybrain import conversations as conversation
-from rag_app.surfaces.lexybrain import quotas, threads
+from rag_app.surfaces.lexybrain import conversations as conversation, quotas, threads
 from rag_app.surfaces.lexybrain.types import RagRequest
 
 

@@ -19,8 +19,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from qdrant_client import models
 from sqlalchemy import delete
 

@@ -13,8 +13,7 @@ from sqlalchemy import text
 
 from rag_app.application import Application
 from rag_app.database.session import Database
-from rag_app.documents import jobs as slices
-from rag_app.documents import worker
+from rag_app.documents import jobs as slices, worker
 from rag_app.documents.jobs import JobInfo
 from rag_app.documents.metadata import Target
 from rag_app.documents.uploads import Limits, OrganizationFull, Upload, UploadedDocument

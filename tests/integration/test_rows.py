@@ -18,8 +18,7 @@ from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.store import Search
 from rag_app.surfaces.owner.routes import RecordFilters
 from tests.conftest import NewOrganization
-from tests.integration.conftest import ON_DEFAULT, Ingest
-from tests.integration.conftest import Search as SearchFor
+from tests.integration.conftest import ON_DEFAULT, Ingest, Search as SearchFor
 
 SALON = "salon_calls"
 SAMPLES = resource_folder("indexes") / SALON / "samples"

@@ -6,8 +6,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from llama_index.core.vector_stores.types import FilterOperator
 
 from rag_app.domain.answer import Mode

@@ -9,8 +9,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from bench import figures, lexical, parts
 from bench.corpus import ALL, SHARES, Corpus, Original, _organizations, chunk_number, chunk_uuid

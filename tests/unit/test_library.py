@@ -12,8 +12,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import rag_app
 from rag_app import (

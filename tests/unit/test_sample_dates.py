@@ -3,8 +3,7 @@
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rag_app.console.sample_dates import move_dates, move_text, whole_weeks_between
 from rag_app.documents.documents import Document, Passage

@@ -13,8 +13,7 @@ import pytest
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import InvalidInput, Misconfigured, ModelFailed, StoreFailed
 from rag_app.settings import TelemetrySettings
-from rag_app.telemetry import observing
-from rag_app.telemetry import setup as telemetry
+from rag_app.telemetry import observing, setup as telemetry
 from rag_app.telemetry.setup import RequestIds, check_telemetry_installed, formatter, without_messages
 
 SECRET = "who is the father of my child"

@@ -17,8 +17,7 @@ from rag_app.domain import Forbidden, InvalidInput, JsonObject, NotFound
 from rag_app.http.fields import WORD, PageSize, as_wire
 from rag_app.http.surface import Caller, Credential, Injected, example, security
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger, FeedbackResponse
-from rag_app.surfaces.lexybrain.routes import SURFACE as LEXYBRAIN
-from rag_app.surfaces.lexybrain.routes import Cursor
+from rag_app.surfaces.lexybrain.routes import SURFACE as LEXYBRAIN, Cursor
 from rag_app.surfaces.lexybrain.statistics import VERSION, LexyBrainStats, Statistics
 from rag_app.surfaces.lexybrain.types import (
     Capability,

@@ -28,8 +28,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.dialects.postgresql import JSONB, insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.budgets import ADD_TOKENS, MONTH, NOW, OVER_BUDGET, RESETS, spending_parameters

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 from litestar.openapi.spec import Schema
-from msgspec import Meta, Struct, structs, to_builtins
-from msgspec import field as named
+from msgspec import Meta, Struct, field as named, structs, to_builtins
 from sqlalchemy import Row
 
 from rag_app.answering import prompts

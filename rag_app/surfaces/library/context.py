@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Literal
 
-from rag_app.answering.context import ContextBlock as PromptBlock
-from rag_app.answering.context import count_tokens, fill, header_line, neutralise
+from rag_app.answering.context import ContextBlock as PromptBlock, count_tokens, fill, header_line, neutralise
 from rag_app.domain import Hit, InvalidInput, JsonObject, MetadataValue, frozen
 from rag_app.surfaces.library.arguments import checked_call
 

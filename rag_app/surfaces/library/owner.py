@@ -21,8 +21,7 @@ from rag_app.application import Application
 from rag_app.domain import InvalidInput, Scope
 from rag_app.http.bodies import decode
 from rag_app.surfaces.library.arguments import checked_call
-from rag_app.surfaces.library.rag import Rag
-from rag_app.surfaces.library.rag import open as open_rag
+from rag_app.surfaces.library.rag import Rag, open as open_rag
 from rag_app.surfaces.library.retrieval import scope_of_stranger
 from rag_app.surfaces.owner.routes import (
     CAPABILITY,

@@ -10,8 +10,7 @@ from rag_app.domain import Forbidden, InvalidInput, Mode, NotFound, Question, Sc
 from rag_app.retrieval.filters import IN, checked_text, condition
 from rag_app.surfaces.library.arguments import checked_call
 from rag_app.surfaces.library.context import Chunk, chunk_of
-from rag_app.surfaces.library.rag import Rag, question_of, scope_of
-from rag_app.surfaces.library.rag import open as open_rag
+from rag_app.surfaces.library.rag import Rag, open as open_rag, question_of, scope_of
 
 SOURCE_TYPES = ("product", "page", "policy")
 """Of a shop: what the index store_catalogue declares."""

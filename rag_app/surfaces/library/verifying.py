@@ -7,8 +7,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from llama_index.core.schema import BaseNode, NodeWithScore
 
 from rag_app.answering.citations import cite, number_citations, pieces_of
-from rag_app.answering.context import Context, build_context
-from rag_app.answering.context import ContextBlock as PromptBlock
+from rag_app.answering.context import Context, ContextBlock as PromptBlock, build_context
 from rag_app.answering.verification.verdict import Ground, Verification
 from rag_app.domain import Citation, Hit, InvalidInput, frozen, uuid_in
 from rag_app.retrieval.foreign import NOWHERE, adopt

@@ -5,8 +5,7 @@ from itertools import pairwise
 from uuid import uuid4
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rag_app.answering.citations import (
     QUOTE_LENGTH,

@@ -5,8 +5,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from rag_app.answering.citations import number_citations, pieces_of
 from rag_app.answering.context import build_context, count_tokens, neutralise, plain_context, widen

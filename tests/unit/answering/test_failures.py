@@ -7,8 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_app.answering.capabilities import SEARCH_FAILED, Capability, capability_named
@@ -22,8 +21,7 @@ from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelLimited, Mo
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import ConfidenceRule
 from tests.fuzzing import examples
-from tests.unit.answering.hits import Found as Finds
-from tests.unit.answering.hits import hit, hits_of
+from tests.unit.answering.hits import Found as Finds, hit, hits_of
 from tests.unit.answering.test_engine import Says
 from tests.unit.answering.test_stream import Speaks
 

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import jwt
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rag_app.access import tokens as auth
 from rag_app.access.tokens import Claims, PublicKeys, Tokens, bearer_token, issue_token

@@ -5,8 +5,7 @@ from contextlib import suppress
 from typing import Annotated
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec import Meta, Struct
 
 from rag_app.domain.errors import InvalidInput, UnknownField

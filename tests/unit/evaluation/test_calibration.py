@@ -1,8 +1,7 @@
 """Thresholds from signals, by hand and by trying them all."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rag_app.domain.errors import InvalidInput
 from rag_app.evaluation.calibration import answerability, auroc, calibrate

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rag_app.domain.answer import Confidence, Hit
 from rag_app.domain.errors import EmbeddingFailed

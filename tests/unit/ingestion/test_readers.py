@@ -20,8 +20,7 @@ import openpyxl
 import pptx
 import pytest
 from docx.enum.style import WD_STYLE_TYPE
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pypdf import PageObject, PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 

@@ -4,8 +4,7 @@ from datetime import UTC, date, datetime
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage

@@ -1,7 +1,6 @@
 from uuid import UUID
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rag_app.domain.answer import Mode
 from rag_app.retrieval.fusion import Candidate, rank

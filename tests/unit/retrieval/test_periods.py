@@ -3,8 +3,7 @@
 from datetime import date, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rag_app.domain import Period, day_of, days_text
 from rag_app.retrieval.filters import condition, or_missing

@@ -3,8 +3,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from rag_app.retrieval.postprocessors import (
