@@ -13,10 +13,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
-from rag_app.access.calendar import Calendar
 from rag_app.access.groups import Groups
-from rag_app.access.limits import Leases, RateLimiter
-from rag_app.access.people import Keys, People
+from rag_app.access.limits import Budgets, Leases, RateLimiter
+from rag_app.access.people import Calendar, Keys, People
 from rag_app.access.roles import Roles
 from rag_app.access.sessions import Sessions
 from rag_app.answering.capabilities import Capability, capability_named
@@ -303,8 +302,6 @@ class Application:
 
     @cached_property
     def pipeline(self) -> "Pipeline":
-        from rag_app.access.budgets import Budgets
-
         return self._pipeline(budgets=Budgets(self.database, self.settings.lexybrain.token_budget))
 
     @cached_property

@@ -20,7 +20,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from rag_app.access.budgets import Budgets
+from rag_app.access.limits import Budgets
 from rag_app.answering.asked import QuestionBundle
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine, answer_of

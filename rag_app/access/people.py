@@ -1,14 +1,15 @@
-"""Organizations, their sites, users and memberships; and API keys, each of which acts as a service user of one
+"""Organizations, their sites, users, memberships and time zones; and API keys, each of which acts as a service user of one
 organization."""
 
 import re
 import secrets
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, date, datetime
 from hashlib import sha256
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
-from zoneinfo import available_timezones
+from zoneinfo import ZoneInfo, available_timezones
 
 from msgspec import convert
 from sqlalchemy import ColumnElement, Row, Table, delete, false, func, or_, select, update
@@ -31,6 +32,7 @@ from rag_app.domain import (
     InvalidInput,
     NotFound,
     Principal,
+    Scope,
     Unauthenticated,
     frozen,
     require,
@@ -77,6 +79,7 @@ _KEY_PRINCIPAL = """
 # skip locked: of many requests at once one writes the time down, and none waits for it
 _ROLES = ("admin", "user")
 _MOST_TOKENS = 2**63 - 1  # what the column holds
+_SECONDS_REMEMBERED = 60.0  # that a process remembers time zones
 
 
 @frozen
@@ -321,6 +324,29 @@ class People:
         found = await self.organization(organization)
         limits = found.requests_per_minute, found.concurrent_requests
         return Principal(f"member of {found.slug}", None, frozenset({found.id}), None, *limits)
+
+
+class Calendar:
+    """`now` is the clock, which tests replace; it gives a moment in any time zone."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._database, self.now = database, now
+        self._zones: Mapping[UUID, str] = {}
+        self._read_at = -_SECONDS_REMEMBERED
+
+    async def today(self, scope: Scope) -> date:
+        """The day in the time zone of the scope's organization (of several, the lowest id), or in UTC.
+
+        A change of the time zone is seen within a minute. Raises StoreFailed.
+        """
+        if time.monotonic() - self._read_at >= _SECONDS_REMEMBERED:
+            with_zone = select(organizations_table.c.id, organizations_table.c.time_zone).where(
+                organizations_table.c.time_zone.is_not(None)
+            )
+            self._zones = {zoned.id: zoned.time_zone for zoned in await self._database.execute(with_zone)}
+            self._read_at = time.monotonic()
+        zone = next((self._zones[each] for each in sorted(scope.organizations) if each in self._zones), "UTC")
+        return self.now().astimezone(ZoneInfo(zone)).date()
 
 
 @frozen

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rag_app.access.budgets import ADD_TOKENS, MONTH, NOW, OVER_BUDGET, RESETS, spending_parameters
+from rag_app.access.limits import ADD_TOKENS, MONTH, NOW, OVER_BUDGET, RESETS, spending_parameters
 from rag_app.access.people import has_subject
 from rag_app.access.tables import api_keys_table, plans_table, users_table
 from rag_app.database.session import Database, set_tenant
