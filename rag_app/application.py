@@ -16,7 +16,7 @@ from uuid import UUID
 from rag_app.access.groups import Groups
 from rag_app.access.limits import Budgets, Leases, RateLimiter
 from rag_app.access.people import Calendar, Keys, People
-from rag_app.access.roles import Roles
+from rag_app.access.roles import Role, Roles
 from rag_app.access.sessions import Sessions
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.parts import NO_PARTS, Parts
@@ -517,6 +517,8 @@ class Application:
         async def ingest(
             index: str, target: "Target", uploads: "Sequence[Upload]", sender: Scope
         ) -> "Sequence[UploadedDocument]":
+            # who sent the job may have left the organization since, or lost the role
+            await self.roles.require(Role.WRITE, await self.people.principal(str(sender.user)), target.org_id, index)
             return await self.uploads.ingest(self.index(index), target, uploads, sender)
 
         await take_turn(self.jobs, ingest, org_id)

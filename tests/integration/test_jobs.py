@@ -11,6 +11,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.embeddings import MockEmbedding
 from sqlalchemy import text
 
+from rag_app.access.roles import Role
 from rag_app.application import Application
 from rag_app.database.session import Database
 from rag_app.documents import jobs as slices, worker
@@ -49,9 +50,19 @@ def sender(org: UUID, user: UUID) -> Scope:
     return Scope(frozenset({org}), user)
 
 
+async def join(application: Application, user: UUID, *orgs: UUID) -> None:
+    for org in orgs:
+        await application.people.add_member(
+            await application.people.organization(org), await application.people.user(user)
+        )
+        await application.roles.grant(org, user, Role.WRITE)
+
+
 @pytest.fixture
-async def user(application: Application) -> UUID:
-    return (await application.people.create_user(f"jobs-{uuid4()}")).id
+async def user(application: Application, org: UUID) -> UUID:
+    made = (await application.people.create_user(f"jobs-{uuid4()}")).id
+    await join(application, made, org)
+    return made
 
 
 @pytest.fixture
@@ -202,6 +213,7 @@ async def test_organizations_take_turns(
     application: Application, org: UUID, user: UUID, organization: NewOrganization, small: None
 ) -> None:
     other = (await organization()).id
+    await join(application, user, other)
     many = await application.jobs.begin(sender(org, user), INDEX, Target(org), uploads(20))
     few = await application.jobs.begin(sender(other, user), INDEX, Target(other), uploads(8))
     second = await application.jobs.begin(sender(org, user), INDEX, Target(org), uploads(4, first=100))
@@ -249,6 +261,30 @@ async def test_a_turn_that_fails_is_taken_again_and_given_up_in_the_end(
     assert (done.state, done.done) == ("done", 2)
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_waiting_job_stops_where_its_sender_may_not_write_any_more(
+    application: Application, org: UUID, user: UUID, leaves: bool
+) -> None:
+    job = await application.jobs.begin(sender(org, user), INDEX, Target(org), uploads(2))
+    if leaves:
+        await application.people.remove_member(
+            await application.people.organization(org), await application.people.user(user)
+        )
+    else:
+        await application.roles.grant(org, user, Role.READ)
+    async with working(application):
+        (done,) = await ended(application, job)
+    assert (done.state, done.done) == ("failed", 0) and await contents(application, org) == {}
+    assert (
+        done.error and f"requires the role write in {INDEX}, and you have {'none' if leaves else 'read'}" in done.error
+    )
+    await join(application, user, org)
+    again = await application.jobs.retry(sender(org, user), job.id)
+    async with working(application):
+        (done,) = await ended(application, again)
+    assert (done.state, done.done, done.error) == ("done", 2, None)
+
+
 async def test_uploads_at_once_do_not_take_the_same_room(
     application: Application, org: UUID, user: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +324,7 @@ async def test_a_worker_is_killed_anywhere_and_another_one_ends_the_job(
     forking: Forking, impatient: None, tmp_path: Path,
 ) -> None:  # fmt: skip
     undisturbed = (await organization()).id
+    await join(application, user, undisturbed)
     job = await application.jobs.begin(sender(org, user), INDEX, Target(org), uploads(200))
     same = await application.jobs.begin(sender(undisturbed, user), INDEX, Target(undisturbed), uploads(200))
     for state, ready in (("ready", 0), ("writing", 0), ("ready", 128)):
