@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import insert, text
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.access.tables import audit_events_table
 from rag_app.database.session import Database
@@ -34,7 +34,7 @@ class Act:
 
 
 @asynccontextmanager
-async def administering(database: Database, principal: Principal, *acts: Act) -> AsyncIterator[AsyncSession]:
+async def administering(database: Database, principal: Principal, *acts: Act) -> AsyncIterator[AsyncConnection]:
     """One transaction that may read all users' rows and records these acts: both, or neither.
 
     Raises Forbidden for API keys and if PostgreSQL finds that the user is no administrator now.
@@ -52,14 +52,14 @@ async def record(database: Database, principal: Principal, *acts: Act) -> None:
         pass
 
 
-def acting(database: Database, principal: Principal | None, *acts: Act) -> AbstractAsyncContextManager[AsyncSession]:
+def acting(database: Database, principal: Principal | None, *acts: Act) -> AbstractAsyncContextManager[AsyncConnection]:
     """`administering` for a principal. For the operator (None) a plain transaction, because commands are not audited."""
     if principal is None:
         return database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION})))
     return administering(database, principal, *acts)
 
 
-async def write_down(session: AsyncSession, actor: UUID | None, *acts: Act) -> None:
+async def write_down(session: AsyncConnection, actor: UUID | None, *acts: Act) -> None:
     """Record an act in the transaction that performs it."""
     for act in acts:
         await session.execute(
@@ -70,6 +70,6 @@ async def write_down(session: AsyncSession, actor: UUID | None, *acts: Act) -> N
         )
 
 
-async def may_administer(session: AsyncSession) -> bool:
+async def may_administer(session: AsyncConnection) -> bool:
     """Whether the session's user is an administrator, signed in as a person; it stays so until the transaction ends."""
     return bool(await session.scalar(_MAY))

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from msgspec import convert
 from sqlalchemy import ColumnElement, Row, Table, delete, false, func, or_, select, update
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by, insert
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.access.audit import Act, acting
 from rag_app.access.tables import (
@@ -450,7 +450,7 @@ def has_subject(subject: str) -> ColumnElement[bool]:
     return or_(users_table.c.subject == subject, *([] if user_id is None else [users_table.c.id == user_id]))
 
 
-async def _know_as(session: AsyncSession, user: UUID, subject: str) -> None:
+async def _know_as(session: AsyncConnection, user: UUID, subject: str) -> None:
     if not subject.strip() or not subject.isprintable():
         raise InvalidInput("subject", subject, "must be the `sub` claim of the user's tokens")
     if await session.scalar(select(users_table.c.id).where(has_subject(subject), users_table.c.id != user)) is not None:
@@ -458,19 +458,21 @@ async def _know_as(session: AsyncSession, user: UUID, subject: str) -> None:
     await session.execute(update(users_table).where(users_table.c.id == user).values(subject=subject))
 
 
-async def _check_plan(session: AsyncSession, plan: str) -> None:
+async def _check_plan(session: AsyncConnection, plan: str) -> None:
     known = [*await session.scalars(select(plans_table.c.plan_code))]
     if plan not in known:
         raise NotFound("plan", plan, known)
 
 
-async def _update_user(session: AsyncSession, user: User, **values: str) -> User:
+async def _update_user(session: AsyncConnection, user: User, **values: str) -> User:
     changed = update(users_table).where(users_table.c.id == user.id).values(**values).returning(users_table)
     row = (await session.execute(changed)).one_or_none()
     return _convert_row(User, require(row, NotFound("user", user.name)))
 
 
-async def _update_limits(session: AsyncSession, table: Table, row_id: UUID, limits: Mapping[str, int | None]) -> None:
+async def _update_limits(
+    session: AsyncConnection, table: Table, row_id: UUID, limits: Mapping[str, int | None]
+) -> None:
     for name, limit in limits.items():
         if limit is not None and not 1 <= limit <= MOST_REQUESTS:
             raise InvalidInput(name, limit, f"must be a number between 1 and {MOST_REQUESTS}, or none")
@@ -483,11 +485,11 @@ _KEYS = select(
 ).join(organizations_table, organizations_table.c.id == api_keys_table.c.org_id)
 
 
-async def _read_key(session: AsyncSession, key_id: UUID) -> ApiKey:
+async def _read_key(session: AsyncConnection, key_id: UUID) -> ApiKey:
     return _convert_row(ApiKey, (await session.execute(_KEYS.where(api_keys_table.c.id == key_id))).one())
 
 
-async def _find_key(session: AsyncSession, key: str) -> Row[Any]:
+async def _find_key(session: AsyncConnection, key: str) -> Row[Any]:
     """Find a key by its id, its beginning, or in full. Raises NotFound, and InvalidInput if the beginning is ambiguous."""
     shown = key[:_BEGINNING_LENGTH]  # an error must not show more of a key than a list does
     found = (await session.execute(select(api_keys_table).where(_key_condition(key)))).all()
@@ -508,7 +510,7 @@ def _convert_row(kind: type[Kind], row: Row[Any]) -> Kind:
     return convert(row, kind, from_attributes=True)
 
 
-async def insert_named(session: AsyncSession, table: Table, kind: type[Kind], **values: Any) -> Kind:
+async def insert_named(session: AsyncConnection, table: Table, kind: type[Kind], **values: Any) -> Kind:
     """Insert a row. Raises InvalidInput if the first of the values is taken."""
     new = insert(table).values(id=uuid4(), **values).on_conflict_do_nothing().returning(table)
     made = (await session.execute(new)).one_or_none()

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from sqlalchemy import bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import Text
 
 from rag_app.access.audit import Act, acting
@@ -82,7 +82,7 @@ class PromptConfigs:
         return [PromptConfig(*row) for row in await self._database.execute(_ALL)]
 
     @asynccontextmanager
-    async def active(self, scope: Scope) -> AsyncIterator[tuple[AsyncSession, list[PromptConfig]]]:
+    async def active(self, scope: Scope) -> AsyncIterator[tuple[AsyncConnection, list[PromptConfig]]]:
         """Those of conversations in use, by type and name, in a transaction of the scope: to keep which were chosen.
 
         Asks the database each time: what is switched off is used no more.
@@ -146,7 +146,7 @@ class PromptConfigs:
             return (await _versions(session, principal))[name]
 
 
-async def _versions(session: AsyncSession, principal: Principal | None) -> dict[str, PromptVersion]:
+async def _versions(session: AsyncConnection, principal: Principal | None) -> dict[str, PromptVersion]:
     types = conversation_types() if principal else (*conversation_types(), *template_types())
     found = {row.name: row for row in await session.execute(_VERSIONS, {"types": types})}
     configs = {name: PromptConfig(*row[:6]) for name, row in found.items()}

@@ -1,8 +1,10 @@
-"""Imports from packages of LlamaIndex only what is used.
+"""Imports from packages of LlamaIndex and SQLAlchemy only what is used.
 
 `llama_index.core` and the packages in it import every index, chat engine, evaluator and agent in their `__init__`: 600
-modules and half of the CPU time in which a command starts, of which `rag-app` uses 70. After `import_lazily`, each name
-that such an `__init__` imports is imported when it is first used. Names and objects stay the same (ADR 41).
+modules and half of the CPU time in which a command starts, of which `rag-app` uses 70. SQLAlchemy's connections import
+its ORM. After `import_lazily`, each name that such an `__init__` imports is imported when it is first used. A few modules
+that LlamaIndex imports for what `rag-app` never does run when their first name is used. Names and objects stay the same
+(ADR 41).
 """
 
 import __future__
@@ -13,14 +15,18 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import resolve_name
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 from typing import Any
 
 _ROOT = "llama_index.core"
+_PACKAGES = (_ROOT, "sqlalchemy.ext.asyncio")
+_MODULES = ("requests", "PIL.Image", "filetype")
+"""What LlamaIndex imports and uses for images and audio only. They run when one of their names is first used."""
 _DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -54,15 +60,40 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != _ROOT and not fullname.startswith(f"{_ROOT}."):
+        deferred = fullname in _MODULES
+        if not deferred and not f"{fullname}.".startswith(tuple(f"{package}." for package in _PACKAGES)):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.origin is not None and spec.origin.endswith(f"{os.sep}__init__.py"):
-            spec.loader = _Loader(fullname, spec.origin)
+        if spec is not None and spec.loader is not None and deferred:
+            spec.loader = _ModuleLoader(spec.loader)
+        elif spec is not None and spec.origin is not None and spec.origin.endswith(f"{os.sep}__init__.py"):
+            spec.loader = _PackageLoader(fullname, spec.origin)
         return spec
 
 
-class _Loader(SourceFileLoader):
+class _ModuleLoader(Loader):
+    """Runs a module when a name is first looked up in it. Another thread that looks one up meanwhile waits."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def exec_module(self, module: ModuleType) -> None:
+        running, pending = RLock(), True
+
+        def find(name: str) -> Any:
+            nonlocal pending
+            with running:
+                if pending:
+                    pending = False
+                    self._loader.exec_module(module)
+            if name not in vars(module):
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            return vars(module)[name]
+
+        module.__getattr__ = find  # type: ignore[method-assign]
+
+
+class _PackageLoader(SourceFileLoader):
     """Runs a package's `__init__` without its imports of LlamaIndex, if it does little else than import."""
 
     def exec_module(self, module: ModuleType) -> None:

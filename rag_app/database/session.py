@@ -41,7 +41,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
 from sqlalchemy.exc import ArgumentError, DisconnectionError, ProgrammingError, TimeoutError as PoolExhausted
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from rag_app.database.tables import REVISION
@@ -194,7 +194,6 @@ class Database:
         )
         self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._dedicated = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-        self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
         self._leaving: set[asyncio.Task[None]] = set()
 
     def with_preparation(self, prepare: Prepare) -> "Database":
@@ -206,16 +205,16 @@ class Database:
         return Database(self._url, self._pool_size, prepare)
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[AsyncSession]:
+    async def session(self) -> AsyncIterator[AsyncConnection]:
         """One transaction, committed at exit, for tables without row-level security. It sees no rows of the others."""
         with _pool_has_room():
-            async with self._sessions.begin() as session:
+            async with self._engine.begin() as session:
                 yield session
 
     @asynccontextmanager
     async def scoped(
         self, scope: Scope, operator: bool = False, administrator: bool = False
-    ) -> AsyncIterator[AsyncSession]:
+    ) -> AsyncIterator[AsyncConnection]:
         """One transaction, committed at exit, that sees only rows of the scope's organizations.
 
         Row-level security does not know the scope's site: a query adds it. The module explains the other two.
@@ -227,7 +226,7 @@ class Database:
     @asynccontextmanager
     async def scoped_reading(
         self, scope: Scope, query: SelectBase
-    ) -> AsyncIterator[tuple[AsyncSession, Sequence[Row[Any]]]]:
+    ) -> AsyncIterator[tuple[AsyncConnection, Sequence[Row[Any]]]]:
         """`scoped`, with the rows of a first query in the same round trip."""
         async with self.session() as session:
             yield session, (await session.execute(_scope_query(scope, query))).all()

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import convert
 from sqlalchemy import Row, and_, func, insert, select, text, update
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.database.session import Database
 from rag_app.documents.tables import generations_table
@@ -154,13 +154,13 @@ _DECLARE = """
 _ONE_AT_A_TIME = text("LOCK TABLE generations IN SHARE ROW EXCLUSIVE MODE")
 
 
-async def _lock_generation(session: AsyncSession, generation_id: int) -> Row[Any]:
+async def _lock_generation(session: AsyncConnection, generation_id: int) -> Row[Any]:
     await session.execute(_ONE_AT_A_TIME)
     this = select(generations_table).where(generations_table.c.id == generation_id)
     return require((await session.execute(this)).one_or_none(), NotFound("generation", str(generation_id)))
 
 
-async def _set_state(session: AsyncSession, generation_id: int, state: str) -> Generation:
+async def _set_state(session: AsyncConnection, generation_id: int, state: str) -> Generation:
     this = update(generations_table).where(generations_table.c.id == generation_id)
     changed = await session.execute(this.values(state=state).returning(generations_table))
     return _generation(changed.one())

@@ -21,7 +21,7 @@ from uuid import UUID, uuid4
 
 from msgspec import Meta, Struct, convert, to_builtins
 from sqlalchemy import Row, insert, select, text
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.database.pages import cursor, is_after_cursor
 from rag_app.database.session import Database
@@ -343,13 +343,13 @@ def _job(row: Row[Any]) -> JobInfo:
     return convert({**{name: getattr(row, name) for name in same}, **values}, JobInfo)
 
 
-async def _one(session: AsyncSession, scope: Scope, job: UUID, *, lock: bool = False) -> Row[Any]:
+async def _one(session: AsyncConnection, scope: Scope, job: UUID, *, lock: bool = False) -> Row[Any]:
     wanted = select(jobs_table).where(jobs_table.c.id == job, jobs_table.c.org_id.in_(scope.organizations))
     found = await session.execute(wanted.with_for_update() if lock else wanted)
     return require(found.one_or_none(), NotFound("job", str(job)))
 
 
-async def _queue(session: AsyncSession, org_id: UUID) -> None:
+async def _queue(session: AsyncConnection, org_id: UUID) -> None:
     values = {"org": str(org_id)}
     await session.execute(_ONE_QUEUES, values)
     await session.execute(_QUEUE, values)

@@ -21,7 +21,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Row, Select, and_, any_, exists, false, func, literal, or_, select, text, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.elements import TextClause
 from sqlalchemy.types import Text, Uuid
 
@@ -98,7 +98,7 @@ class SourceLedger:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def _acting_for(self, *organizations: UUID) -> AbstractAsyncContextManager[AsyncSession]:
+    def _acting_for(self, *organizations: UUID) -> AbstractAsyncContextManager[AsyncConnection]:
         return self._database.scoped(Scope(frozenset(organizations)), operator=True)
 
     async def _execute(self, organizations: Iterable[UUID], *statements: TextClause, **values: Any) -> None:
@@ -598,6 +598,6 @@ def source_of(row: Row[Any]) -> Source:
     return Source(**{**said, "visibility": Visibility(row.visibility)})
 
 
-async def _claim(session: AsyncSession, sources: Sequence[Source], generation_id: int) -> set[UUID]:
+async def _claim(session: AsyncConnection, sources: Sequence[Source], generation_id: int) -> set[UUID]:
     ids, versions = [source.id for source in sources], [source.version for source in sources]
     return {*await session.scalars(_CLAIM, {"generation": generation_id, "ids": ids, "versions": versions})}

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import any_, delete, func, literal, select, update
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
@@ -98,7 +98,7 @@ class Originals:
         if self._folder is not None:
             await asyncio.to_thread(rmtree, self._folder / str(org_id), ignore_errors=True)
 
-    async def _drop_unused(self, session: AsyncSession, org_id: UUID, digests: Collection[str]) -> None:
+    async def _drop_unused(self, session: AsyncConnection, org_id: UUID, digests: Collection[str]) -> None:
         if self._folder is None or not digests:
             return
         used = await session.scalars(
@@ -111,7 +111,7 @@ class Originals:
                 _path(self._folder, org_id, digest).unlink()
 
     @asynccontextmanager
-    async def _changing(self, org_id: UUID) -> AsyncIterator[AsyncSession]:
+    async def _changing(self, org_id: UUID) -> AsyncIterator[AsyncConnection]:
         async with self._database.scoped(Scope(frozenset({org_id})), operator=True) as session:
             lock = func.pg_advisory_xact_lock(func.hashtextextended(f"rag_app/originals/{org_id}", 0))
             await session.execute(select(lock))

@@ -23,7 +23,7 @@ from sqlalchemy import (
     tuple_,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.database.session import Database
 from rag_app.documents.ledger import Passages
@@ -189,7 +189,7 @@ def check_comment(comment: str | None) -> None:
         raise InvalidInput("comment", None, "must not contain NUL characters or unpaired surrogates")
 
 
-async def held_sources(session: AsyncSession, ids: Collection[UUID]) -> Sequence[Row[Any]]:
+async def held_sources(session: AsyncConnection, ids: Collection[UUID]) -> Sequence[Row[Any]]:
     """Lock the sources that the session sees, so that they cannot be deleted until the transaction ends.
 
     Returns their ids and organizations.
@@ -205,7 +205,7 @@ async def held_sources(session: AsyncSession, ids: Collection[UUID]) -> Sequence
     return (await session.execute(statement.with_for_update(read=True, key_share=True))).all()
 
 
-async def expected_source(session: AsyncSession, found: Collection[UUID], field: str, name: str) -> Row[Any]:
+async def expected_source(session: AsyncConnection, found: Collection[UUID], field: str, name: str) -> Row[Any]:
     """The one source that a user's feedback names, held as by `held_sources`. `found` are all that have the name.
 
     Raises InvalidInput for `field` if the session sees none of them, or several.
@@ -219,7 +219,7 @@ async def expected_source(session: AsyncSession, found: Collection[UUID], field:
 
 
 async def judge(
-    session: AsyncSession,
+    session: AsyncConnection,
     principal: Principal,
     index: str,
     query: str,

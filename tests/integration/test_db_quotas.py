@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.access.people import Keys, People
 from rag_app.access.tables import organization_tokens_table, users_table
@@ -624,7 +624,7 @@ async def fill(database: Database, who: Account, org: UUID) -> None:
         await quotas.record(session, who, Scope(frozenset({org}), who.user), done)
 
 
-async def rows(session: AsyncSession, table: str) -> int:
+async def rows(session: AsyncConnection, table: str) -> int:
     return int(await session.scalar(text(f"SELECT count(*) FROM {table}")) or 0)
 
 
@@ -657,7 +657,7 @@ async def test_nobody_charges_another(account: NewAccount, database: Database) -
     await give_back(database, other, mine)
     assert not await settle(database, other, mine)
     assert await used(database, owner) == 1 and await reserved(database, owner) == 1
-    crimes: list[Callable[[AsyncSession], Awaitable[None]]] = [
+    crimes: list[Callable[[AsyncConnection], Awaitable[None]]] = [
         lambda session: quotas.reserve(session, uuid4(), owner, seconds=60),
         lambda session: quotas.charge(session, owner),
         lambda session: quotas.record(session, owner, Scope(frozenset({PUBLIC_ORGANIZATION})), outcome()),

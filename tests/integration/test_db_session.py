@@ -239,7 +239,6 @@ async def test_a_connection_that_dies_has_failed_and_the_next_one_works(
     async def die() -> None:
         async with alone.scoped(of(org)) as session:
             await session.execute(insert(sources_table).values(row(org)))
-            await session.flush()
             victim = await session.scalar(text("SELECT pg_backend_pid()"))
             async with database.session() as other:
                 await other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": victim})
@@ -253,7 +252,7 @@ async def test_a_connection_that_dies_has_failed_and_the_next_one_works(
 async def test_a_pooled_connection_that_died_meanwhile_costs_nothing(alone: Database, database: Database) -> None:
     async with alone.session() as session:
         victim = await session.scalar(text("SELECT pg_backend_pid()"))
-        pooled = (await (await session.connection()).get_raw_connection()).driver_connection
+        pooled = (await session.get_raw_connection()).driver_connection
     async with database.session() as other:
         await other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": victim})
     assert pooled is not None

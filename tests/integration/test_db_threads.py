@@ -508,8 +508,7 @@ async def test_a_list_is_read_from_its_index(talk: Talk, ann: Principal, bob: Pr
     async with talk.database.scoped(ann.scope()) as session:
         await session.execute(text("SET LOCAL enable_seqscan = off"))
         await session.execute(text("SET LOCAL enable_sort = off"))
-        connection = await session.connection()
-        plan = "\n".join((await connection.exec_driver_sql(f"EXPLAIN {statement}", parameters)).scalars())
+        plan = "\n".join((await session.exec_driver_sql(f"EXPLAIN {statement}", parameters)).scalars())
     assert "Index Scan using rag_threads_user_id_idx" in plan and "Sort" not in plan, plan
     [condition] = [line for line in plan.splitlines() if "Index Cond" in line]
     assert "user_id" in condition and "ROW(last_message_at, id) <" in condition, plan

@@ -41,6 +41,24 @@ import llama_index.core
 print(llama_index.core.retrievers.VectorIndexRetriever.__name__, llama_index.core.indices.vector_store.retrievers.__name__)
 print(hasattr(llama_index.core, "nothing_of_this_name"))
 """
+_MODULES = """
+import sys
+from threading import Thread
+from rag_app.console.lazy_packages import import_lazily
+import_lazily()
+import llama_index.core.schema, requests
+from PIL import Image
+from sqlalchemy.ext import asyncio
+before = "urllib3" in sys.modules
+threads = [Thread(target=lambda: looked_up.append(requests.Session)) for _ in range(8)]
+looked_up = []
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+from requests.sessions import Session
+from sqlalchemy.ext.asyncio.session import AsyncSession
+print(before, len(looked_up), {*looked_up} == {Session}, requests is sys.modules["requests"], hasattr(requests, "nothing"))
+print(Image.new("L", (2, 3)).size, asyncio.AsyncSession is AsyncSession)
+"""
 
 
 def run(program: str, *arguments: str) -> str:
@@ -67,6 +85,10 @@ def test_the_application_starts_without_what_it_does_not_use() -> None:
     ]
     assert not {f"llama_index.core.{each}" for each in unused} & imported
     assert not {"griffe", "httpx", "nltk", "tiktoken", "workflows", "rich"} & imported
+    assert "sqlalchemy.ext.asyncio" in imported
+    assert (
+        not {"sqlalchemy.orm", "urllib3", "PIL._imaging"} & imported
+    )  # the last two: what requests and PIL.Image need
 
 
 def test_submodules_can_be_reached_as_attributes() -> None:
@@ -76,6 +98,12 @@ def test_submodules_can_be_reached_as_attributes() -> None:
         "llama_index.core.indices.vector_store.retrievers",
         "False",
     )
+
+
+def test_a_module_of_others_runs_once_when_a_name_is_looked_up_in_it() -> None:
+    requests, others = run(_MODULES).splitlines()
+    assert requests == "False 8 True True False"
+    assert others == "(2, 3) True"
 
 
 @pytest.mark.timeout(480)

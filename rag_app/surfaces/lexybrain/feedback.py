@@ -11,7 +11,7 @@ from uuid import UUID
 from msgspec import Meta, Struct, convert
 from sqlalchemy import Date, DateTime, Delete, Text, Uuid, bindparam, delete, insert, select, text
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database import pages
@@ -181,7 +181,7 @@ class FeedbackLedger:
         return FeedbackResponse(page, pages.cursor(page[-1].created_at, page[-1].id) if len(rows) > limit else None)
 
 
-async def _lock_answer(session: AsyncSession, principal: Principal, message: UUID) -> None:
+async def _lock_answer(session: AsyncConnection, principal: Principal, message: UUID) -> None:
     """Lock an answer in the principal's own thread until the transaction ends."""
     statement = (
         select(messages_table.c.role)

@@ -29,7 +29,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB, insert as upsert
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.access.limits import ADD_TOKENS, MONTH, NOW, OVER_BUDGET, RESETS, spending_parameters
 from rag_app.access.people import has_subject
@@ -275,7 +275,7 @@ class Accounts:
 
 
 @asynccontextmanager
-async def holding(database: Database, scope: Scope) -> AsyncIterator[tuple[AsyncSession, bool | None]]:
+async def holding(database: Database, scope: Scope) -> AsyncIterator[tuple[AsyncConnection, bool | None]]:
     """A transaction of the scope's user, and whether they consent to training; None if the user no longer exists.
 
     Neither changes until the transaction ends, because erasing a user and withdrawing consent lock the same row first.
@@ -299,7 +299,7 @@ async def admit(
     token_budget: int | None,
     may_extract: bool = False,
     now: datetime | None = None,
-) -> AsyncIterator[tuple[AsyncSession, Account, BudgetSpent | None]]:
+) -> AsyncIterator[tuple[AsyncConnection, Account, BudgetSpent | None]]:
     """`holding` for a user who may ask now, with their entitlements. `plan` replaces their plan, for administrators.
 
     Raises Forbidden, InvalidInput for a plan, and FeatureDisabled where theirs has no conversations. Raises
@@ -340,7 +340,7 @@ async def admit(
 
 
 async def reserve(
-    session: AsyncSession, reservation: UUID, account: Account, *, seconds: float, now: datetime | None = None
+    session: AsyncConnection, reservation: UUID, account: Account, *, seconds: float, now: datetime | None = None
 ) -> None:
     """Count one message of the user's month, for `seconds` until it is settled or given back.
 
@@ -355,17 +355,17 @@ async def reserve(
         raise QuotaExceeded(month.messages_per_month, used, int(month.resets_at.timestamp()))
 
 
-async def settle(session: AsyncSession, reservation: UUID) -> bool:
+async def settle(session: AsyncConnection, reservation: UUID) -> bool:
     """Count the message for good. False if its reservation had expired and was given back: then `charge` it."""
     return await session.scalar(_SETTLE, {"id": reservation}) is not None
 
 
-async def charge(session: AsyncSession, account: Account, now: datetime | None = None) -> None:
+async def charge(session: AsyncConnection, account: Account, now: datetime | None = None) -> None:
     """Count one message, whatever the limit, for an answer stored after its reservation was given back."""
     await session.execute(_CHARGE, {"user": account.user, "now": now})
 
 
-async def is_free(session: AsyncSession, account: Account, now: datetime | None = None) -> bool:
+async def is_free(session: AsyncConnection, account: Account, now: datetime | None = None) -> bool:
     """Whether an answer that the check refused completely is free: the first five per user and day are.
 
     Call it after `give_back`, which serializes a user's messages, and before this one is recorded.
@@ -373,18 +373,18 @@ async def is_free(session: AsyncSession, account: Account, now: datetime | None 
     return (await session.scalar(_COUNT_REFUSALS, {"user": account.user, "now": now}) or 0) < _MOST_FREE
 
 
-async def give_back(session: AsyncSession, reservation: UUID) -> None:
+async def give_back(session: AsyncConnection, reservation: UUID) -> None:
     """Take the message off the month it was counted in. Idempotent."""
     await session.execute(_GIVE_BACK, {"id": reservation})
 
 
-async def usage(session: AsyncSession, account: Account, now: datetime | None = None) -> UsageInfo:
+async def usage(session: AsyncConnection, account: Account, now: datetime | None = None) -> UsageInfo:
     row = (await session.execute(_COUNT_USE, {"user": account.user, "now": now})).one()
     return UsageInfo(account.plan, row.used, account.messages, datetime.fromtimestamp(row.resets_at, UTC))
 
 
 async def record(
-    session: AsyncSession, account: Account, scope: Scope, outcome: "Outcome", now: datetime | None = None
+    session: AsyncConnection, account: Account, scope: Scope, outcome: "Outcome", now: datetime | None = None
 ) -> None:
     """Record an answer's use: an event, its failures, tokens of each of the user's organizations, cost of the day."""
     event = {
@@ -399,13 +399,13 @@ async def record(
     await session.execute(_RECORD, event | _failures(outcome.failures) | _costs(scope, outcome, now))
 
 
-async def spend(session: AsyncSession, scope: Scope, outcome: "Outcome") -> None:
+async def spend(session: AsyncConnection, scope: Scope, outcome: "Outcome") -> None:
     """Record only tokens and cost, for an answer whose user was erased."""
     await session.execute(_SPEND, _costs(scope, outcome, None))
 
 
 async def record_failures(
-    session: AsyncSession, account: Account, message: UUID, failures: Iterable[tuple[str, str]]
+    session: AsyncConnection, account: Account, message: UUID, failures: Iterable[tuple[str, str]]
 ) -> None:
     """Record (kind, text) of the failures of a message without an answer."""
     of_message = {"user": account.user, "message": message, "capability": None, "model": None}
@@ -427,7 +427,7 @@ def _account(found: Sequence[Any] | None) -> Account:
     return Account(*require(found, Forbidden("The user of this credential was deleted")))
 
 
-async def _welcome(session: AsyncSession, principal: Principal) -> Account:
+async def _welcome(session: AsyncConnection, principal: Principal) -> Account:
     """Create the user of a `sub`; of two concurrent requests one creates it."""
     subject = principal.subject
     if principal.organizations:

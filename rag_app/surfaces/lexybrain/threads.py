@@ -35,7 +35,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.access.audit import EVERYBODY, Act, may_administer, write_down
 from rag_app.database import pages
@@ -68,7 +68,7 @@ from rag_app.surfaces.lexybrain.types import (
 # -- a turn
 
 
-async def add_thread(session: AsyncSession, user: UUID, title: str, metadata: Mapping[str, Any]) -> UUID:
+async def add_thread(session: AsyncConnection, user: UUID, title: str, metadata: Mapping[str, Any]) -> UUID:
     """A new thread without messages. `metadata` is JSON."""
     made = (
         insert(threads_table).values(user_id=user, title=title, metadata=dict(metadata)).returning(threads_table.c.id)
@@ -78,7 +78,7 @@ async def add_thread(session: AsyncSession, user: UUID, title: str, metadata: Ma
 
 
 async def add_user_message(
-    session: AsyncSession,
+    session: AsyncConnection,
     user: UUID | None,
     thread: UUID,
     message: UUID,
@@ -97,7 +97,7 @@ async def add_user_message(
 
 
 async def add_answer(
-    session: AsyncSession, user: UUID | None, thread: UUID, outcome: Outcome, *, training_eligible: bool = False
+    session: AsyncConnection, user: UUID | None, thread: UUID, outcome: Outcome, *, training_eligible: bool = False
 ) -> bool:
     """Append the assistant's message to its thread. Returns False and writes nothing if the thread was deleted meanwhile."""
     sources = [structs.asdict(source) for source in outcome.sources]
@@ -120,7 +120,12 @@ async def add_answer(
 
 
 async def settle_on(
-    session: AsyncSession, user: UUID | None, thread: UUID, message: UUID, capability: str, prompts: Mapping[str, str]
+    session: AsyncConnection,
+    user: UUID | None,
+    thread: UUID,
+    message: UUID,
+    capability: str,
+    prompts: Mapping[str, str],
 ) -> None:
     """Record the capability of a user's message, and the thread's version of each type of prompt.
 
@@ -501,7 +506,7 @@ _FORGET_LESSONS = (
 )
 
 
-async def _change(session: AsyncSession, user: UUID | None, thread: UUID, **values: Any) -> ThreadInfo:
+async def _change(session: AsyncConnection, user: UUID | None, thread: UUID, **values: Any) -> ThreadInfo:
     """Change the user's own thread, lock its row, and return its new state. Raises NotFound."""
     # of the user None there are none: the column is NOT NULL
     changed = (
@@ -550,7 +555,7 @@ _EMPTY_MESSAGE: Mapping[str, Any] = {
 
 
 async def _append(
-    session: AsyncSession, user: UUID | None, thread: UUID, message: UUID, said: Mapping[str, Any]
+    session: AsyncConnection, user: UUID | None, thread: UUID, message: UUID, said: Mapping[str, Any]
 ) -> Row[Any] | None:
     """Count a message and append it to the user's thread; None if there is no such thread."""
     values = {**_EMPTY_MESSAGE, **said, "user": user, "thread": thread, "message": message}

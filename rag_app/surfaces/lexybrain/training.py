@@ -14,7 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import any_, bindparam, exists, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import Uuid
 
 from rag_app.access.audit import Act, write_down
@@ -246,13 +246,13 @@ def lesson(
     )
 
 
-async def _forget(session: AsyncSession, user: UUID) -> int:
+async def _forget(session: AsyncConnection, user: UUID) -> int:
     """All that was collected from a user; how many lessons that were."""
     await session.execute(_NOT_ELIGIBLE, {"user": user})
     return len((await session.scalars(_FORGET, {"user": user})).all())
 
 
-async def _check_person(session: AsyncSession, user: UUID) -> None:
+async def _check_person(session: AsyncConnection, user: UUID) -> None:
     if await session.scalar(select(exists().where(api_keys_table.c.user_id == user))):
         raise Forbidden("An API key cannot consent: sign in as a person")
 
