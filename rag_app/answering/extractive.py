@@ -52,6 +52,8 @@ SUMMARY_LENGTH = 300
 """Characters of a summary, at most."""
 GAP = 0.4
 """How far below the best score a second and third sentence may lie."""
+GAP_ELSEWHERE = 0.15
+"""The same of a sentence from another source than the first one."""
 SLACK = 2.0
 """How far below the first sentence's a further one's log-odds may lie where both are below 0."""
 _OVERLAP_WEIGHT, _SOURCE_WEIGHT, _NEWS_WEIGHT = 0.2, 0.2, 0.05
@@ -356,15 +358,15 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
     overall = scores.max(axis=0)
     follows = np.zeros(len(ranked))
     for place in range(most):
-        asked = place < len(scores)
-        if not asked and not chosen:
+        if place < len(scores):
+            current = _keep_holding(scores[place], scored.holds[place]) + follows
+        elif chosen:
+            current = _keep_further(overall, follows, scored.read, ranked, ranked.index(chosen[0]))
+        else:
             break
-        least = min([0.0, *(scored.read[ranked.index(each)] - SLACK for each in chosen[:1])])
-        further = np.where((scored.read >= least) | (follows > 0), overall, -np.inf)
-        current = (_keep_holding(scores[place], scored.holds[place]) if asked else further) + follows
         said = [each.text for each in chosen]
         best = next((i for i in np.argsort(-current) if not any(_alike(ranked[i].text, text) for text in said)), None)
-        if best is None or len(chosen) >= most or (not asked and current[best] < overall.max() - GAP):
+        if best is None or len(chosen) >= most:
             break
         if np.isneginf(current[best]):
             continue
@@ -382,6 +384,21 @@ def _keep_holding(scores: NDArray[np.float64], holds: NDArray[np.bool_]) -> NDAr
     held = np.full_like(scores, -np.inf)
     held[near] = np.where(holds[near], scores[near], -np.inf)
     return held
+
+
+def _keep_further(
+    overall: NDArray[np.float64],
+    follows: NDArray[np.float64],
+    read: NDArray[np.float64],
+    ranked: Sequence[Passage],
+    first: int,
+) -> NDArray[np.float64]:
+    """The scores, with what `follows` adds, of those passages that may stand after the first one: they answer as well, or
+    follow a chosen one, and are not far behind the best."""
+    gaps = np.asarray([GAP if each.block == ranked[first].block else GAP_ELSEWHERE for each in ranked])
+    answers = (read >= min(0.0, read[first] - SLACK)) | (follows > 0)
+    scores = overall + follows
+    return np.where(answers & (scores >= overall.max() - gaps), scores, -np.inf)
 
 
 def _compare_figures(ranking: Ranking, scored: PassageScores, context: Context) -> str:

@@ -17,6 +17,8 @@ _OWN_LINE = re.compile(rf"\s*(?:[-*•–]\s|\d{{1,3}}[.)]\s|#|\||{_AT}[^.!?:|]{
 _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 _LABEL = re.compile(r"\s*(?:[-*•–]\s+)?(\*\*|__)(?=\S)([^*_.:?!]{1,60})(?:\.\1|\1\.)\s+(?=\S)")
 """What a paragraph begins with, set off from it: "**Parking.** Free after eight." """
+_NUMBERED_LABEL = re.compile(r"\s*\d{1,3}[.)]\s+((?!\d)\w+(?:\s\w+)?)\.\s+(?=\S)")
+"""The same of an item in a list: "4. Staff leave. Two people are away in May." """
 _NUMBER = re.compile(r"\W*\d{1,3}[.)]?\W*")
 _BULLET = re.compile(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
 _KEY_VALUE = re.compile(rf"^{_AT}[^.!?:|]{{1,40}}:\s+\S")
@@ -180,10 +182,12 @@ def _plain(text: str) -> Iterator[str]:
 
     >>> [*_plain("**Parking.** It is **free** after eight.")]
     ['# Parking', 'It is free after eight.']
+    >>> [*_plain("4. Staff leave. Two people are away in May.")]
+    ['# Staff leave', 'Two people are away in May.']
     """
     for line in text.splitlines():
-        if label := _LABEL.match(line):
-            yield f"# {label[2]}"
+        if label := _LABEL.match(line) or _NUMBERED_LABEL.match(line):
+            yield f"# {label[label.lastindex or 0]}"
         yield _EMPHASIS.sub(r"\2", line[label.end() :] if label else line)
 
 

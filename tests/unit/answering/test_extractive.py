@@ -61,6 +61,13 @@ async def test_every_sentence_is_in_its_source_and_there_are_at_most_three(synth
         assert all(sentence in texts[int(number) - 1] for sentence, number in cited)
 
 
+async def test_another_source_adds_only_what_is_nearly_as_good(synthesizer: ExtractiveSynthesizer) -> None:
+    cabins = "# Dogs and bicycles\nDogs are welcome in the two garden cabins only, at 5 euros a night. Bicycles go into the shed behind the laundry."
+    groups = "# Supervision\nSchool groups bring one adult for every eight pupils. The group leader stays free of charge from twenty paying guests on."
+    text = (await synthesizer.write(Question("can I bring my dog"), context(cabins, groups))).text
+    assert text == "Dogs are welcome in the two garden cabins only, at 5 euros a night [Source 1]."
+
+
 async def test_each_part_of_a_question_gets_its_sentence(synthesizer: ExtractiveSynthesizer) -> None:
     """Together they are nearest to what is said of prices alone."""
     prices = " ".join(
