@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping
 from rag_app.answering.citations import content_words
 from rag_app.answering.verification.figures import DAYS, MONEY, MONTHS, NUMBER_WORDS, UNITS, figures_of
 from rag_app.domain import frozen
+from rag_app.retrieval.text import words_in
 
-_COLOURS = frozenset(
-    ["black", "white", "red", "green", "blue", "yellow", "orange", "purple", "pink", "brown", "grey", "gray"]
-)
+_COLOURS = frozenset(words_in("black white red green blue yellow orange purple pink brown grey gray"))
 _PLACE = re.compile(
     r"\b(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|(?<=the )last|\d{1,2}(?:st|nd|rd|th))\b",
     re.IGNORECASE,
@@ -23,100 +22,15 @@ _FREE = re.compile(r"\b(?:is|are|was|were|comes?|for) free\b|\bfree of charge\b|
 _NOT = re.compile(r"\b(?:not|no|never|cannot|without|neither)\b|n['’]t\b", re.IGNORECASE)
 # Words that say that there is a value, and not of what.
 _PLAIN = frozenset(
-    [
-        "once",
-        "twice",
-        "cost",
-        "price",
-        "charge",
-        "amount",
-        "take",
-        "last",
-        "require",
-        "need",
-        "must",
-        "may",
-        "might",
-        "have",
-        "contain",
-        "include",
-        "hold",
-        "make",
-        "bring",
-        "sit",
-        "lie",
-        "lead",
-        "led",
-        "keep",
-        "kept",
-        "stay",
-        "open",
-        "opened",
-        "opening",
-        "close",
-        "closed",
-        "start",
-        "begin",
-        "began",
-        "end",
-        "ended",
-        "finish",
-        "due",
-        "least",
-        "most",
-        "maximum",
-        "minimum",
-        "total",
-        "about",
-        "around",
-        "up",
-        "within",
-        "under",
-        "over",
-        "only",
-        "now",
-        "currently",
-        "get",
-        "give",
-        "given",
-        "return",
-        "long",
-        "write",
-        "wrote",
-        "written",
-        "there",
-        "people",
-        "every",
-        "at",
-        "a",
-        "an",
-        "employ",
-        "located",
-        "go",
-        "goe",
-        "run",
-        "change",
-        "found",
-        "use",
-        "used",
-        "build",
-        "built",
-        "doe",
-        "don",
-        "isn",
-        "aren",
-        "wasn",
-        "doesn",
-        "cannot",
-        "never",
-        "not",
-        "without",
-        "t",
-        "time",
-        "per",
-        "free",
-        "charge",
-    ]
+    words_in(
+        """
+    once twice cost price charge amount take last require need must may might have contain include hold make
+    bring sit lie lead led keep kept stay open opened opening close closed start begin began end ended finish
+    due least most maximum minimum total about around up within under over only now currently get give given
+    return long write wrote written there people every at a an employ located go goe run change found use used
+    build built doe don isn aren wasn doesn cannot never not without t time per free charge
+    """
+    )
 )
 _NO_SUBJECT = _PLAIN | NUMBER_WORDS.keys() | UNITS.keys() | DAYS.keys() | MONTHS.keys()
 

@@ -16,6 +16,11 @@ _DAY = re.compile(r"\b\d{1,2}\.\s*\Z")
 _GERMAN_MONTH = re.compile(r"(?:Jan|Jän|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
 
 
+def words_in(text: str) -> list[str]:
+    """The words of a list as it is written in code: between blanks and line breaks."""
+    return text.split()
+
+
 def sentences(text: str, lang: str = "en") -> list[str]:
     """The sentences of a text, without the white space around them.
 

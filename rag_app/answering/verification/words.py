@@ -8,20 +8,12 @@ from functools import cached_property, lru_cache
 from rag_app.answering.verification.figures import Figures, figures_of
 from rag_app.answering.verification.kinds import IMPERATIVES
 from rag_app.domain import frozen
-from rag_app.retrieval.text import sentences, tokenizer
-
-
-def words_in(text: str) -> frozenset[str]:
-    """
-    >>> sorted(words_in("of and the of"))
-    ['and', 'of', 'the']
-    """
-    return frozenset(text.split())
-
+from rag_app.retrieval.text import sentences, tokenizer, words_in
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_STOP = words_in(
-    """
+_STOP = frozenset(
+    words_in(
+        """
     a about above after again all almost along already also although always am among an and another any anybody
     anyone anything are aren't around as at back be because been before being below between both but by came can
     cannot can't come comes could couldn't did didn't do does doesn't doing don't done down during each either
@@ -41,15 +33,18 @@ _STOP = words_in(
     second third last today yesterday tomorrow zero one two three four five six seven eight nine ten eleven
     twelve dozen hundred thousand zwei drei vier fünf deux trois
     """
+    )
 )
-_ABOUT_SPEAKING = words_in(
-    """
+_ABOUT_SPEAKING = frozenset(
+    words_in(
+        """
     according also answer ask call call case come context conversation customer client describe data describe
     document example experience express find found give given happen include inform information issue listed
     mention note notice overall person people point praise frustration record refer regard report said say says
     see seem seen show shown source speak specific state stated tell told thing time transcript two three
     unfortunately use user various want way whereas word wrote
     """
+    )
 )  # words about the sources, not of them
 _IRREGULAR = {
     word: base
@@ -66,57 +61,12 @@ _IRREGULAR = {
     }.items()
     for word in words.split()
 }  # fmt: skip
-_ENDINGS = [
-    "ations",
-    "ation",
-    "ings",
-    "ing",
-    "edly",
-    "ed",
-    "ements",
-    "ement",
-    "ments",
-    "ment",
-    "ances",
-    "ance",
-    "ences",
-    "ence",
-    "ables",
-    "able",
-    "ibles",
-    "ible",
-    "als",
-    "al",
-    "ors",
-    "or",
-    "ers",
-    "er",
-    "iest",
-    "ier",
-    "ies",
-    "ied",
-    "ily",
-    "ly",
-    "es",
-    "s",
-    "e",
-    "y",
-    "ungen",
-    "ung",
-    "en",
-    "em",
-    "est",
-    "te",
-    "ten",
-    "t",
-    "ment",
-    "eurs",
-    "eur",
-    "ées",
-    "ée",
-    "és",
-    "é",
-]
+_ENDINGS = words_in(
+    """
+    ations ation ings ing edly ed ements ement ments ment ances ance ences ence ables able ibles ible als al ors
+    or ers er iest ier ies ied ily ly es s e y ungen ung en em est te ten t ment eurs eur ées ée és é
+    """
+)
 _NEGATION = re.compile(
     r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|nowhere|\w+n['’]t|nicht|kein\w*|nie|niemals|ohne|weder"
     r"|pas|jamais|aucun\w*|sans|nunca|sin|ningún\w*|nunca)\b",
@@ -126,12 +76,14 @@ _NO_NEGATION = re.compile(
     r"\b(?:no (?:longer|later|more|less|doubt|fewer) than|not only|no doubt|no sooner|nothing but|non seulement)\b",
     re.IGNORECASE,
 )
-_HIDDEN_NEGATION = words_in(
-    """
+_HIDDEN_NEGATION = frozenset(
+    words_in(
+        """
     lack miss missing fail unable refuse deny decline exclude except unless stop close forbid forbidden prohibit
     avoid hardly rarely seldom instead free only until absent unavailable impossible outside short none last
     never out discontinue
     """
+    )
 )
 _OPPOSITES = [
     (frozenset(one.split()), frozenset(other.split()))
@@ -177,36 +129,12 @@ _FIGURE_WEIGHT = 0.7
 _SAME_CLAUSE = 0.8
 _ENOUGH_SHARED = 0.3
 _MARKS = {
-    "en": words_in(
-        """
-    the and of to is are was with for that this not have has
-    """
-    ),
-    "de": words_in(
-        """
-    der die das und ist sind nicht mit für ein eine von auf den dem im wird
-    """
-    ),
-    "fr": words_in(
-        """
-    le la les et est sont des une pour dans pas sur avec du au que il
-    """
-    ),
-    "es": words_in(
-        """
-    el los las y es son una para en con del que por
-    """
-    ),
-    "it": words_in(
-        """
-    il gli e è sono una per nel con della che di
-    """
-    ),
-    "nl": words_in(
-        """
-    de het een en is zijn niet met voor van op dat
-    """
-    ),
+    "en": frozenset(words_in("the and of to is are was with for that this not have has")),
+    "de": frozenset(words_in("der die das und ist sind nicht mit für ein eine von auf den dem im wird")),
+    "fr": frozenset(words_in("le la les et est sont des une pour dans pas sur avec du au que il")),
+    "es": frozenset(words_in("el los las y es son una para en con del que por")),
+    "it": frozenset(words_in("il gli e è sono una per nel con della che di")),
+    "nl": frozenset(words_in("de het een en is zijn niet met voor van op dat")),
 }
 
 
@@ -408,12 +336,14 @@ def _is_known(name: str, words: set[str]) -> bool:
     )
 
 
-_CALENDAR = words_in(
-    """
+_CALENDAR = frozenset(
+    words_in(
+        """
     monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
     september october november december mondays tuesdays wednesdays thursdays fridays saturdays sundays i'm i'd
     i've i'll ok faq usd eur gbp am pm dr mr mrs ms prof
     """
+    )
 )
 
 
