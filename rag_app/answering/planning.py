@@ -22,8 +22,6 @@ from rag_app.answering.conditions import (
 )
 from rag_app.answering.titles import kind_of, read_names
 from rag_app.answering.wording import (
-    NUMBERS_OF,
-    PREPOSITIONS,
     Meaning,
     Token,
     figure,
@@ -56,16 +54,9 @@ _ASKED_OF_ALL = _ASKS_A_FIELD | SUPERLATIVES | {"all", "next", "ahead", "total",
 _RANKS = SUPERLATIVES - {"newest", "oldest"} | BOUND_OPERATORS.keys() | {"count", "sum", "average", "each", "rank"}
 _NAMED = frozenset({"kind", "field", "total", "high", "low", "unit", "value"})
 _LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal", "more", "left_out", "unclear"})
-_ANYONE = word_set("who") | {"anyone", "anybody", "someone", "somebody", "everyone", "everybody"}
 _FURTHEST = 5  # "the fifth cheapest"
-_WHERE, _WHICH = (
-    frozenset({"where", "wo", "où"}),
-    frozenset({"which", "what", "welche", "welcher", "welches", "quel", "quelle"}),
-)
 _NAMING = frozenset({FieldType.KEYWORD, FieldType.UUID})
-_MEANS = frozenset({"mean"})
 _YEARS = range(1900, 2101)
-_TIMES, _ONLY = frozenset({"once", "twice"}), frozenset({"only", "just", "exactly"})
 _SIZES: Mapping[str, Callable[[int], tuple[int, int]]] = {
     "least_of": lambda number: (number, 0),
     "over": lambda number: (number + 1, 0),
@@ -79,7 +70,6 @@ _INCLUDED = re.compile(
     r"|,\s*[\w ]{1,40}\s(?:alike|equally|gleichermaßen)\s*(?=[?.!:;]|$)",
     re.I,
 )
-_OF_IT = frozenset({"of", "for", "von", "de"})
 _LONGEST_FIELD = 2  # words of a field that no record has
 
 
@@ -172,7 +162,11 @@ def _ranks(tokens: Sequence[Token]) -> bool:
 def _asks_for_all(tokens: Sequence[Token]) -> bool:
     """Whether all that is so is asked for: "everything that is on backorder"."""
     first, second = (*(token.stem for token in tokens[:2]), "", "")[:2]
-    return first in word_set("all") and second in _WHICH | {"that"} and any(token.role == "value" for token in tokens)
+    return (
+        first in word_set("all")
+        and second in word_set("which_of") | {"that"}
+        and any(token.role == "value" for token in tokens)
+    )
 
 
 def _limits(tokens: Sequence[Token], spec: IndexSpec) -> bool:
@@ -187,9 +181,13 @@ def _limits(tokens: Sequence[Token], spec: IndexSpec) -> bool:
 
 def names_kind_first(text: str, spec: IndexSpec) -> bool:
     """Whether records of a kind are asked for: "which parts are ...", "which of our listings ..."."""
-    meant = [token for token in read_words(text, spec) if token.meaning or token.is_left or token.stem in _WHICH]
+    meant = [
+        token
+        for token in read_words(text, spec)
+        if token.meaning or token.is_left or token.stem in word_set("which_of")
+    ]
     named = [token for token in meant if token.role != "own"]
-    return any(one.stem in _WHICH and other.role == "kind" for one, other in pairwise(named))
+    return any(one.stem in word_set("which_of") and other.role == "kind" for one, other in pairwise(named))
 
 
 def ranks_kind(text: str, spec: IndexSpec) -> bool:
@@ -283,7 +281,7 @@ def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
         before.pop()
     asked = before[-1].role in _ASKS_A_FIELD if before else False
     of_it = tokens[places[-1] + 1 : places[-1] + 3]  # "dividend of IBM"
-    named = places[0] == 0 and len(of_it) == 2 and of_it[0].stem in _OF_IT and of_it[1].role == "value"
+    named = places[0] == 0 and len(of_it) == 2 and of_it[0].stem in word_set("of_it") and of_it[1].role == "value"
     return asked or named or (places[0] == 1 and tokens[0].stem in ("what", "which"))
 
 
@@ -354,7 +352,7 @@ class _Reader(Conditions):
         if (
             kind is None
             and self.period is not None
-            and (counted or any(token.stem in _ANYONE for token in self.tokens[:3]))
+            and (counted or any(token.stem in word_set("anyone") for token in self.tokens[:3]))
         ):
             kind = self._usual()
         weekdays = tuple(int(day) for each in self._meanings_with("weekday") for day in each.value.split(","))
@@ -443,20 +441,22 @@ class _Reader(Conditions):
         """How many records a group has at least and at most, 0 without a bound: "at least two bookings", "more than once"."""
         for place, token in enumerate(self.tokens):
             value, after = figure(token.text), self.tokens[place + 1 : place + 2]
-            times = token.stem in _TIMES or bool(after and after[0].stem == "time")
+            times = token.stem in word_set("times") or bool(after and after[0].stem == "time")
             kind = bool(after and after[0].role == "kind")
             lead = next((each for each in reversed(self.tokens[:place]) if each.role or not each.inside), None)
             if value is None or value != int(value) or lead is None or not (times or kind):
                 continue  # "three months"
             behind = next((each for each in self.tokens[place + 2 : place + 3] if each.role in _SIZES), None)
             lead = behind or lead  # "three bookings or more"
-            bounds = _SIZES.get(lead.role) if lead.meaning else (lambda n: (n, n)) if lead.stem in _ONLY else None
-            if bounds is not None and not self.keys and any(each.stem in _ANYONE for each in self.tokens):
+            bounds = (
+                _SIZES.get(lead.role) if lead.meaning else (lambda n: (n, n)) if lead.stem in word_set("only") else None
+            )
+            if bounds is not None and not self.keys and any(each.stem in word_set("anyone") for each in self.tokens):
                 self.keys = [name for name in [people_field(self.spec)] if name is not None]
             if bounds is None or len(self.keys) != 1:
                 continue
             token.said, lead.said, lead.meaning = True, True, None
-            if times and token.stem not in _TIMES:
+            if times and token.stem not in word_set("times"):
                 after[0].said = True
             return bounds(int(value))
         return None
@@ -473,7 +473,7 @@ class _Reader(Conditions):
     def _orders_by_its_figure(self, query: RecordQuery) -> bool:
         """Whether "by" names what records are put in order by: "the top listings by sales"."""
         by = [token for token in self.tokens if token.role == "each"]
-        return query.order is not None and all(token.stem in PREPOSITIONS for token in by)
+        return query.order is not None and all(token.stem in word_set("prepositions") for token in by)
 
     def _is_clear(self) -> bool:
         """Whether nothing is said that no query can say."""
@@ -569,17 +569,17 @@ class _Reader(Conditions):
     def _asks_of_words(self) -> bool:
         """Whether no field can answer: how, why or where something is, or what a word means."""
         named = any(
-            one.stem in _WHICH and other.role == "kind" for one, other in pairwise(self.tokens)
+            one.stem in word_set("which_of") and other.role == "kind" for one, other in pairwise(self.tokens)
         )  # "where is it worst: which term ..."
         asks = any(
             token.meaning is None and token.stem in word_set("of_words")
             for token in self.tokens
-            if not (named and token.stem in _WHERE)
+            if not (named and token.stem in word_set("where"))
         )
         selling = bool(self.named and self.figures) and self.tokens[0].stem in word_set("how")  # how is X selling
         asks = asks and not (self.comparing or selling or any(map(self._has, ("sum", "average", "count", "much"))))
         last = self.tokens[-1] if self.tokens else None
-        return asks or (last is not None and last.role == "average" and last.stem in _MEANS)
+        return asks or (last is not None and last.role == "average" and last.stem in word_set("means"))
 
     def _place(self) -> int | None:
         """1, or 2 of "the second cheapest"; None where a number of that kind belongs to nothing."""
@@ -664,7 +664,7 @@ class _Reader(Conditions):
             key = name if name in self.keys else self.keys[0]
             return RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=_GROUPED)
         asks_which = any(
-            one.text.casefold() in word_set("joins") and other.stem in word_set("who") | _WHICH
+            one.text.casefold() in word_set("joins") and other.stem in word_set("who") | word_set("which_of")
             for one, other in pairwise(self.tokens)
         )
         return RecordQuery(limit=_LISTED) if asks_which else RecordQuery(aggregate=Aggregate.COUNT)
@@ -863,7 +863,7 @@ class _Reader(Conditions):
         """Whether a field has values to group by: words, or whole numbers behind "for each number of"."""
         if name in self.keys:
             return True
-        numbered = any(token.stem in NUMBERS_OF for token in self.tokens[place + 1 : place + 4])
+        numbered = any(token.stem in word_set("numbers_of") for token in self.tokens[place + 1 : place + 4])
         return numbered and self.spec.fields.get(name) is FieldType.INTEGER and not goes_by(name)
 
     def _number_wanted(self) -> int | None:

@@ -22,9 +22,6 @@ _SIGNS = {"€": "euros", "£": "pounds", "$": "dollars", "%": "percent"}
 _RANGE = re.compile(r"(?:\bfrom\s+)?(?<![\w.,-])(\d[\d.,]*)\s*(?:to|[-–])\s*(\d[\d.,]*)(?![\w-])", re.I)
 _MONEY = re.compile(r"([€£$])\s?(\d[\d.,]*\d|\d)")
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
-PREPOSITIONS = frozenset({"by", "par", "nach", "pro"})
-NUMBERS_OF = frozenset({"number", "nombre", "anzahl"})
-_COMES, _WHAT = frozenset({"come", "came", "amount", "amounted"}), frozenset({"what", "whatever"})
 _EXTREMES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
 _FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total"})
 _LONGEST = 6  # words of a phrase
@@ -474,7 +471,7 @@ def _says_how_many_there_are(tokens: Sequence[Token], place: int) -> bool:
 def _asks_what_it_comes_to(tokens: Sequence[Token], place: int) -> bool:
     behind = [token for token in tokens[place + 1 :] if not token.inside]
     plain = not behind or (not behind[0].meaning and not behind[0].is_left) or behind[0].role == "sum"
-    return plain and bool({token.stem for token in tokens[:place]} & _WHAT)
+    return plain and bool({token.stem for token in tokens[:place]} & word_set("what"))
 
 
 def _names_extreme(tokens: Sequence[Token], place: int) -> bool:
@@ -518,13 +515,17 @@ def _settle_figures(tokens: Sequence[Token], spec: IndexSpec) -> None:
 
 _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None]] = (
     # "by Julien", "by mail", "by more than ten"
-    (("each",), lambda at: at.token.stem in PREPOSITIONS and not _may_group(at), None),
+    (("each",), lambda at: at.token.stem in word_set("prepositions") and not _may_group(at), None),
     # the average price per booking
     (("each",), lambda at: at.is_before("kind") and at.is_among("average"), None),
     # every critical alert
     (("each",), lambda at: at.is_before("value", "kind") and not at.is_among(*_FIGURES, *_EXTREMES), Meaning("all")),
     # "who came to Theo", "visits that come to less than 20"
-    (("sum",), lambda at: at.token.stem in _COMES and not _asks_what_it_comes_to(at.tokens, at.number), None),
+    (
+        ("sum",),
+        lambda at: at.token.stem in word_set("comes") and not _asks_what_it_comes_to(at.tokens, at.number),
+        None,
+    ),
     # the mean over all of our keywords
     (("over", "under"), lambda at: at.is_before("own", "all", "kind"), None),
     # a tent plus a stove
@@ -539,7 +540,7 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     # cheapest first
     (("oldest",), lambda at: at.number > 0 and _names_extreme(at.tokens, at.number), None),
     # of each number of cylinders
-    (("count",), lambda at: at.token.stem in NUMBERS_OF and _last_meant(at) == "each", None),
+    (("count",), lambda at: at.token.stem in word_set("numbers_of") and _last_meant(at) == "each", None),
 )
 """What words mean nothing, or something else, because of what stands around them."""
 
