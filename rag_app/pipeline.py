@@ -147,7 +147,7 @@ class Pipeline(Searcher):
         return replace(asked, period=period_of(asked, find_index(self._indexes, capability_named(capability).index)))
 
     async def _check_budgets(self, engine: CapabilityEngine, scope: Scope) -> None:
-        if self._budgets is not None and engine.synthesizer.model not in (None, EXTRACTIVE):
+        if self._budgets is not None and engine.synthesizer.asks_model:
             await self._budgets.check(scope)
 
     async def _spend(self, engine: CapabilityEngine, question: Question, scope: Scope, past: Sequence[Event]) -> None:
@@ -162,7 +162,7 @@ class Pipeline(Searcher):
                 usage = answer.usage
                 if usage is None and answer.asked not in (None, EXTRACTIVE):
                     usage = estimate_usage("\n".join([question.text, *(hit.text for hit in answer.hits)]), answer.text)
-            case [FoundHits(), *rest] if engine.synthesizer.model not in (None, EXTRACTIVE):
+            case [FoundHits(), *rest] if engine.synthesizer.asks_model:
                 said = estimate_usage(question.text, "".join(each.text for each in rest if isinstance(each, Delta)))
                 usage = Usage(said.input_tokens + engine.capability.max_context_tokens, said.output_tokens)
         if self._budgets is not None and usage is not None:

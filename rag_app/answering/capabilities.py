@@ -7,7 +7,7 @@ choices and descriptions elsewhere (the models file, prompt versions, detection)
 from dataclasses import replace
 
 from rag_app.answering.parts import NO_PARTS, Parts
-from rag_app.domain import Misconfigured, NotFound, frozen
+from rag_app.domain import Misconfigured, NotFound, frozen, require
 
 
 @frozen
@@ -338,10 +338,8 @@ def capability_for(index: str) -> Capability:
     >>> capability_for("salon_calls").name
     'owner_ask'
     """
-    for capability in CAPABILITIES:
-        if capability.index == index:
-            return capability
-    raise NotFound("capability for index", index, {capability.index for capability in CAPABILITIES})
+    answering = {each.index: each for each in reversed(CAPABILITIES)}
+    return require(answering.get(index), NotFound("capability for index", index, answering))
 
 
 def capability_named(name: str) -> Capability:
@@ -350,7 +348,5 @@ def capability_named(name: str) -> Capability:
     >>> capability_named("owner_ask").index
     'salon_calls'
     """
-    for capability in CAPABILITIES:
-        if capability.name == name:
-            return capability
-    raise NotFound("capability", name, [each.name for each in CAPABILITIES])
+    named = {each.name: each for each in CAPABILITIES}
+    return require(named.get(name), NotFound("capability", name, named))

@@ -105,7 +105,7 @@ class ChosenModels:
 
     def takes_tokens(self, capability: str) -> bool:
         """Whether a model writes for a capability."""
-        return self.synthesizer(capability_named(capability)).model not in (None, EXTRACTIVE)
+        return self.synthesizer(capability_named(capability)).asks_model
 
     def query_writer(self, capability: Capability) -> QueryWriter | None:
         """What reads questions about records that the rules do not; None where no model writes for the capability."""

@@ -327,7 +327,7 @@ class CapabilityEngine(BaseQueryEngine):
         """The evidence, with what the records do not hold; where no text says that either, no sentence is picked in its place."""
         if not isinstance(told, NotRecorded):
             return found
-        picked = self.synthesizer.model in (None, EXTRACTIVE)
+        picked = not self.synthesizer.asks_model
         text = found.question.text
         is_value = kind_of(text) is not None and find_calculation(text) is None
         limits = told.limits and not (is_value and found.judgment.answers and found.judgment.signals.read >= _SURE)
@@ -390,7 +390,7 @@ class CapabilityEngine(BaseQueryEngine):
 
         Further hits of its sources, then the neighbours of the hits, then what else is near in their sources. Sentences are picked from what was found alone.
         """
-        if self.synthesizer.model in (None, EXTRACTIVE) or not evidence.context.blocks:
+        if not self.synthesizer.asks_model or not evidence.context.blocks:
             return evidence
         question, more, retriever = evidence.question, evidence.hits, self._retriever
         if evidence.look is Look.ALL_TYPES and self._prepare:
@@ -415,7 +415,7 @@ class CapabilityEngine(BaseQueryEngine):
         threshold that the request sends goes to it, and all that was found where the capability always asks.
         """
         capability = self.capability
-        if self.synthesizer.model in (None, EXTRACTIVE):
+        if not self.synthesizer.asks_model:
             enough = judgment.answers
         else:
             shown = question.threshold is not None or (capability.always_asks and capability.grounded)
@@ -433,7 +433,7 @@ class CapabilityEngine(BaseQueryEngine):
         if self.refuses(evidence):
             return self._too_little(evidence)
         told = evidence.records
-        if told is None or not told.text or not (told.computed or self.synthesizer.model in (None, EXTRACTIVE)):
+        if told is None or not told.text or not (told.computed or not self.synthesizer.asks_model):
             return None
         return self._tell_records(told.text, evidence)
 
@@ -490,7 +490,7 @@ class CapabilityEngine(BaseQueryEngine):
 
     def _is_courtesy(self, question: Question) -> bool:
         """A model that need not cite answers a greeting itself."""
-        answers = self.synthesizer.model not in (None, EXTRACTIVE) and not self.capability.grounded
+        answers = self.synthesizer.asks_model and not self.capability.grounded
         return not answers and bool(courtesy(question.text))
 
     def _refusal_text(self, evidence: Evidence) -> str:

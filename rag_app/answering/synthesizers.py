@@ -15,6 +15,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from rag_app.answering.context import Context, plain_context
 from rag_app.answering.models import AnsweringModel, Draft, Limits, Pieces
 from rag_app.answering.prompts import Constraints, Prompt, PromptConfig, kept_constraints, own_prompt, template_of
+from rag_app.answering.providers import EXTRACTIVE
 from rag_app.domain import WEEKDAYS, Instructions, Misconfigured, ModelFailed, Question, StoreFailed, day_text
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,11 @@ class Synthesizer(BaseSynthesizer):
         self._streaming = self._multimodal = False
         self._output_cls = None
         self._empty_response = ""
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether a model writes, which takes tokens and may say that the answer is not there; else sentences are picked."""
+        return self.model not in (None, EXTRACTIVE)
 
     @abstractmethod
     async def write(self, question: Question, context: Context) -> Draft:
