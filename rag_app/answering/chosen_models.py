@@ -40,7 +40,7 @@ from rag_app.answering.prompts import Prompt, load_prompts
 from rag_app.answering.providers import EXTRACTIVE, HUGGINGFACE, OWN, PROVIDERS, ModelSettings, build_llm
 from rag_app.answering.synthesizers import Draw, ForeignSynthesizer, ModelSynthesizer, Synthesizer
 from rag_app.answering.written_queries import QueryWriter
-from rag_app.domain import Misconfigured, Usage, resource_folder
+from rag_app.domain import Misconfigured, Usage, require, resource_folder
 from rag_app.settings import Settings
 
 _MILLION = 1_000_000
@@ -114,10 +114,8 @@ class ChosenModels:
 
     def prompt(self, name: str) -> Prompt:
         """The active version. Raises Misconfigured where there is none, and where nothing but extracting is chosen."""
-        if name not in self._prompts:
-            known = ", ".join(self._prompts) or "none, as no model is configured"
-            raise Misconfigured(f"no prompt named {name}; there are: {known}")
-        return self._prompts[name]
+        known = ", ".join(self._prompts) or "none, as no model is configured"
+        return require(self._prompts.get(name), Misconfigured(f"no prompt named {name}; there are: {known}"))
 
     def cost_cents(self, model: str, usage: Usage | None) -> Decimal:
         """What an answer cost. Extracting costs nothing, nor does what is not known (`estimate_usage` estimates it)."""

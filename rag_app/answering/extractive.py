@@ -28,7 +28,7 @@ from rag_app.answering.passages import SENTENCE_END, TO_THE_ANSWERER, Passage, R
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
-from rag_app.answering.subjects import find_strangers
+from rag_app.answering.subjects import LITTLE, POINTS_BACK, find_strangers
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Question, day_of, day_text, frozen
 from rag_app.retrieval.embedding import embed_passages, embed_query
@@ -44,8 +44,6 @@ MAX_CHOSEN = 3
 MAX_RIVALS = 12
 """Passages that those of an answer are compared with, the nearest to the question."""
 MAX_PARTS = 3
-LITTLE = 1
-"""Words that carry meaning: a part of a question with no more is read with what is said before it."""
 MOST_LOOKED_AT = 2
 """Passages among which one has what a part of the question asks for, or it is not answered."""
 SUMMARY_LENGTH = 300
@@ -78,7 +76,6 @@ _PART = re.compile(
 )
 _STARTS_ASKING = re.compile(rf"(?:(?:and|but|or|so)\s+)?(?:{_ASKS}|{_ASKS_YES_OR_NO})", re.IGNORECASE)
 _ASKS_WHETHER = re.compile(rf"(?:(?:and|but|or|so)\s+)?{_ASKS_YES_OR_NO}", re.IGNORECASE)
-_POINTS_BACK = re.compile(r"\b(?:it|its|they|their|he|his|she|her|this|these|those|such)\b", re.IGNORECASE)
 
 
 class ExtractiveSynthesizer(Synthesizer):
@@ -92,7 +89,7 @@ class ExtractiveSynthesizer(Synthesizer):
         ranking = context.ranking or await rank_passages(self._embedder, question, context)
         if not ranking.ranked:
             return Draft("", EXTRACTIVE)
-        scored = score_passages(ranking, _find_strangers(question, ranking, context))
+        scored = score_passages(ranking, find_strangers(question, ranking, context))
         if compared := _compare_figures(ranking, scored, context):
             return Draft(compared, EXTRACTIVE)
         missing = _missing_parts(ranking.asked[1:], scored)
@@ -124,23 +121,6 @@ class PassageScores:
     holds: NDArray[np.bool_]
     read: NDArray[np.float64]
     others: NDArray[np.bool_]
-
-
-def _find_strangers(question: Question, ranking: Ranking, context: Context) -> NDArray[np.bool_]:
-    """Whether each passage is about another subject than each part of a question. A part that points back or says little
-    has that of the whole, any other its own: "When is Ann in, and on what date is the exam?" asks about no exam of Ann's.
-    """
-    several = len(ranking.asked) > 2 and not question.leans
-
-    def stands_alone(part: str) -> bool:
-        return several and not _POINTS_BACK.search(part) and len(content_words(part)) > LITTLE
-
-    asked = [part if stands_alone(part) else question.text for part in ranking.asked[1:]]
-    found = {
-        text: find_strangers(replace(question, text=text), ranking.ranked, context.blocks)
-        for text in dict.fromkeys(asked)
-    }
-    return np.asarray([found[text] for text in asked])
 
 
 def score_passages(ranking: Ranking, others: NDArray[np.bool_] | None = None) -> PassageScores:
@@ -372,7 +352,7 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
             continue
         chosen.append(passage := ranked[best])
         previous = before.get((passage.block, passage.place))
-        if previous and _POINTS_BACK.match(passage.text) and previous not in chosen and len(chosen) < most:
+        if previous and POINTS_BACK.match(passage.text) and previous not in chosen and len(chosen) < most:
             chosen.append(previous)
         follows += [_NEXT_WEIGHT * (before.get((each.block, each.place)) is passage) for each in ranked]
     return chosen

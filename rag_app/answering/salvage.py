@@ -25,7 +25,8 @@ _NO_ANSWER = re.compile(r'"(?:errors?|messages|prompt)"\s{0,99}:')
 _STOPPED = re.compile(r'"finish_reason"\s{0,99}:\s{0,99}"(?:length|content_filter)"')
 _JSON = re.compile(r'\s*+(?:\{|\[\s*+(?:[\[{"\]]|-?\d++\s*+[.,]))')
 _MARKUP = re.compile(r"\A\s*+(?:<|data:|event:)|<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
-_HALF_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
+# At the end of a string that is cut off: the backslash of an escape, behind pairs of them, which are characters.
+_HALF_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _SAID = re.compile(r"""[.!?…](?=["')\]*]{0,9}(?:\s|\Z))|[。！？।؟]|\[Source \d""")
 
 
@@ -87,15 +88,6 @@ def _string(reply: str, start: int) -> tuple[str, int | None]:
     except JSONDecodeError:
         pass
     try:
-        return str(_DECODER.decode(_without_half_escape(reply[start:]) + '"')), None
+        return str(_DECODER.decode(_HALF_ESCAPE.sub(r"\1", reply[start:]) + '"')), None
     except JSONDecodeError:  # an escape there is not, somewhere in it
         return "", None
-
-
-def _without_half_escape(text: str) -> str:
-    half = _HALF_ESCAPE.search(text, max(0, len(text) - 6))
-    if half is None:
-        return text
-    before = text[: half.start()]
-    escaped = (len(before) - len(before.rstrip("\\"))) % 2  # then its backslash is a character
-    return text if escaped else before
