@@ -69,7 +69,6 @@ class FoundRecords:
     figure over all records, which no model is to tell again.
     """
 
-    plan: Plan
     nodes: tuple[NodeWithScore, ...]
     text: str
     understood: str
@@ -285,13 +284,13 @@ class RecordFinder:
         shown = yield from self._nearest(found, most)
         kept, listed = _above(shown, question), plan.is_list and outcome != "none"
         if len(kept) < len(shown) and not listed:
-            return None if kept else FoundRecords(plan, (), "", "", computed=True)
+            return None if kept else FoundRecords((), "", "", computed=True)
         hits = to_hits(kept)
         if hits and listed and not any(_has_all(hit, plan.figures) for hit in hits):
             return None  # the texts may say what the fields do not hold
         telling = Telling(self._spec, plan, found, hits, outcome, self._most)
         computed = not listed or plan.is_first_of_each
-        return FoundRecords(plan, tuple(kept[: self._most]), telling.text, telling.understood, computed)
+        return FoundRecords(tuple(kept[: self._most]), telling.text, telling.understood, computed)
 
     def _nearest(self, found: Records, most: int) -> Work[list[NodeWithScore]]:
         """The chunk of each record that is nearest to the question, in the order of the records."""
@@ -500,22 +499,15 @@ def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> Found
     part, whole = told[0], told[-1]
     if steps.way is Way.RATE:
         text = part.telling.rate(steps.number, steps.grain)
-        return FoundRecords(steps.first, part.nodes, text, f"{part.telling.understood} a {steps.grain}", computed=True)
+        return FoundRecords(part.nodes, text, f"{part.telling.understood} a {steps.grain}", computed=True)
     if steps.way is Way.SHARE:
         if not whole.figure:
             return None
         text = part.telling.share(part.figure, whole.figure, whole.telling)
-        nodes = part.nodes or whole.nodes
-        return FoundRecords(
-            steps.first,
-            nodes,
-            text,
-            f"the share of {part.telling.understood} in {whole.telling.understood}",
-            computed=True,
-        )
+        understood = f"the share of {part.telling.understood} in {whole.telling.understood}"
+        return FoundRecords(part.nodes or whole.nodes, text, understood, computed=True)
     figures = [
-        FoundRecords(steps.first, each.nodes, each.telling.text, each.telling.understood, computed=True)
-        for each in (part, whole)
+        FoundRecords(each.nodes, each.telling.text, each.telling.understood, computed=True) for each in (part, whole)
     ]
     both = _join(figures, _COMPARED)
     apart = part.telling.difference(abs(part.figure - whole.figure), (1, 1 + min(len(part.nodes), _COMPARED)))
@@ -530,7 +522,7 @@ def _join(found: Sequence[FoundRecords], most: int) -> FoundRecords:
         texts.append(_cut_citations(each.text, len(nodes), most))
         nodes += each.nodes[:most]
     understood = "; ".join(each.understood for each in found)
-    return FoundRecords(found[0].plan, tuple(nodes), " ".join(texts), understood, all(each.computed for each in found))
+    return FoundRecords(tuple(nodes), " ".join(texts), understood, all(each.computed for each in found))
 
 
 def _cut_citations(text: str, before: int, most: int) -> str:
