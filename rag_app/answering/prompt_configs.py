@@ -24,7 +24,7 @@ from rag_app.answering.prompts import (
 )
 from rag_app.answering.tables import prompt_configs_table
 from rag_app.database.session import Database
-from rag_app.domain import InvalidInput, NotFound, Principal, Scope, storable
+from rag_app.domain import InvalidInput, NotFound, Principal, Scope, require, storable
 
 _ALL = select(*(prompt_configs_table.c[each.name] for each in fields(PromptConfig))).order_by(
     prompt_configs_table.c.type, prompt_configs_table.c.name
@@ -98,9 +98,7 @@ class PromptConfigs:
 
     async def get(self, name: str) -> PromptConfig:
         found = {config.name: config for config in await self.all()}
-        if name not in found:
-            raise NotFound("prompt version", name, found)
-        return found[name]
+        return require(found.get(name), NotFound("prompt version", name, found))
 
     async def versions(self, principal: Principal) -> list[PromptVersion]:
         """All of them, by type and name, with who gets them."""
