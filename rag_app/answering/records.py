@@ -1,5 +1,6 @@
 """Answers from records: a question is read (planning.py), its query run, and what comes back told (telling.py)."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
@@ -41,14 +42,14 @@ from rag_app.answering.telling import Outcome, Telling, missing_text, unread_tex
 from rag_app.answering.titles import read_names, words_of_titles
 from rag_app.answering.wording import figure, is_figure, read_words, stem, stems, variants
 from rag_app.answering.written_queries import QueryWriter
-from rag_app.domain import Filters, Hit, Mode, Period, Question, Usage, frozen
+from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage, frozen
 from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import EQ, GTE, IN, LT, condition, fields_of
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import conditions_of, find_periods, period_of
 from rag_app.retrieval.postprocessors import cut_below
-from rag_app.retrieval.records import LARGEST_LIMIT, NamedValue, RecordQuery, Records
+from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, NamedValue, RecordQuery, Records
 from rag_app.retrieval.spelling import correct_spelling, spellings, suspects
 from rag_app.retrieval.store import ScopedStore, Search
 
@@ -56,6 +57,7 @@ _TOLD_BEFORE = re.compile(
     r"\W*(?:i|we|my|our|just|quick|sorry|hi|hello|hey|ich|wir|mein|unser|je|nous|mon|notre)\b(?![^,:;.?!]*\b(?:only|except|without)\b)[^,:;.?!]*[,:;.!]\s+(?=\w)",
     re.I,
 )
+_FEW = 8  # values of a field that are all shown to the parser
 _COMPARED = 2  # sources of each of two periods
 _TITLED = 100  # chunks whose titles are read
 _EQUALS = 5  # records that are the best together
@@ -132,8 +134,18 @@ class QueryWanted:
     values: Sequence[NamedValue]
 
 
+@frozen
+class ParseWanted:
+    """Asks the parser for the query of a question, with the values that it may name."""
+
+    question: Question
+    values: Sequence[NamedValue]
+
+
 T = TypeVar("T")
-Work = Generator[Sequence[str] | RecordQuery | NearestWanted | TitlesWanted | SpellingWanted | QueryWanted, Any, T]
+Work = Generator[
+    Sequence[str] | RecordQuery | NearestWanted | TitlesWanted | SpellingWanted | QueryWanted | ParseWanted, Any, T
+]
 """What reads a question and tells an answer: it gives what is to be asked of the store (words: for values), and is sent what came back."""
 
 
@@ -196,6 +208,10 @@ class RecordFinder:
                 reply = known[wanted] = _titles_of(await store.search(asked), wanted.words)
             elif isinstance(wanted, SpellingWanted):
                 reply = await store.respell(wanted.words) if wanted.words else {}
+            elif isinstance(wanted, ParseWanted):
+                from rag_app.answering.read_queries import read_plan  # which few questions need
+
+                reply = await asyncio.to_thread(read_plan, wanted.question, self._spec, wanted.values)
             elif isinstance(wanted, QueryWanted):
                 reply = await self._writer.write(question, self._spec, wanted.values) if self._writer else None
             else:
@@ -209,10 +225,8 @@ class RecordFinder:
         asks = asks and may_ask(question.text, self._spec, question.period)
         if briefs and (brief := (yield from self._brief(question))) is not None:
             return brief
-        if asks and (found := (yield from self._answer_in_steps(question))) is not None:
+        if asks and (found := (yield from self._of_several(question))) is not None:
             return found
-        if asks and (both := (yield from self._compare(question))) is not None:
-            return both
         reading = (yield from self._understand(question)) if asks else Reading()
         if reading.plan is None and before and (merged := (yield from self._follow(question, before))) is not None:
             if (found := (yield from self._answer_in_steps(merged))) is not None:
@@ -220,8 +234,15 @@ class RecordFinder:
             reading = yield from self._understand(merged)
         if reading.plan is not None:
             return (yield from self._tell_plan(reading.plan, question))
-        written = (yield from self._by_model(question)) if asks else None
-        return written or (self._unread(reading, question.text) if asks else None)
+        if not asks:
+            return None
+        parsed = (yield from self._by_parser(question)) if not before else None  # which reads no conversation
+        return parsed or (yield from self._by_model(question)) or self._unread(reading, question.text)
+
+    def _of_several(self, question: Question) -> Work[FoundRecords | None]:
+        """What takes more than one query: steps, or two periods."""
+        found = yield from self._answer_in_steps(question)
+        return found or (yield from self._compare(question))
 
     def _values(self, text: str, period: Period | None) -> Work[Sequence[NamedValue]]:
         """The values of the scope that the words of a text may be, and the records whose titles have words of it."""
@@ -332,14 +353,31 @@ class RecordFinder:
         values = yield from self._values(question.text, question.period)
         return read_question(question.text, self._spec, values, question.period, question.today)
 
+    def _by_parser(self, question: Question) -> Work[FoundRecords | None]:
+        """What the query finds that the parser reads; None where it is not certain of one.
+
+        It is shown the values of the scope that words of the question may be, and those of each field with few of them.
+        """
+        values: list[NamedValue] = [*(yield self._forms(question.text))]
+        called = words_of_titles(without_period(question.text, question.period), self._spec, values)
+        titles: Sequence[NamedValue] = (yield TitlesWanted(called)) if called else ()
+        for name in [name for name, kind in self._spec.fields.items() if kind is FieldType.KEYWORD]:
+            counted = RecordQuery(_filters_of(question), aggregate=Aggregate.COUNT, group=name, limit=_FEW)
+            few: Records = yield counted
+            values += [NamedValue(name, str(row.group)) for row in few.rows if few.total <= _FEW]
+        plan: Plan | None = yield ParseWanted(question, [*values, *titles])
+        return (yield from self._tell_plan(plan, question)) if plan is not None else None
+
+    def _forms(self, text: str) -> Sequence[str]:
+        """The words of a text as values may have them."""
+        return sorted({form for token in read_words(text, self._spec) for form in variants(token.text)})
+
     def _by_model(self, question: Question) -> Work[FoundRecords | None]:
         """What the query finds that a model writes; None without a model, and where it writes none that fits."""
         text, spec = question.text, self._spec
         if self._writer is None or not asks_of_records(text, spec, question.period):
             return None
-        values: Sequence[NamedValue] = yield sorted(
-            {form for token in read_words(text, spec) for form in variants(token.text)}
-        )
+        values: Sequence[NamedValue] = yield self._forms(text)
         plan: Plan | None = yield QueryWanted(values)
         return (yield from self._tell_plan(plan, question)) if plan else None
 

@@ -132,15 +132,15 @@ def read_query(text: str, question: Question, spec: IndexSpec, values: Sequence[
         return None
     if not 1 <= written.limit <= _GROUPED or (written.group is not None and written.order not in (None, written.group)):
         return None
-    conditions = [_condition(each, question, spec, values) for each in written.filters]
-    if None in conditions:
+    return plan_of(written, question, spec, values)
+
+
+def plan_of(written: WrittenQuery, question: Question, spec: IndexSpec, values: Sequence[NamedValue]) -> Plan | None:
+    """A query as a plan; None where one of its conditions, or all together, does not fit."""
+    found = [_condition(each, question, spec, values) for each in written.filters]
+    conditions = [each for each in found if each is not None]
+    if len(conditions) < len(found):
         return None
-    return _plan(written, [each for each in conditions if each is not None], question, spec)
-
-
-def _plan(
-    written: WrittenQuery, conditions: Sequence[MetadataFilter], question: Question, spec: IndexSpec
-) -> Plan | None:
     kind = spec.records[written.kind or ""]
     ordered = written.order if written.aggregate is None or written.group is not None else None
     days = conditions_of(question.period) if question.period is not None else ()

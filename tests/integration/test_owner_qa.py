@@ -353,7 +353,9 @@ BAD_QUERIES = [
 def test_a_model_reads_a_question_about_records(salon: Salon) -> None:
     """Where the rules find no query, it writes one; what does not fit the declared fields is no query."""
     ghosts = {"question": "How many ghosted bookings were there?"}
-    spent = {"question": "What was the most luxurious of Theo Lindqvist's bookings by price?"}
+    spent = {
+        "question": "By price, which of Theo Lindqvist's bookings was splurge number one, if you had to rank them all?"
+    }
     good = [json.dumps(NO_SHOWS), f"```json\n{json.dumps(NO_SHOWS)}\n```", json.dumps(DEAREST)]
     queries = iter([*good, *BAD_QUERIES])
 
