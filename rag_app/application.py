@@ -741,7 +741,7 @@ def _services(application: Application) -> dict[str, object]:
 
 def _sources(application: Application) -> "Sources":
     from rag_app.documents.catalogue import Catalogue
-    from rag_app.http.receiving import BodyLimits
+    from rag_app.http.bodies import BodyLimits
     from rag_app.surfaces.sources.addresses import networks
     from rag_app.surfaces.sources.repeats import Repeats
     from rag_app.surfaces.sources.service import Sources

@@ -619,19 +619,17 @@ async def token(
 
     Send it in a header: `Authorization: Bearer TOKEN`. Not available if an identity provider issues the tokens.
     """
+    who = (await application.people.user(user)).id
     if link:
-        print(await _link(application, (await application.people.user(user)).id))
-        return
-    print(issue(application.settings, (await application.people.user(user)).id, hours, client))
+        from rag_app.console.serving import http_url
 
-
-async def _link(application: Application, user: UUID) -> str:
-    """Where a browser signs in as this user. Browsers send what stands behind the `#` to nobody: no log has it."""
-    from rag_app.console.serving import http_url
-
-    sessions = require(application.sessions, InvalidInput("--link", None, "requires the pages, but RAG_PAGES is off"))
-    api, public = application.settings.api, application.settings.pages.public_url
-    return f"{public or http_url(api.host, api.port)}/sign-in#{await sessions.make_code(user)}"
+        off = InvalidInput("--link", None, "requires the pages, but RAG_PAGES is off")
+        code = await require(application.sessions, off).make_code(who)
+        api, public = application.settings.api, application.settings.pages.public_url
+        # browsers send what stands behind the # to nobody: no log has it
+        print(f"{public or http_url(api.host, api.port)}/sign-in#{code}")
+    else:
+        print(issue(application.settings, who, hours, client))
 
 
 def issue(settings: "Settings", user: UUID, hours: float, client: str | None = None) -> str:

@@ -1,11 +1,20 @@
-"""Decodes JSON bodies strictly. A refusal names the field and what is accepted."""
+"""Bodies: JSON, decoded strictly; forms with files and large bodies, read piece by piece within limits.
+
+A refusal names the field and what is accepted. A file is written to our own folder under our own name; the client's file
+name is kept as text, without a path.
+"""
 
 import json
+import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+from uuid import uuid4
 
 import msgspec
 from litestar.connection import Request
@@ -14,10 +23,19 @@ from litestar.exceptions import HTTPException
 from litestar.openapi.spec import Reference, Schema
 from litestar.status_codes import HTTP_415_UNSUPPORTED_MEDIA_TYPE
 from litestar.typing import FieldDefinition
+from multipart import (  # type: ignore[import-untyped]
+    MultipartError,
+    MultipartSegment,
+    ParserLimitReached,
+    PushMultipartParser,
+    parse_options_header,
+)
 
-from rag_app.domain import InvalidInput, JsonObject, UnknownField
+from rag_app.domain import InvalidInput, JsonObject, UnknownField, frozen
+from rag_app.http.exchange import exchange
 
 T = TypeVar("T", bound=msgspec.Struct)
+AnyRequest = Request[Any, Any, Any]
 
 _LONGEST_NAME = 100
 _MOST_DIGITS = 4000  # Python refuses to read more than 4300
@@ -132,11 +150,11 @@ def _refusal_before_the_end(of: type[msgspec.Struct], body: bytes) -> InvalidInp
     """Of a body that was refused before it turned out to be no JSON: the field that was."""
     if not body.lstrip().startswith(b"{"):
         return InvalidInput("", None, "The body must be a JSON object")
-    for field in msgspec.structs.fields(of):
+    for each in msgspec.structs.fields(of):
         try:
-            msgspec.json.decode(body, type=msgspec.defstruct("Alone", [(field.encode_name, field.type, None)]))
+            msgspec.json.decode(body, type=msgspec.defstruct("Alone", [(each.encode_name, each.type, None)]))
         except msgspec.ValidationError as error:
-            return _refusal(field.type, None, field.encode_name, str(error))
+            return _refusal(each.type, None, each.encode_name, str(error))
         except (msgspec.DecodeError, RecursionError):
             pass  # it breaks off before this field, or in the middle of it
     return InvalidInput("", None, "The body is not valid JSON")
@@ -184,11 +202,11 @@ def _complete(schema: Schema, struct: type[msgspec.Struct]) -> None:
     lengths of texts in a list."""
     if struct.__struct_config__.forbid_unknown_fields:
         schema.additional_properties = False
-    for field in msgspec.structs.fields(struct):
-        documented = (schema.properties or {}).get(field.encode_name)
+    for declared in msgspec.structs.fields(struct):
+        documented = (schema.properties or {}).get(declared.encode_name)
         if not isinstance(documented, Schema):
             continue
-        kind, said = _unwrap(field.type)
+        kind, said = _unwrap(declared.type)
         if any(each.ge == 0 for each in said):
             documented.minimum = 0
         if get_origin(kind) is list and isinstance(documented.items, Schema):
@@ -199,7 +217,7 @@ def _complete(schema: Schema, struct: type[msgspec.Struct]) -> None:
 class JsonBody(AbstractDTO[Any]):
     """Uses `decode` instead of Litestar's lenient conversion. A body without a content type is read as JSON."""
 
-    asgi_connection: Request[Any, Any, Any]
+    asgi_connection: AnyRequest
 
     @classmethod
     def create_for_field_definition(
@@ -223,3 +241,131 @@ class JsonBody(AbstractDTO[Any]):
         if media_type not in ("", "application/json") and not media_type.endswith("+json"):
             raise HTTPException(status_code=HTTP_415_UNSUPPORTED_MEDIA_TYPE)
         return decode(cast(FieldDefinition, self.asgi_connection.route_handler.parsed_data_field).annotation, value)
+
+
+# -- forms with files, and large bodies
+
+_HEADER = 4096  # bytes, of a header of a part
+_HEADERS = 8  # a part
+_FIELDS = 20  # parts of a form that are no files
+_FIELD = 1_000_000  # bytes of a field that is no file
+_LONGEST_FILE_NAME = 255  # characters of a file's name
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class BodyTooLarge(InvalidInput):
+    """A body, or a part of it, is larger than allowed."""
+
+
+@frozen
+class BodyLimits:
+    """`size` in bytes, of the whole body; `documents` or files in it; `seconds` that we wait for it.
+
+    A body of more than `at_once` bytes becomes a job.
+    """
+
+    size: int
+    documents: int
+    seconds: float
+    at_once: int = 1_000_000
+
+
+@frozen
+class ReceivedFile:
+    """`name` is the client's, for people; `path` is the file's place."""
+
+    name: str | None
+    media_type: str
+    path: Path
+
+
+@dataclass(slots=True)
+class Form:
+    """`fields` by name, the last one where there are several."""
+
+    fields: dict[str, str] = field(default_factory=dict)
+    files: list[ReceivedFile] = field(default_factory=list)
+
+
+async def receive_body(request: AnyRequest, allowed: BodyLimits) -> bytes:
+    """The whole body. Raises BodyTooLarge."""
+    return b"".join([piece async for piece in _pieces(request, allowed)])
+
+
+async def receive_form(request: AnyRequest, allowed: BodyLimits, folder: Path) -> Form:
+    """A `multipart/form-data` body; files are written below `folder`. Raises BodyTooLarge, InvalidInput."""
+    _, options = parse_options_header(request.headers.get("content-type", ""))
+    form, text = Form(), bytearray()
+    segment: Any = None
+    write: Callable[[bytes], object]
+    try:
+        parser = PushMultipartParser(
+            options.get("boundary", ""),
+            max_header_size=_HEADER,
+            max_header_count=_HEADERS,
+            max_segment_count=allowed.documents + _FIELDS,
+            strict=True,
+        )
+        with ExitStack() as writing:
+            async for piece in _pieces(request, allowed):
+                for event in parser.parse(piece):
+                    if isinstance(event, MultipartSegment):
+                        segment, text = event, bytearray()
+                        write = text.extend
+                        if segment.filename is not None:
+                            media_type = str(segment.header("Content-Type", "") or "")[:200]
+                            form.files.append(
+                                ReceivedFile(file_name(segment.filename), media_type, folder / uuid4().hex)
+                            )
+                            write = writing.enter_context(form.files[-1].path.open("xb")).write
+                    elif event:
+                        write(event)
+                    elif segment.filename is None:
+                        form.fields[segment.name] = text.decode()
+                    else:
+                        writing.close()
+                    if len(form.files) > allowed.documents:
+                        problem = f"The form has more than {allowed.documents} files (RAG_UPLOAD_DOCUMENTS)"
+                        raise BodyTooLarge("", None, problem)
+                    if len(text) > _FIELD:
+                        raise BodyTooLarge(segment.name[:100], None, f"must not be longer than {_FIELD:,} bytes")
+        parser.close()
+    except ParserLimitReached:
+        raise BodyTooLarge(
+            "", None, f"The form has more than {_FIELDS} fields, or the headers of a part are too long"
+        ) from None
+    except MultipartError as error:
+        raise InvalidInput("", None, f"The body is not valid multipart/form-data: {error}") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(segment.name[:100], None, "is not valid UTF-8") from None
+    return form
+
+
+async def _pieces(request: AnyRequest, allowed: BodyLimits) -> AsyncIterator[bytes]:
+    exchange(request.scope).seconds_for_body = allowed.seconds
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and len(declared) < 20 and int(declared) > allowed.size:
+        raise _too_large(allowed)
+    taken = 0
+    async for piece in request.stream():
+        taken += len(piece)
+        if taken > allowed.size:
+            raise _too_large(allowed)
+        if piece:
+            yield piece
+
+
+def _too_large(allowed: BodyLimits) -> BodyTooLarge:
+    return BodyTooLarge("", None, f"The body is larger than {allowed.size / 1_000_000:,.0f} MB (RAG_UPLOAD_MEGABYTES)")
+
+
+def file_name(said: str) -> str | None:
+    r"""The last part of a client's file name, without unprintable characters; None if nothing remains.
+
+    >>> file_name("../../etc/passwd"), file_name("C:\\Users\\ada\\notes.md"), file_name("a\x00b\u202etxt.exe"), file_name("..")
+    ('passwd', 'notes.md', 'abtxt.exe', None)
+    """
+    last = _UNPRINTABLE.sub("", re.split(r"[/\\]", said)[-1]).strip()
+    if len(last) > _LONGEST_FILE_NAME:  # its end tells what kind of text it is
+        last = last[: _LONGEST_FILE_NAME - 20] + last[-20:]
+    return None if last in ("", ".", "..") else last

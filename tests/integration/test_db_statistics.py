@@ -124,7 +124,7 @@ async def test_what_is_done_is_written_down_without_texts(
     database: Database, configs: PromptConfigs, admin: Principal, new: PromptConfig
 ) -> None:
     await Statistics(database).read(admin, SINCE, UNTIL)
-    wanted = {"capability": "market_brief", "prompt": new.name, "since": SINCE, "until": UNTIL}
+    wanted: dict[str, Any] = {"capability": "market_brief", "prompt": new.name, "since": SINCE, "until": UNTIL}
     await FeedbackLedger(database, SourceLedger(database), "marketplace").review(
         admin, rating=Rating.NEGATIVE, **wanted, limit=5, after=None
     )

@@ -24,22 +24,18 @@ async def ask(request: Caller, signing_in: Injected[SigningIn], sources: Injecte
     """The chat, which uses the public routes. If only the index of *Knowledge* has documents, redirects there."""
     if not await _has_documents(sources, request, INDEX) and await _has_documents(sources, request, KNOWLEDGE):
         return redirect(request, "/knowledge")
-    return _render_chat(request, "", signing_in.demo)
+    return render(request, "chat.html", thread="", capabilities=DESCRIPTIONS, demo=signing_in.demo)
 
 
 @page("/threads/{thread_id:uuid}")
 async def show_thread(request: Caller, signing_in: Injected[SigningIn], thread_id: FromPath[UUID]) -> Html:
     """The chat with one thread open."""
-    return _render_chat(request, str(thread_id), signing_in.demo)
+    return render(request, "chat.html", thread=str(thread_id), capabilities=DESCRIPTIONS, demo=signing_in.demo)
 
 
 async def _has_documents(sources: Sources, request: Caller, index: str) -> bool:
     there = index in sources.indexes(request.user)
     return there and bool((await sources.page(request.user, index=index, limit=1)).sources)
-
-
-def _render_chat(request: Caller, thread: str, demo: bool) -> Html:
-    return render(request, "chat.html", thread=thread, capabilities=DESCRIPTIONS, demo=demo)
 
 
 @page("/threads")

@@ -19,7 +19,7 @@ from uuid import uuid4
 import httpcore
 
 from rag_app.domain import Misconfigured, UnreadableDocument
-from rag_app.http.receiving import ReceivedFile, file_name
+from rag_app.http.bodies import ReceivedFile, file_name
 
 Address = IPv4Address | IPv6Address
 Networks = Sequence[IPv4Network | IPv6Network]

@@ -25,9 +25,8 @@ from rag_app.domain import (
     UnknownField,
     UnreadableDocument,
 )
-from rag_app.http.bodies import decode
+from rag_app.http.bodies import BodyTooLarge, Form, decode, file_name, receive_body, receive_form
 from rag_app.http.problems import KINDS, Kind
-from rag_app.http.receiving import BodyTooLarge, Form, file_name, receive_body, receive_form
 from rag_app.http.streaming import prefers
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
 from rag_app.retrieval.filters import checked_text, parse_condition

@@ -44,7 +44,7 @@ from rag_app.domain import (
     uuid_in,
 )
 from rag_app.evaluation.validation import locate
-from rag_app.http.receiving import BodyLimits
+from rag_app.http.bodies import BodyLimits
 from rag_app.retrieval.filters import OPERATORS, check_filters, names_something
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import IndexSpec, find_index
