@@ -550,6 +550,7 @@ class Web(BaseHTTPRequestHandler):
     """A page, ways that lead to it or elsewhere, and what is no document."""
 
     protocol_version = "HTTP/1.1"
+    second_asked = threading.Event()
 
     def do_GET(self) -> None:
         port = self.server.server_port  # type: ignore[attr-defined]
@@ -559,7 +560,11 @@ class Web(BaseHTTPRequestHandler):
             "/loop": "/loop",
             "/file": "file:///etc/passwd",
         }
-        path = self.path.partition("?")[0]
+        path, _, asked = self.path.partition("?")
+        if asked == "second":
+            self.second_asked.set()
+        elif asked == "first" and not self.second_asked.wait(20):
+            path = "/none"
         body = b"<!doctype html><title>Hours</title><p>We open at nine." if path == "/page" else b"x" * 2_100_000
         if path in elsewhere:
             body = b""
@@ -626,6 +631,12 @@ def test_a_document_is_read_from_an_address_and_never_from_a_private_one(
     assert len(asked) == 1, "what was checked is what was connected to"
     for _ in range(2):
         assert "not public" in put(f"http://rebinds.example:{web}/page", 422)["error"]["message"]
+
+
+def test_an_address_that_is_slow_to_answer_does_not_keep_the_others_waiting(writer: Writer, web: int) -> None:
+    urls = [f"http://127.0.0.1:{web}/page?{each}" for each in ("first", "second")]
+    sent = writer.call("POST", "", 200, json={"index": INDEX, "documents": [{"url": each} for each in urls]})
+    assert [(each["external_id"], each["status"]) for each in sent["documents"]] == [(each, "added") for each in urls]
 
 
 def test_kinds_of_files_by_their_content(tmp_path: Path) -> None:

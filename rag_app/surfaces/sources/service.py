@@ -9,6 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -43,7 +44,7 @@ from rag_app.domain import (
     passage_link,
     uuid_in,
 )
-from rag_app.evaluation.validation import locate
+from rag_app.evaluation.validation import ask_all, locate
 from rag_app.http.bodies import BodyLimits
 from rag_app.retrieval.filters import OPERATORS, check_filters, names_something
 from rag_app.retrieval.hits import to_hit
@@ -265,7 +266,7 @@ class Sources:
         self, principal: Principal, org_id: UUID, spec: IndexSpec, sent: Sending, folder: Path, later: bool
     ) -> UploadResponse | QueuedResponse:
         target = await self._target(principal, org_id, sent.body)
-        uploads = [await self._fetch_upload(each, folder) for each in sent.uploads]
+        uploads = await ask_all(sent.uploads, partial(self._fetch_upload, folder))
         if later:
             job = await self._jobs.begin(principal.scope(), spec.name, target, uploads)
             return QueuedResponse(job.id, job.link, job.files)
@@ -336,7 +337,7 @@ class Sources:
         path, called = await self._originals.path(principal.scope(), entry.source.id)
         return path, called or entry.source.external_id
 
-    async def _fetch_upload(self, upload: Upload, folder: Path) -> Upload:
+    async def _fetch_upload(self, folder: Path, upload: Upload) -> Upload:
         if upload.url is None:
             return upload
         try:
