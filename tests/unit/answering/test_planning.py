@@ -215,6 +215,7 @@ def test_what_no_field_is_called_is_missing() -> None:
         ("trips that were not lucky", [("catch", "<=", 0.0)]),
         ("trips with a catch over 20 but under 40", [("catch", ">", 20.0), ("catch", "<", 40.0)]),
         ("all trips but Ada's", [("skipper", "!=", "Ada Holm")]),
+        ("trips that have nothing to do with Ada", [("skipper", "!=", "Ada Holm")]),
         ("average catch of our trips, Ada left out", [("skipper", "!=", "Ada Holm")]),
         ("Which trips are by Ada?", [("skipper", "==", "Ada Holm")]),
         ("trips between 20 and 30", [("catch", ">=", 20.0), ("catch", "<=", 30.0)]),
