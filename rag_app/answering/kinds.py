@@ -8,6 +8,7 @@ has is not its answer. Where no rule knows a question, any sentence may answer i
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import cache
 
 from rag_app.answering.verification.figures import NUMBER_WORDS
 
@@ -29,37 +30,39 @@ class Kind(StrEnum):
     REASON = "reason"
 
 
+@cache
 def _pattern(words: str) -> re.Pattern[str]:
+    """What is in a table is compiled when it is first used: a question asks for one kind of value."""
     return re.compile(words, re.IGNORECASE)
 
 
 # The first that fits says the kind.
 _ASKED = {
-    Kind.MONEY: _pattern(
+    Kind.MONEY: (
         r"\b(?:what|how much)\b.{0,60}\b(?:costs?|prices?|charged?|fees?|salary|wages?|pay|paid|earns?)\b|\bwie teuer\b"
         r"|\bwas (?:kostet|kosten|zahlt|zahlen)\b|\bcombien (?:coûte|coûtent)\b"
     ),
-    Kind.OFTEN: _pattern(r"\bhow (?:often|frequently)\b|\bhow many times\b|\bwie oft\b"),
-    Kind.SPAN: _pattern(
+    Kind.OFTEN: r"\bhow (?:often|frequently)\b|\bhow many times\b|\bwie oft\b",
+    Kind.SPAN: (
         r"\bhow (?:long|soon|quickly)\b|\bhow many (?:minutes|hours|days|weeks|months|years)\b"
         r"|\bhow much (?:time|notice)\b|\bwie lange\b|\bcombien de temps\b"
     ),
-    Kind.LENGTH: _pattern(r"\bhow (?:tall|deep|wide|thick|far (?:is|away|from))\b|\bwie (?:tief|breit|weit)\b"),
-    Kind.WEIGHT: _pattern(r"\bhow heavy\b|\b(?:what|how much) .{0,40}\bweighs?\b|\bwie schwer\b|\bhow many kilo"),
-    Kind.AGE: _pattern(r"\bhow old\b|\bwhat age\b|\bwie alt\b|\bquel âge\b"),
-    Kind.WARMTH: _pattern(r"\bhow (?:warm|hot|cold)\b|\bwhat temperature\b|\bwie (?:warm|heiß|kalt)\b"),
-    Kind.NUMBER: _pattern(
+    Kind.LENGTH: r"\bhow (?:tall|deep|wide|thick|far (?:is|away|from))\b|\bwie (?:tief|breit|weit)\b",
+    Kind.WEIGHT: r"\bhow heavy\b|\b(?:what|how much) .{0,40}\bweighs?\b|\bwie schwer\b|\bhow many kilo",
+    Kind.AGE: r"\bhow old\b|\bwhat age\b|\bwie alt\b|\bquel âge\b",
+    Kind.WARMTH: r"\bhow (?:warm|hot|cold)\b|\bwhat temperature\b|\bwie (?:warm|heiß|kalt)\b",
+    Kind.NUMBER: (
         r"\bhow (?:many|much|high|big|large|fast)\b|\b(?:what|which) (?:percentage|proportion|share|number|size|speed)\b"
         r"|\bwie (?:viele?|hoch|groß|schnell)\b|\bcombien\b"
     ),
-    Kind.TIME: _pattern(
+    Kind.TIME: (
         r"^(?:(?:and|so|but|until|till|since|by|from|ok),? )*when\b|\b(?:until|since|by|from|and) when\b|\bum wie viel uhr\b"
         r"|\b(?:what|which) (?:time|date|day|year|month|week|century|decade)s?\b|\bwann\b|\ban welchem tag\b|\bquand\b"
     ),
-    Kind.PERSON: _pattern(r"\b(?:who|whom|whose|wer|wem|wen)\b"),
-    Kind.PLACE: _pattern(r"^(?:(?:and|so|but|from) )*where\b|\b(?:what|which) (?:city|town|country|room|street|address)\b"
+    Kind.PERSON: r"\b(?:who|whom|whose|wer|wem|wen)\b",
+    Kind.PLACE: (r"^(?:(?:and|so|but|from) )*where\b|\b(?:what|which) (?:city|town|country|room|street|address)\b"
                          r"|^wo(?:hin)?\b|^où\b"),
-    Kind.REASON: _pattern(r"\bwhy\b|\bhow come\b|\bwarum\b|\bweshalb\b|\bpourquoi\b"),
+    Kind.REASON: r"\bwhy\b|\bhow come\b|\bwarum\b|\bweshalb\b|\bpourquoi\b",
 }  # fmt: skip
 
 _COUNTED = "|".join(NUMBER_WORDS) + (
@@ -81,7 +84,7 @@ _UNITS_OF_TIME = (
     "|sekunden?|minuten?|stunden?|tagen?|tage|wochen?|monate?n?|jahre?n?|secondes?|heures?|jours?|semaines?|mois|ans?"
 )
 _FIGURE = _pattern(rf"\d[\d.,:'’]*\d|\d|\b(?:{_COUNTED})\b")
-_PLACE = _pattern(
+_PLACE = (
     r"\b(?:in|at|on|near|behind|beside|between|under|above|outside|inside|opposite|from|to|into|through|across|along|via|around"
     r"|im|am|auf|hinter|neben|bei|unter|vor|dans|sur|chez)\s+(?:(?:the|an?|our|their|his|her|its|your|my|de[rnm]|die|das)\s+)?"
     r"(?P<news>[\w’'-]+(?: (?-i:[A-Z]*\d[\w-]*))?)"
@@ -94,31 +97,31 @@ _NO_NAME = _pattern(
     r"|when|where|why|how|which|whose|whom|do|does|did|is|are|was|were|can|could|may|must|should|will|would|if|have|has|had"
 )
 _VALUES = {
-    Kind.MONEY: _pattern(
+    Kind.MONEY: (
         r"[$€£¥%]|\b(?:dollars?|euros?|eur|usd|gbp|chf|pounds?|pence|cents?|francs?|yen|per ?cent|free|nothing|kostenlos)\b"
         r"|(?<![\w.:])\d+[.,]\d\d(?![\d:])"
     ),
-    Kind.OFTEN: _pattern(
+    Kind.OFTEN: (
         r"\b(?:every|each|per|once|twice|times?|daily|weekly|monthly|yearly|annually|hourly|quarterly|regularly|always|never"
         r"|an? (?:day|week|month|year)|jede[nrs]?|täglich|wöchentlich|monatlich|jährlich)\b"
     ),
-    Kind.SPAN: _pattern(
+    Kind.SPAN: (
         rf"\b(?:\d[\d.,]*|{_COUNTED}|an?|few|several|many|per|all)[\s-]+(?:\w+[\s-]+)?(?:{_UNITS_OF_TIME})\b"
         r"|\b\d+\s?(?:h|min|s|m|cm|km|metres?|meters?|miles?|feet)\b|\b(?:until|till|by|bis|forever)\b|\d\s?[-–]\s?\d"
     ),
-    Kind.LENGTH: _pattern(
+    Kind.LENGTH: (
         r"(?<![a-z])(?:m|cm|mm|km|met(?:re|er)s?|metern?|kilomet(?:re|er)s?|miles?|feet|foot|ft|inch(?:es)?|yards?|minutes?|hours?)\b"
     ),
-    Kind.WEIGHT: _pattern(r"(?<![a-z])(?:kg|g|kilo(?:gram)?s?|grams?|tons?|tonnes?|lbs?|ounces?)\b|\bweigh\w*\b.{0,30}\bpounds?\b"),
-    Kind.AGE: _pattern(r"\b(?:years?|old|aged?|ages|born|months?|jahren?|jahre|alt|under|over|built|since)\b"),
-    Kind.WARMTH: _pattern(r"degrees?|°|\b\d+\s?[CF]\b|\bgrad\b"),
-    Kind.TIME: _pattern(
+    Kind.WEIGHT: r"(?<![a-z])(?:kg|g|kilo(?:gram)?s?|grams?|tons?|tonnes?|lbs?|ounces?)\b|\bweigh\w*\b.{0,30}\bpounds?\b",
+    Kind.AGE: r"\b(?:years?|old|aged?|ages|born|months?|jahren?|jahre|alt|under|over|built|since)\b",
+    Kind.WARMTH: r"degrees?|°|\b\d+\s?[CF]\b|\bgrad\b",
+    Kind.TIME: (
         rf"\b(?:{_DAYS}|{_MONTHS})\b|\b\d{{1,2}}[:.]\d\d\b|\b1\d\d\d\b|\b20\d\d\b|\d\s?(?:[ap]\.?m\b|uhr)|o['’]clock"
         rf"|\b(?:at|from|by|until|till|to|after|before|um|ab|bis)\s\d{{1,2}}\b|\b(?:\d+|{_COUNTED})\s(?:{_UNITS_OF_TIME})\b"
         r"|\b(?:after|before|once|as soon as|when|while|during|within|every|next|last)\b"
     ),
     Kind.PLACE: _PLACE,
-    Kind.REASON: _pattern(
+    Kind.REASON: (
         r"\b(?:because|since|as|so|therefore|thus|hence|due|reason|caused?|owing|thanks|otherwise|to|for|result(?:ed|s)?|lead|led"
         r"|if|weil|denn|da|damit|grund|ursache|wegen|deshalb|car|parce)\b"
     ),
@@ -166,22 +169,22 @@ _EXTREME = (
     r"|dernière fois"
 )
 _ASKED_OVER = {
-    Calculation.AVERAGE: _pattern(rf"\b(?:{_AVERAGE})\b"),
-    Calculation.TOTAL: _pattern(rf"\b(?:{_TOTAL})\b"),
-    Calculation.EXTREME: _pattern(rf"\b(?:{_EXTREME})\b|\bwhen (?:did|was|were|has|have)\b.{{1,60}}\blast\W*$|\bwann .{{1,60}}\bzuletzt\b"),
-    Calculation.NEVER: _pattern(r"\b(?:who|which|what|wer|welche[rsn]?|qui|quels?|quelles?)\b.{0,60}\b(?:never|niemals|nie|jamais)\b"),
-    Calculation.COUNT: _pattern(
+    Calculation.AVERAGE: rf"\b(?:{_AVERAGE})\b",
+    Calculation.TOTAL: rf"\b(?:{_TOTAL})\b",
+    Calculation.EXTREME: rf"\b(?:{_EXTREME})\b|\bwhen (?:did|was|were|has|have)\b.{{1,60}}\blast\W*$|\bwann .{{1,60}}\bzuletzt\b",
+    Calculation.NEVER: r"\b(?:who|which|what|wer|welche[rsn]?|qui|quels?|quelles?)\b.{0,60}\b(?:never|niemals|nie|jamais)\b",
+    Calculation.COUNT: (
         r"\b(?:how many(?: of)?(?: the| our| my| your| their)?|wie ?viele|combien d(?:e |es |['’])|anzahl (?:der|von)"
         r"|nombre de)\s*(?!(?:in|of|from|per|do|does|did|is|are|was|were|can|may|must|have|has|will|there|times)\b)(?P<counted>[^?.,;]+)"
     ),
 }  # fmt: skip
 _STATED = {
-    Calculation.AVERAGE: _pattern(rf"\b(?:{_AVERAGE}|mean|typical(?:ly)?|usual(?:ly)?|normal(?:ly)?|meist(?:ens)?|habituellement)\b"),
-    Calculation.TOTAL: _pattern(rf"\b(?:{_TOTAL}|total\w*|all)\b"),
-    Calculation.EXTREME: _pattern(
+    Calculation.AVERAGE: rf"\b(?:{_AVERAGE}|mean|typical(?:ly)?|usual(?:ly)?|normal(?:ly)?|meist(?:ens)?|habituellement)\b",
+    Calculation.TOTAL: rf"\b(?:{_TOTAL}|total\w*|all)\b",
+    Calculation.EXTREME: (
         rf"\b(?:{_EXTREME}|mostly|mainly|majority|half|two[- ]thirds|more (?:\w+ )?than (?:any|all|every)|mehrheit|hälfte|moitié)\b"
     ),
-    Calculation.NEVER: _pattern(r"\b(?:never|no|not|none|nobody|without|nie|niemals|kein\w*|nicht|jamais|aucun\w*|pas)\b|n['’]t\b"),
+    Calculation.NEVER: r"\b(?:never|no|not|none|nobody|without|nie|niemals|kein\w*|nicht|jamais|aucun\w*|pas)\b|n['’]t\b",
 }  # fmt: skip
 
 
@@ -191,7 +194,7 @@ def kind_of(question: str) -> Kind | None:
     >>> kind_of("How many seats are there?").value, kind_of("who cuts Frieda's hair").value, kind_of("Is it open?")
     ('number', 'person', None)
     """
-    return next((kind for kind, pattern in _ASKED.items() if pattern.search(question)), None)
+    return next((kind for kind, words in _ASKED.items() if _pattern(words).search(question)), None)
 
 
 def find_calculation(question: str) -> Calculation | None:
@@ -200,7 +203,7 @@ def find_calculation(question: str) -> Calculation | None:
     >>> find_calculation("How many dogs live here?"), find_calculation("Which cut is the cheapest?"), find_calculation("Who cuts?")
     (<Calculation.COUNT: 'count'>, <Calculation.EXTREME: 'extreme'>, None)
     """
-    found = next((each for each, pattern in _ASKED_OVER.items() if pattern.search(question)), None)
+    found = next((each for each, words in _ASKED_OVER.items() if _pattern(words).search(question)), None)
     if found is Calculation.TOTAL and kind_of(question) in _NO_FIGURES:
         return None  # "when is it closed altogether"
     if found is Calculation.COUNT and (kind_of(question) is not Kind.NUMBER or _RULE.search(question)):
@@ -221,7 +224,9 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
     if reckoning is not Calculation.COUNT:
         # "if you want quiet" says when it is quietest; of short words, "two metres long" says nothing of what is longest
         plain = [rf"\b{word}" for word in re.findall(r"\b([a-z]{5,})est\b", question.casefold())]
-        return _STATED[reckoning].search(text) is not None or any(re.search(each, text, re.I) for each in plain)
+        return _pattern(_STATED[reckoning]).search(text) is not None or any(
+            re.search(each, text, re.I) for each in plain
+        )
     thing, asked = _counted_word(question), _words(question)
     beside = [
         f"{text[max(0, each.start() - _BESIDE) : each.start()]} {text[each.end() : each.end() + _BESIDE]}"
@@ -233,7 +238,7 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
 
 def _counted_word(question: str) -> str:
     """How the word for what is counted begins: of "how many spare bicycles have a motor", "bicyc"."""
-    found = _ASKED_OVER[Calculation.COUNT].search(question)
+    found = _pattern(_ASKED_OVER[Calculation.COUNT]).search(question)
     words: list[str] = re.findall(r"[^\W\d_]+", found["counted"] if found else "")
     nouns = [word for word in words if _PLURAL.fullmatch(word)]
     return (nouns or words or [""])[0].casefold()[:_LETTERS]
@@ -257,7 +262,7 @@ def has_kind(kind: Kind, text: str, question: str) -> bool:
     figures = any(not _words(found[0]) <= asked for found in _FIGURE.finditer(text))
     if kind is Kind.NUMBER or (kind in _NEEDS_FIGURE and not figures):
         return figures
-    found = _VALUES[kind].finditer(text)
+    found = _pattern(_VALUES[kind]).finditer(text)
     if kind is Kind.MONEY:
         return any(figures or each[0].isalpha() for each in found)
     return any(
