@@ -9,11 +9,11 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 
 from msgspec import Meta, Struct, convert
-from sqlalchemy import ColumnElement, CursorResult, bindparam, delete, func, insert, or_, select, text
+from sqlalchemy import ColumnElement, bindparam, delete, func, insert, or_, select, text
 from sqlalchemy.dialects.postgresql import JSONB, insert as upsert
 
 from rag_app.database.session import Database
@@ -178,7 +178,7 @@ class KeptAnswers:
         """Delete all users' answers without feedback after a day; returns their number."""
         async with self._database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION})), operator=True) as session:
             gone = await session.execute(delete(kept_answers_table).where(_WITHOUT_VERDICT, _PAST_ITS_DAY))
-        return cast("CursorResult[Any]", gone).rowcount
+        return gone.rowcount
 
 
 def _own(principal: Principal, request_id: str) -> list[ColumnElement[bool]]:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
-from sqlalchemy import CursorResult, text
+from sqlalchemy import text
 
 from rag_app.application import Application
 from rag_app.console.demo import load_samples
@@ -83,7 +83,7 @@ async def rows(url: str, statement: str, user: UUID, **values: Any) -> list[dict
     database = Database(url, pool_size=2)
     try:
         async with database.scoped(Scope(frozenset({UUID(int=0)}), user)) as session:
-            result = cast(CursorResult[Any], await session.execute(text(statement), values))
+            result = await session.execute(text(statement), values)
             return [dict(row) for row in result.mappings()] if result.returns_rows else []
     finally:
         await database.close()

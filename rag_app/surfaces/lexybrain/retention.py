@@ -7,9 +7,9 @@ messages, feedback with judgments, and training data.
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import CursorResult, delete, select, text
+from sqlalchemy import delete, select, text
 
 from rag_app.access.tables import organization_tokens_table, organizations_table, users_table
 from rag_app.database.session import Database
@@ -71,4 +71,4 @@ async def _delete(database: Database, scope: Scope, days: dict[str, int], gone: 
                 # a month's counter is read until the month is over
                 oldest = until.date().replace(day=1) if column.table in _OF_A_MONTH else until
                 deleted = await session.execute(delete(column.table).where(column < oldest))
-                gone[name] += cast("CursorResult[Any]", deleted).rowcount
+                gone[name] += deleted.rowcount
