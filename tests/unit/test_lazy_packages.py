@@ -59,6 +59,15 @@ from sqlalchemy.ext.asyncio.session import AsyncSession
 print(before, len(looked_up), {*looked_up} == {Session}, requests is sys.modules["requests"], hasattr(requests, "nothing"))
 print(Image.new("L", (2, 3)).size, asyncio.AsyncSession is AsyncSession)
 """
+_PATTERNS = """
+import rag_app.pipeline
+from rag_app.answering import kinds
+from rag_app.answering.verification import kinds as kinds_of_sentences
+print(kinds_of_sentences._pattern.cache_info().currsize)
+before = kinds._pattern.cache_info().currsize
+kinds.kind_of("What does a cut cost?")
+print(kinds._pattern.cache_info().currsize - before)
+"""
 
 
 def run(program: str, *arguments: str) -> str:
@@ -104,6 +113,10 @@ def test_a_module_of_others_runs_once_when_a_name_is_looked_up_in_it() -> None:
     requests, others = run(_MODULES).splitlines()
     assert requests == "False 8 True True False"
     assert others == "(2, 3) True"
+
+
+def test_a_pattern_of_a_kind_is_compiled_when_it_is_first_used() -> None:
+    assert run(_PATTERNS).split() == ["0", "1"]
 
 
 @pytest.mark.timeout(480)
