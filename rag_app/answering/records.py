@@ -21,6 +21,7 @@ from rag_app.answering.planning import (
     asks_of_records,
     may_ask,
     names_kind_first,
+    names_records,
     ranks_kind,
     read_question,
     respell,
@@ -354,10 +355,12 @@ class RecordFinder:
         return read_question(question.text, self._spec, values, question.period, question.today)
 
     def _by_parser(self, question: Question) -> Work[FoundRecords | None]:
-        """What the query finds that the parser reads; None where it is not certain of one.
+        """What the query finds that the parser reads; None where it is not certain of one, or nothing of records is named.
 
         It is shown the values of the scope that words of the question may be, and those of each field with few of them.
         """
+        if not names_records(question.text, self._spec, question.period):
+            return None
         values: list[NamedValue] = [*(yield self._forms(question.text))]
         called = words_of_titles(without_period(question.text, question.period), self._spec, values)
         titles: Sequence[NamedValue] = (yield TitlesWanted(called)) if called else ()

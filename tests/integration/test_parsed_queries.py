@@ -45,6 +45,13 @@ def test_an_order_in_other_words_is_read(chat: Chat, shown: list[str]) -> None:
     assert reply["flags"]["understood"] == "10 keywords, most wanted first"
 
 
+def test_it_is_not_asked_where_no_word_names_records(chat: Chat, shown: list[str]) -> None:
+    chat.post("Within how many days are returns free?")
+    assert not shown
+    chat.post("Within how many days are listings free?")
+    assert shown
+
+
 def test_no_model_is_asked_for_a_query_that_was_parsed(chat: Chat, shown: list[str]) -> None:
     chat.post(FEW_SALES)
     assert shown and not any("JSON" in request.prompt for request in chat.model.requests)
