@@ -61,7 +61,7 @@ class Item:
 
 
 @frozen
-class Shown:
+class ParserInput:
     """What the model reads: the `ids` of the question; the items have the places behind it. `figures` have their values."""
 
     ids: tuple[int, ...]
@@ -99,7 +99,7 @@ class ReadQuery:
         return float(1 / (1 + np.exp(-_FIT @ np.array([1.0, *self.signals]))))
 
 
-def show(question: str, period: tuple[int, int] | None, items: Sequence[Item]) -> Shown:
+def show(question: str, period: tuple[int, int] | None, items: Sequence[Item]) -> ParserInput:
     """What the model reads; the words of time are one token, since others read them."""
     ids, spans = [_CLS], []
     parts = [(0, len(question))] if period is None else [(0, period[0]), period, (period[1], len(question))]
@@ -115,7 +115,7 @@ def show(question: str, period: tuple[int, int] | None, items: Sequence[Item]) -
     figures = [(place, figure(word)) for word, place in _find(_FIGURE, question, spans) if ids[place] != _TIME]
     words = _words(question, spans)
     kept = tuple(items[:_MOST_ITEMS])
-    return Shown(
+    return ParserInput(
         (*ids, _SEP),
         kept,
         tuple((place, value) for place, value in figures if value is not None),
@@ -183,7 +183,7 @@ class _Choices:
 class Reading:
     """The query that the model's odds say, part by part."""
 
-    def __init__(self, question: str, shown: Shown, about: Any, roles: Any, links: Any) -> None:
+    def __init__(self, question: str, shown: ParserInput, about: Any, roles: Any, links: Any) -> None:
         self._question, self._shown, self._links = question, shown, np.asarray(links, np.float64)
         self._at = dict(zip(shown.places, shown.items, strict=True))
         self._roles, self._choices = np.asarray(roles, np.float64), _Choices()
@@ -239,7 +239,7 @@ class Reading:
             descending,
             limit or (1 if first else MOST_GROUPS if groups else MOST_LISTED),
         )
-        signals = (float(np.log(_SCALE - choices.all)), of_kind.all, self._left(title))
+        signals = (float(np.log(_SCALE - choices.all)), of_kind.all, self._count_unsaid(title))
         return ReadQuery(signals, query, tuple(told), title)
 
     def _says_kind(self, kind: str) -> bool:
@@ -293,7 +293,7 @@ class Reading:
         inside = [span for place, span in enumerate(spans, 1) if self._choices.holds(odds[place])]
         return self._question[inside[0][0] : inside[-1][1]] if inside else ""
 
-    def _left(self, title: str) -> int:
+    def _count_unsaid(self, title: str) -> int:
         said = {word for item in self._shown.items for phrase in _phrases(item) for word in phrase} | {*stems(title)}
         words = [word for word, _ in _words(self._question, self._shown.spans)]
         return sum(word not in said | word_set("asking") and figure(word) is None for word in words)

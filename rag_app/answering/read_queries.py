@@ -45,7 +45,7 @@ def read_plan(question: Question, spec: IndexSpec, values: Sequence[NamedValue])
         return None
     named_kinds = {token.meaning.name for token in tokens if token.meaning is not None and token.role == "kind"}
     query.kind = named_kinds.pop() if len(named_kinds) == 1 else query.kind
-    query.filters = [_fitting(each, spec) for each in query.filters]
+    query.filters = [_fit_to_field(each, spec) for each in query.filters]
     plan = plan_of(query, question, spec, values)
     if plan is None:
         return None
@@ -94,7 +94,7 @@ def _said_first(phrases: Sequence[str], text: str) -> Sequence[str]:
     return sorted(phrases, key=lambda phrase: not said & {*stems(phrase)})[:_WORDS]
 
 
-def _fitting(written: WrittenFilter, spec: IndexSpec) -> WrittenFilter:
+def _fit_to_field(written: WrittenFilter, spec: IndexSpec) -> WrittenFilter:
     """A condition with the operator and the value that its field takes."""
     name, kind = written.field, spec.fields[written.field]
     if kind in NUMBER_FIELDS and (bound := _BOUND.fullmatch(str(written.value))):  # the index' words: "rising" for ">0"

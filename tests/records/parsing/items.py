@@ -20,8 +20,8 @@ from rag_app.answering.parser import (
     VALUE_ROLES,
     WAYS,
     Item,
+    ParserInput,
     ReadQuery,
-    Shown,
 )
 from rag_app.answering.wording import stems
 from rag_app.retrieval.periods import find_period
@@ -104,7 +104,7 @@ def _some(words: Sequence[str], draw: random.Random | None, text: str) -> Sequen
     return kept
 
 
-def labels_of(asked: Asked, shown: Shown) -> dict[str, Any] | None:
+def labels_of(asked: Asked, shown: ParserInput) -> dict[str, Any] | None:
     """What is to be said of each place; None where the question does not show it."""
     size, query = shown.places.stop, asked.query
     target: dict[str, Any] = {

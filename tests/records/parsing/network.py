@@ -23,7 +23,7 @@ from rag_app.answering.parser import (
     SORTS,
     VALUE_ROLES,
     WAYS,
-    Shown,
+    ParserInput,
     item_ids,
 )
 from tests.reader.compact import look_up_first
@@ -227,7 +227,7 @@ class Model(nn.Module):  # type: ignore[misc]
             hidden = layer(hidden, lambda query, key, value: attention(query, key, value, None))
         return self.decide(hidden)
 
-    def read_several(self, shown: Sequence[Shown]) -> Any:
+    def read_several(self, shown: Sequence[ParserInput]) -> Any:
         """Several questions; items that are the same are read once."""
         unique = list(dict.fromkeys(item for each in shown for item in each.items))
         row_of, asked = {item: row for row, item in enumerate(unique)}, len(shown)
@@ -278,7 +278,7 @@ class Model(nn.Module):  # type: ignore[misc]
         return self.decide(wide.float())
 
 
-def loss_of(about: Any, roles: Any, links: Any, targets: Sequence[dict[str, Any]], shown: Sequence[Shown]) -> Any:
+def loss_of(about: Any, roles: Any, links: Any, targets: Sequence[dict[str, Any]], shown: Sequence[ParserInput]) -> Any:
     width = roles.shape[1]
 
     def padded(name: str, fill: float) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rag_app.answering.parser import MODEL_FILE, SLOTS, Reading, ReadQuery, Shown, show
+from rag_app.answering.parser import MODEL_FILE, SLOTS, ParserInput, Reading, ReadQuery, show
 from tests.records.parsing.grammar import compose, mixed
 from tests.records.parsing.items import as_read, items_of, labels_of, period_in, same
 from tests.records.parsing.network import Model, export, loss_of
@@ -46,7 +46,7 @@ class Examples:
             self.of_schema.setdefault(each.schema.name, []).append(each)
         self.left: list[str] = []
 
-    def next(self) -> list[tuple[Shown, dict[str, Any]]]:
+    def next(self) -> list[tuple[ParserInput, dict[str, Any]]]:
         """Some questions over one table, whose fields are called alike in all of them."""
         draw, found = self.draw, []
         called = draw.random()
