@@ -150,14 +150,21 @@ def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
 
 def asks_of_records(text: str, spec: IndexSpec, period: Period | None) -> bool:
     """Whether a figure, an order or a list is asked for of something that the index calls by a name."""
-    roles = {token.role for token in read_words(without_period(text, period), spec)}
-    return bool(roles & _ASKED_OF_ALL) and names_records(text, spec, period)
+    roles = _roles(text, spec, period)
+    return bool(roles & _ASKED_OF_ALL) and _name_records(roles, spec)
 
 
 def names_records(text: str, spec: IndexSpec, period: Period | None) -> bool:
     """Whether a word is what the index calls a kind of record, a field, or much or little of one; all are of one kind
     where there is no other."""
-    roles = {token.role for token in read_words(without_period(text, period), spec)}
+    return _name_records(_roles(text, spec, period), spec)
+
+
+def _roles(text: str, spec: IndexSpec, period: Period | None) -> set[str]:
+    return {token.role for token in read_words(without_period(text, period), spec)}
+
+
+def _name_records(roles: set[str], spec: IndexSpec) -> bool:
     return bool(roles & _NAMED) or len(spec.records) == 1
 
 
