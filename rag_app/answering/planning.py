@@ -155,8 +155,10 @@ def asks_of_records(text: str, spec: IndexSpec, period: Period | None) -> bool:
 
 
 def names_records(text: str, spec: IndexSpec, period: Period | None) -> bool:
-    """Whether a word is what the index calls a kind of record, a field, or much or little of one; all are of one kind
-    where there is no other."""
+    """Whether a word names a kind of record, a field, or much or little of one.
+
+    In an index with one kind of record, every question about records is about that kind.
+    """
     return _name_records(_roles(text, spec, period), spec)
 
 
