@@ -61,7 +61,8 @@ class Conditions:
     def _build_bound(self, place: int, value: float) -> MetadataFilter | None:
         before, behind = self.tokens[max(0, place - 3) : place], self.tokens[place + 1 : place + 4]
         lead = [each.role for each in before]
-        roles = [*lead, *(each.role for each in behind if each.role in ("least_of", "most_of"))]
+        ends = [at for at, each in enumerate(behind) if figure(each.text) is not None]  # "200 up to 400"
+        roles = [*lead, *(each.role for each in behind[: 0 if ends else None] if each.role in ("least_of", "most_of"))]
         operator = next((BOUND_OPERATORS[role] for role in roles if role in BOUND_OPERATORS), None)
         first, last = lead[-1:] == ["between"], lead[:-2] == ["between"]  # between 20 and 40 pounds
         if first or last:

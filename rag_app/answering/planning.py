@@ -269,10 +269,11 @@ def respell(
 ) -> str:
     """The text with each of these words as the likeliest of its spellings that is a word of the index or of a value."""
     known, meant = known_words(spec, values), {}
+    of_values = {word for each in values for word in stems(each.value)}
     for word, found in options.items():
-        there = sorted((cost, each) for each, cost in found.items() if stem(each) in known)
+        there = sorted((cost, stem(each) not in of_values, each) for each, cost in found.items() if stem(each) in known)
         if there and len(tokens_of(word)) > 1:  # what the model knows whole is hardly misspelt
-            meant[word] = there[0][1]
+            meant[word] = there[0][2]
     return correct_spelling(text, meant)
 
 
@@ -617,7 +618,7 @@ class _Reader(Conditions):
         if ways:
             return self._total(ways[0])
         if orders:
-            return self._extreme(*orders[0])
+            return self._all_in_order(*orders[0]) if self._puts_in_order() else self._extreme(*orders[0])
         if (self._has("more") or self._has("apart")) and not self.comparing:
             return self._larger_of_values()
         query = self._count() if self._has("count") and self._tells_different() else self._plainly()
@@ -662,7 +663,8 @@ class _Reader(Conditions):
     def _count(self) -> RecordQuery | None:
         named = (token.meaning.name for token in self.tokens if token.meaning and token.role in ("field", "count"))
         before = next(named, "")
-        self.group = before if before in self.keys else self.group  # all categories with their number of products
+        if self.group is None and before in self.keys:
+            self.group = before  # all categories with their number of products
         if self.group is not None:
             return self._aggregate_over(Aggregate.COUNT, None)
         counted = self._counted_token()
@@ -743,14 +745,28 @@ class _Reader(Conditions):
         named = self._measured_fields() or [name for name in [price_field(self.spec)] if each and name]
         if len(named) != 1:
             return None
-        if not (self._has("most") or self._has("least")):
+        most, least = self._has("most"), self._has("least")
+        if self._asks_which() or self._puts_in_order():  # "which pool is warmest on average", "priciest first"
+            most, least = most or bool(self._fields("high")), least or bool(self._fields("low"))
+        if not (most or least):
             return self._aggregate_over(aggregate, named[0])
         if self.group is None:  # "which stylist has the highest average"
             self.group, self.grain = self._subject(named[0])
         if self.group is None:
             return None
         by_group = self._aggregate_over(aggregate, named[0])
-        return replace(by_group, limit=1, order=None, descending=self._has("most"))
+        return replace(by_group, limit=_GROUPED if self._puts_in_order() else 1, order=None, descending=most)
+
+    def _asks_which(self) -> bool:
+        """Whether one of several is asked for at the beginning: "which pool", "who"."""
+        return any(token.stem in word_set("which") | word_set("who") for token in self.tokens[:3])
+
+    def _puts_in_order(self) -> bool:
+        """Whether all are asked for, those with the most or the least before the others: "newest first"."""
+        plain = [token for token in self.tokens if not token.inside]
+        heads = [other for one, other in pairwise(plain) if one.role in SUPERLATIVES and other.meaning is None]
+        on_top = any(token.text.casefold() == "top" and token.meaning is None for token in plain)
+        return on_top or any(token.text.casefold() in word_set("heads") for token in heads)
 
     def _aggregate_over(self, aggregate: Aggregate, of: str | None) -> RecordQuery:
         """Over all records, or for each group: groups of time in their order, others the largest first."""
@@ -834,6 +850,19 @@ class _Reader(Conditions):
             return replace(by_group, aggregate=Aggregate.SUM, of=name)
         return record if grain is None else None
 
+    def _all_in_order(self, name: str, descending: bool) -> RecordQuery | None:
+        """All records, or all groups by their figure: "newest first", "hours by person, busiest on top"."""
+        wanted = self._number_wanted()
+        if self.group is None:
+            return RecordQuery(order=name, descending=descending, limit=wanted or _LISTED) if name else None
+        groups = replace(
+            self._aggregate_over(Aggregate.COUNT, None), order=None, descending=descending, limit=wanted or _GROUPED
+        )
+        of_kind = self.kind is not None and not self.figures and name == self.spec.records[self.kind].by
+        if not name or (of_kind and name not in self._fields("high", "low")):
+            return groups
+        return replace(groups, aggregate=Aggregate.SUM, of=name) if vocabulary_of(self.spec, name).adds_up else None
+
     def _is_first_of_each(self, name: str) -> bool:
         """Whether a record is asked for in each group: "the cheapest in each category", and not their totals."""
         own = name in self._fields("high", "low") or self._is_of_one() or not vocabulary_of(self.spec, name).adds_up
@@ -854,7 +883,7 @@ class _Reader(Conditions):
     def _group(self) -> tuple[str | None, Grain | None]:
         """The field behind "per" or "each", and by what a time is grouped."""
         for place, token in enumerate(self.tokens):
-            if token.role != "each":
+            if token.role != "each" and not self._says_rate(place):
                 continue
             for other in self.tokens[place + 1 : place + 5]:
                 if other.meaning is None or other.role == "kind":
@@ -874,6 +903,12 @@ class _Reader(Conditions):
         if told and self._has("each") and len(self.keys) == 1:
             return self.keys[0], None
         return None, None
+
+    def _says_rate(self, place: int) -> bool:
+        """Whether "a week" stands right behind what there are so many of in one: "bookings a week"."""
+        before, behind = self.tokens[max(0, place - 1) : place], self.tokens[place + 1 : place + 2]
+        counted = any(each.inside or each.role in _NAMED | {"value"} for each in before)
+        return counted and self.tokens[place].text.casefold() == "a" and any(each.stem in GRAINS for each in behind)
 
     def _tells_apart(self, name: str, place: int) -> bool:
         """Whether a field has values to group by: words, or whole numbers behind "for each number of"."""

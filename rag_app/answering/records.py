@@ -51,7 +51,7 @@ from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import conditions_of, find_periods, period_of
 from rag_app.retrieval.postprocessors import cut_below
 from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, NamedValue, RecordQuery, Records
-from rag_app.retrieval.spelling import correct_spelling, spellings, suspects
+from rag_app.retrieval.spelling import correct_spelling, is_inflected, spellings, suspects
 from rag_app.retrieval.store import ScopedStore, Search
 
 _TOLD_BEFORE = re.compile(
@@ -338,7 +338,8 @@ class RecordFinder:
         if told and not any(token.meaning for token in read_names(told[0], spec, values)):
             text = text[told.end() :]
         tokens = read_names(without_period(text, question.period), spec, values)
-        unknown = suspects(" ".join(token.text for token in tokens if token.is_left), ())
+        left = suspects(" ".join(token.text for token in tokens if token.is_left), ())
+        unknown = [word for word in left if not is_inflected(word)]
         options = {word: spellings(word) for word in unknown}
         forms = (
             {each for found in options.values() for each in found} if words_left(text, spec, question.period) else ()

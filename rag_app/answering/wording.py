@@ -477,7 +477,21 @@ def _asks_what_it_comes_to(tokens: Sequence[Token], place: int) -> bool:
 def _names_extreme(tokens: Sequence[Token], place: int) -> bool:
     """Whether words for the most or the least stand right before a place."""
     before = next(token for token in reversed(tokens[:place]) if not token.inside)
-    return before.role in _EXTREMES and tokens[place].text.casefold() == "first"
+    return before.role in _EXTREMES and tokens[place].text.casefold() in word_set("heads")
+
+
+def _is_head(at: _Place) -> bool:
+    """Whether "on top" stands behind what all records begin with: "the slowest kiln on top"."""
+    before = at.tokens[: at.number]
+    on = bool(before) and before[-1].text.casefold() in word_set("upon")
+    return on and at.token.text.casefold() == "top" and any(each.role in _EXTREMES for each in before)
+
+
+def _bounds_next(at: _Place) -> bool:
+    """Whether a figure stands right behind: "and under 100", and not "100 and under"."""
+    return at.token.text.casefold() in word_set("joins") and any(
+        each.is_left and figure(each.text) is not None for each in at.behind[:1]
+    )
 
 
 def _may_group(at: _Place) -> bool:
@@ -539,6 +553,11 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     ),
     # cheapest first
     (("oldest",), lambda at: at.number > 0 and _names_extreme(at.tokens, at.number), None),
+    # slowest on top
+    (("most",), _is_head, None),
+    # "over 60 and under 100"
+    (("least_of",), _bounds_next, Meaning("over")),
+    (("most_of",), _bounds_next, Meaning("under")),
     # of each number of cylinders
     (("count",), lambda at: at.token.stem in word_set("numbers_of") and _last_meant(at) == "each", None),
 )

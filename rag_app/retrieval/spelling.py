@@ -19,6 +19,7 @@ _AT_MOST = 1.3  # of a word's slips together
 _SLIP, _MISSING, _EXTRA, _OTHER, _FIRST = 0.5, 0.8, 0.8, 1.0, 0.5
 _LETTERS, _VOWELS = "abcdefghijklmnopqrstuvwxyz", "aeiouy"
 _ALIKE = (("ks", "x"), ("cks", "x"), ("ck", "k"), ("k", "c"), ("ph", "f"), ("ie", "ei"), ("z", "s"), ("kw", "qu"), ("ä", "ae"), ("ö", "oe"), ("ü", "ue"), ("ß", "ss"))  # fmt: skip
+_ENDINGS = ("est", "er", "ed", "ing", "ly")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -31,6 +32,19 @@ def suspects(text: str, known: Iterable[str]) -> list[str]:
     seen = {word for each in known for word in _WORD.findall(each.lower())}
     words = {word for word in _WORD.findall(text.lower()) if SHORTEST <= len(word) <= _LONGEST} - seen
     return sorted((word for word in words if len(tokens(word)) > 1), key=lambda word: (-len(word), word))[:MOST]
+
+
+def is_inflected(word: str) -> bool:
+    """Whether a word is one that the embedding model knows whole, with an ending: it is written as it is meant.
+
+    >>> is_inflected("coldest"), is_inflected("tidiest"), is_inflected("bookd")
+    (True, True, False)
+    """
+    bases = [word.removesuffix(ending) for ending in _ENDINGS if word.endswith(ending)]
+    forms = [
+        form for base in bases for form in (base, f"{base}e", re.sub("i$", "y", base)) if len(base) >= SHORTEST - 1
+    ]
+    return any(len(form) >= SHORTEST and len(tokens(form)) == 1 for form in forms)
 
 
 def spellings(word: str) -> dict[str, float]:

@@ -98,6 +98,13 @@ def filters(text: str) -> list[tuple[str, str, object]]:
         ("top plentiful trip", {"order": "catch", "limit": 1}),
         ("How many trips has Ada had or will have?", {"aggregate": Aggregate.COUNT}),
         ("How much have we had this month?", {"aggregate": Aggregate.SUM, "of": "catch"}),
+        ("trips newest first", {"order": "date", "descending": True, "limit": 12}),
+        ("trips per skipper, the fewest at the top", {"aggregate": Aggregate.COUNT, "descending": False, "limit": 24}),
+        ("catch by skipper, fullest first", {"aggregate": Aggregate.SUM, "group": "skipper", "descending": True}),
+        ("average catch by harbour, lowest on top", {"aggregate": Aggregate.AVERAGE, "descending": False, "limit": 24}),
+        ("which harbour is fullest on average", {"aggregate": Aggregate.AVERAGE, "group": "harbour", "limit": 1}),
+        ("trips a week", {"aggregate": Aggregate.COUNT, "group": "date", "grain": Grain.WEEK}),
+        ("trips skippers made, by harbour", {"aggregate": Aggregate.COUNT, "group": "harbour"}),
     ],
 )
 def test_a_question_becomes_a_query(text: str, wanted: dict[str, object]) -> None:
@@ -124,6 +131,7 @@ def test_a_question_becomes_a_query(text: str, wanted: dict[str, object]) -> Non
         ("trips with more than 20 kg", [("catch", ">", 20.0)]),
         ("trips with a catch under -5", [("catch", "<", -5.0)]),
         ("trips with a catch below minus five", [("catch", "<", -5.0)]),
+        ("trips over 20 and under 40 kilos", [("catch", ">", 20.0), ("catch", "<", 40.0)]),
     ],
 )
 def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[str, str, object]]) -> None:
@@ -193,6 +201,12 @@ def test_words_of_the_index_and_of_values_are_put_right() -> None:
     unknown = read_question(text, BOATS, [], None).unknown
     spelled = respell(text, {word: spellings(word) for word in unknown}, BOATS, [])
     assert spelled == "which skipper made the most trips"
+
+
+def test_a_value_is_likelier_than_a_word_that_says_nothing() -> None:
+    values = [NamedValue("harbour", "booked")]
+    assert respell("harbour bookd", {"bookd": spellings("bookd")}, BOATS, values) == "harbour booked"
+    assert respell("harbour bookd", {"bookd": spellings("bookd")}, BOATS, []) == "harbour book"
 
 
 def test_values_are_looked_up_for_few_words_of_a_question_about_records() -> None:
