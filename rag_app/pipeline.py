@@ -235,14 +235,23 @@ class Pipeline(Searcher):
             dated=lambda asked: self.resolve_dates(capability, asked, scope),
         )
 
-    def _finder(self, chosen: Capability, scope: Scope) -> RecordFinder | None:
+    def _finder(self, chosen: Capability, scope: Scope) -> Callable[[Question], RecordFinder] | None:
         """None for an index that declares no kinds of records."""
         spec = find_index(self._indexes, chosen.index)
         opening = partial(self._open_store, spec, scope)
         if not spec.records:
             return None
         writer = self._query_writer(chosen)
-        return RecordFinder(spec, opening, self._embedder, self._dimension, chosen.max_sources, writer, chosen.lists)
+        return partial(
+            RecordFinder,
+            spec=spec,
+            open_store=opening,
+            embedder=self._embedder,
+            dimension=self._dimension,
+            most=chosen.max_sources,
+            writer=writer,
+            lists=chosen.lists,
+        )
 
     def _gate(self, spec: IndexSpec, scope: Scope, retriever: BaseRetriever) -> Gate:
         if spec.confidence.signal != "fitted":

@@ -150,7 +150,7 @@ class CapabilityEngine(BaseQueryEngine):
         question: Question | None = None,
         foreign: Foreign | None = None,
         dated: Callable[[Question], Awaitable[Question]] | None = None,
-        records: RecordFinder | None = None,
+        records: Callable[[Question], RecordFinder] | None = None,
     ) -> None:
         super().__init__(CallbackManager())
         self._owner = owner
@@ -273,9 +273,11 @@ class CapabilityEngine(BaseQueryEngine):
             return Evidence(question)
         try:
             with Stage("retrieval", {"rag.index": capability.index, "rag.capability": capability.name}) as span:
-                told = await self._records.find(question) if self._records is not None else None
+                finder = self._records(question) if self._records is not None else None
+                told = await finder.find() if finder is not None else None
+                spent = finder.spent if finder is not None else None
                 if isinstance(told, FoundRecords):
-                    return self._add_cost(started, self._of_records(question, told))
+                    return replace(self._of_records(question, told), seconds=time.perf_counter() - started, spent=spent)
                 query, first, steps = _bundle(question, by), self._retriever, self._postprocessors
                 if question.period != self._question.period and self._prepare:
                     first, steps = self._prepare(question)
@@ -308,12 +310,7 @@ class CapabilityEngine(BaseQueryEngine):
             if not capability.failure_text:
                 raise
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
-        return self._add_cost(started, self._without_field(best, told))
-
-    def _add_cost(self, started: float, evidence: Evidence) -> Evidence:
-        """The evidence with the seconds and the tokens that it took."""
-        spent = self._records.spent if self._records is not None else None
-        return replace(evidence, seconds=time.perf_counter() - started, spent=spent)
+        return replace(self._without_field(best, told), seconds=time.perf_counter() - started, spent=spent)
 
     def _of_records(self, question: Question, told: FoundRecords) -> Evidence:
         """Records are what was asked for, whatever their similarity: there is nothing to judge."""

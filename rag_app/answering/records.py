@@ -106,123 +106,65 @@ class Step:
     telling: Telling
 
 
-@frozen
-class NearestWanted:
-    """Asks for the chunks of these sources that are nearest to the question, at most so many."""
-
-    sources: tuple[UUID, ...]
-    most: int
-
-
-@frozen
-class TitlesWanted:
-    """Asks for the records whose titles have some of these words."""
-
-    words: tuple[str, ...]
-
-
-@frozen
-class SpellingWanted:
-    """Asks how these words, of which no chunk has some, are written in chunks."""
-
-    words: tuple[str, ...]
-
-
-@frozen
-class QueryWanted:
-    """Asks a model for the query, with the values that it may name."""
-
-    values: Sequence[NamedValue]
-
-
-@frozen
-class ParseWanted:
-    """Asks the parser for the query of a question, with the values that it may name."""
-
-    question: Question
-    values: Sequence[NamedValue]
-
-
 T = TypeVar("T")
-Work = Generator[
-    Sequence[str] | RecordQuery | NearestWanted | TitlesWanted | SpellingWanted | QueryWanted | ParseWanted, Any, T
-]
-"""What reads a question and tells an answer: it gives what is to be asked of the store (words: for values), and is sent what came back."""
+Work = Generator[Awaitable[Any], Any, T]
+"""What reads a question and tells an answer: it gives what is to be awaited, and is sent what came of it."""
 
 
 class RecordFinder:
-    """Answers questions about the records of an index, in one scope, from at most `most` sources.
+    """Answers one question about the records of an index, in one scope, from at most `most` sources.
 
     `writer` asks a model for the query of a question about records that the rules do not understand. `lists` tell what is
     known of a subject.
     """
 
+    _store: ScopedStore
+
     def __init__(
         self,
+        question: Question,
         spec: IndexSpec,
         open_store: Callable[[], Awaitable[ScopedStore]],
         embedder: BaseEmbedding,
-        dimension: int | None = None,
-        most: int = 12,
-        writer: QueryWriter | None = None,
-        lists: Sequence[RecordList] = (),
+        dimension: int | None,
+        most: int,
+        writer: QueryWriter | None,
+        lists: Sequence[RecordList],
     ) -> None:
+        self._question, self._filters = question, question.filters if question.wide is None else question.wide
         self._spec, self._open_store, self._writer = spec, open_store, writer
         self._lists = [each for each in lists if each.kind in spec.records]
         self._embedder, self._dimension, self._most = embedder, dimension, most
+        self._vector: list[float] | None = None
+        self._known: dict[tuple[str, Period | None], Sequence[NamedValue]] = {}
 
-    async def find(self, question: Question) -> FoundRecords | NotRecorded | None:
+    async def find(self) -> FoundRecords | NotRecorded | None:
         """What the records say; None where the question asks nothing of them, or they do not hold what it asks.
 
         The question's own filters hold as well, those of a second look where it has one. Raises StoreFailed and
         EmbeddingFailed.
         """
+        question = self._question
         before = before_in((question.searched, *question.also), question.text)
         misspelt = bool(self._spec.records) and bool(suspects(question.text, ()))
         asks = not question.leans and (misspelt or may_ask(question.text, self._spec, question.period))
         briefs = bool(self._lists) and not question.leans and subject_of(question.text) is not None
         if not (asks or before or briefs):
             return None
-        store = await self._open_store()
-        asking.set(store.scope.organizations)
-        work, vector = self._read(question, before, asks=asks, briefs=briefs), None
-        reply: Any = None
-        known: dict[Any, Any] = {}  # the ways of reading ask for the same words
-        while True:  # asked from here alone: a statement is few frames away
+        self._store = await self._open_store()
+        asking.set(self._store.scope.organizations)
+        work, reply = self._read(before, asks=asks, briefs=briefs), None
+        while True:  # awaited from here alone: a statement is few frames away
             try:
                 wanted = work.send(reply)
             except StopIteration as done:
                 found: FoundRecords | NotRecorded | None = done.value
                 return found
-            if isinstance(wanted, tuple | TitlesWanted) and wanted in known:
-                reply = known[wanted]
-            elif isinstance(wanted, RecordQuery):
-                reply = await store.find_records(wanted)
-            elif isinstance(wanted, NearestWanted):
-                vector = vector or await embed_query(self._embedder, question.text, self._dimension)
-                only = condition("source_id", IN, [*map(str, wanted.sources)])
-                asked = Search(vector, question.text, (only,), Mode.DENSE, wanted.most)
-                reply = await store.search(asked)
-            elif isinstance(wanted, TitlesWanted):
-                vector = vector or await embed_query(self._embedder, question.text, self._dimension)
-                asked = Search(vector, " ".join(wanted.words), _filters_of(question), Mode.TEXT, _TITLED)
-                reply = known[wanted] = _titles_of(await store.search(asked), wanted.words)
-            elif isinstance(wanted, SpellingWanted):
-                reply = await store.respell(wanted.words) if wanted.words else {}
-            elif isinstance(wanted, ParseWanted):
-                from rag_app.answering.read_queries import read_plan  # which few questions need
+            reply = await wanted
 
-                reply = await asyncio.to_thread(read_plan, wanted.question, self._spec, wanted.values)
-            elif isinstance(wanted, QueryWanted):
-                reply = await self._writer.write(question, self._spec, wanted.values) if self._writer else None
-            else:
-                reply = known[tuple(wanted)] = await store.named_values(wanted) if wanted else []
-
-    def _read(
-        self, question: Question, before: Sequence[str], *, asks: bool, briefs: bool
-    ) -> Work[FoundRecords | NotRecorded | None]:
-        """The ways of reading a question, one after the other."""
-        question = (yield from self._put_right(question)) if asks else question
+    def _read(self, before: Sequence[str], *, asks: bool, briefs: bool) -> Work[FoundRecords | NotRecorded | None]:
+        """The ways of reading the question, one after the other."""
+        question = (yield from self._put_right()) if asks else self._question
         asks = asks and may_ask(question.text, self._spec, question.period)
         if briefs and (brief := (yield from self._brief(question))) is not None:
             return brief
@@ -234,7 +176,7 @@ class RecordFinder:
                 return found
             reading = yield from self._understand(merged)
         if reading.plan is not None:
-            return (yield from self._tell_plan(reading.plan, question))
+            return (yield from self._tell_plan(reading.plan))
         if not asks:
             return None
         parsed = (yield from self._by_parser(question)) if not before else None  # which reads no conversation
@@ -246,25 +188,42 @@ class RecordFinder:
         return found or (yield from self._compare(question))
 
     def _values(self, text: str, period: Period | None) -> Work[Sequence[NamedValue]]:
-        """The values of the scope that the words of a text may be, and the records whose titles have words of it."""
+        """The values of the scope that the words of a text may be, and the records whose titles have words of it.
+
+        The ways of reading ask for those of the same text: they are looked up once.
+        """
         words = words_left(text, self._spec, period)
-        values: Sequence[NamedValue] = yield words
-        called = words_of_titles(without_period(text, period), self._spec, values) if words else ()
-        titles: Sequence[NamedValue] = (yield TitlesWanted(called)) if called else ()
-        return [*values, *titles]
+        if words and (text, period) not in self._known:
+            values = yield self._store.named_values(words)
+            self._known[text, period] = [*values, *(yield from self._titles(text, period, values))]
+        return self._known.get((text, period), ())
+
+    def _titles(self, text: str, period: Period | None, values: Sequence[NamedValue]) -> Work[Sequence[NamedValue]]:
+        """The records whose titles have words of a text that mean nothing else, with these `values`."""
+        called = words_of_titles(without_period(text, period), self._spec, values)
+        if not called:
+            return ()
+        return _titles_of((yield from self._search(" ".join(called), self._filters, Mode.TEXT, _TITLED)), called)
+
+    def _search(self, text: str, filters: Filters, mode: Mode, most: int) -> Work[list[NodeWithScore]]:
+        """The chunks that are nearest to the question, or that have most of the words of a text."""
+        vector = self._vector or (yield embed_query(self._embedder, self._question.text, self._dimension))
+        self._vector = vector
+        nodes: list[NodeWithScore] = yield self._store.search(Search(vector, text, filters, mode, most))
+        return nodes
 
     def _brief(self, question: Question) -> Work[FoundRecords | None]:
         """The lists of records that tell of a subject; None where there are none, or it is not understood."""
         spec, text, period = self._spec, question.text, question.period
         values = yield from self._values(f"{spec.records[self._lists[0].kind].words[0]} {text}", None)
         plans = read_lists(text, self._lists, spec, values, period, question.today)
-        return (yield from self._tell_lists(plans, question))
+        return (yield from self._tell_lists(plans))
 
-    def _tell_lists(self, plans: Sequence[Plan], question: Question) -> Work[FoundRecords | None]:
+    def _tell_lists(self, plans: Sequence[Plan]) -> Work[FoundRecords | None]:
         """Lists one after the other, those with few records whole; None where there are no records."""
         found = []
         for plan in plans:
-            queried = yield from self._query(plan, question)
+            queried = yield from self._query(plan)
             if queried[2] == "found" and queried[1].total:
                 found.append(queried)
         room, shares = self._most, dict[int, int]()
@@ -274,7 +233,7 @@ class RecordFinder:
         kept = []
         for place, (plan, records, outcome) in enumerate(found):
             cut = replace(records, rows=records.rows[: shares[place]])
-            told = yield from self._tell(plan, cut, outcome, question)
+            told = yield from self._tell(plan, cut, outcome)
             kept += [told] if told is not None and told.nodes else []
         return _join(kept, self._most) if kept else None
 
@@ -287,24 +246,23 @@ class RecordFinder:
         for period in find_periods(text, question.today or datetime.now(UTC).date()):
             values = yield from self._values(text, period)
             plan = read_question(text, spec, values, period, question.today, comparing=True).plan
-            one = (yield from self._tell_plan(plan, replace(question, period=period))) if plan is not None else None
+            one = (yield from self._tell_plan(plan)) if plan is not None else None
             if one is None or not one.nodes:
                 return None
             told.append(one)
         return _join(told, _COMPARED) if len(told) == 2 else None
 
-    def _tell_plan(self, plan: Plan, question: Question) -> Work[FoundRecords | None]:
-        found = yield from self._query(plan, question)
-        return (yield from self._tell(*found, question))
+    def _tell_plan(self, plan: Plan) -> Work[FoundRecords | None]:
+        return (yield from self._tell(*(yield from self._query(plan))))
 
-    def _tell(self, plan: Plan, found: Records, outcome: Outcome, question: Question) -> Work[FoundRecords | None]:
+    def _tell(self, plan: Plan, found: Records, outcome: Outcome) -> Work[FoundRecords | None]:
         """How what a plan found is told; None where the words' way is to be taken."""
         mixed = plan.kind is None and len(found.types) > 1 and not plan.conditions
         if not found.rows or mixed:
             return None
         most = LARGEST_LIMIT if plan.is_first_of_each else self._most
         shown = yield from self._nearest(found, most)
-        kept, listed = _above(shown, question), plan.is_list and outcome != "none"
+        kept, listed = self._above(shown), plan.is_list and outcome != "none"
         if len(kept) < len(shown) and not listed:
             return None if kept else FoundRecords((), "", "", computed=True)
         hits = to_hits(kept)
@@ -319,20 +277,28 @@ class RecordFinder:
         wanted = [*dict.fromkeys(source for row in found.rows for source in row.sources)][:most]
         nearest: dict[UUID, NodeWithScore] = {}
         while left := [source for source in wanted if source not in nearest]:
-            asked = NearestWanted(tuple(left), 2 * len(left) + 10)
-            nodes: list[NodeWithScore] = yield asked
+            only, limit = condition("source_id", IN, [*map(str, left)]), 2 * len(left) + 10
+            nodes = yield from self._search(self._question.text, (only,), Mode.DENSE, limit)
             for node in nodes:
                 nearest.setdefault(UUID(node.node.metadata["source_id"]), node)
-            if len(nodes) < asked.most:
+            if len(nodes) < limit:
                 break  # a long source crowds out others no more: that was all there is
         return [nearest[source] for source in wanted if source in nearest]
 
-    def _put_right(self, question: Question) -> Work[Question]:
+    def _above(self, nodes: Collection[NodeWithScore]) -> list[NodeWithScore]:
+        """Those that a threshold leaves which the request itself sends."""
+        question = self._question
+        if question.threshold is None or not question.threshold_sent:
+            return [*nodes]
+        return cut_below([*nodes], question.threshold)
+
+    def _put_right(self) -> Work[Question]:
         """The question with its misspelt words as they are written in the index, its values, or what the scope sees.
 
         Without what the asker tells before it, where that names nothing: "I've got a gift to buy, show me ...".
         """
-        text, spec = question.text, self._spec
+        question, spec = self._question, self._spec
+        text = question.text
         values = yield from self._values(text, question.period)
         told = _TOLD_BEFORE.match(text)
         if told and not any(token.meaning for token in read_names(told[0], spec, values)):
@@ -344,9 +310,10 @@ class RecordFinder:
         forms = (
             {each for found in options.values() for each in found} if words_left(text, spec, question.period) else ()
         )
-        others: Sequence[NamedValue] = yield tuple(sorted(forms))
+        others: Sequence[NamedValue] = (yield self._store.named_values(sorted(forms))) if forms else ()
         spelled = respell(text, options, spec, [*values, *others])
-        written: Mapping[str, str] = yield SpellingWanted(tuple(suspects(spelled, ())) if options else ())
+        doubtful = suspects(spelled, ()) if options else ()
+        written: Mapping[str, str] = (yield self._store.respell(doubtful)) if doubtful else {}
         spelled = correct_spelling(spelled, {word: there for word, there in written.items() if word in options})
         return self._say(question, spelled) if spelled != question.text else question
 
@@ -362,15 +329,16 @@ class RecordFinder:
         """
         if not names_records(question.text, self._spec, question.period):
             return None
-        values: list[NamedValue] = [*(yield self._forms(question.text))]
-        called = words_of_titles(without_period(question.text, question.period), self._spec, values)
-        titles: Sequence[NamedValue] = (yield TitlesWanted(called)) if called else ()
+        values: list[NamedValue] = yield self._store.named_values(self._forms(question.text))
+        titles = yield from self._titles(question.text, question.period, values)
         for name in [name for name, kind in self._spec.fields.items() if kind is FieldType.KEYWORD]:
-            counted = RecordQuery(_filters_of(question), aggregate=Aggregate.COUNT, group=name, limit=_FEW)
-            few: Records = yield counted
+            counted = RecordQuery(self._filters, aggregate=Aggregate.COUNT, group=name, limit=_FEW)
+            few: Records = yield self._store.find_records(counted)
             values += [NamedValue(name, str(row.group)) for row in few.rows if few.total <= _FEW]
-        plan: Plan | None = yield ParseWanted(question, [*values, *titles])
-        return (yield from self._tell_plan(plan, question)) if plan is not None else None
+        from rag_app.answering.read_queries import read_plan  # which few questions need
+
+        plan: Plan | None = yield asyncio.to_thread(read_plan, question, self._spec, [*values, *titles])
+        return (yield from self._tell_plan(plan)) if plan is not None else None
 
     def _forms(self, text: str) -> Sequence[str]:
         """The words of a text as values may have them."""
@@ -381,9 +349,9 @@ class RecordFinder:
         text, spec = question.text, self._spec
         if self._writer is None or not asks_of_records(text, spec, question.period):
             return None
-        values: Sequence[NamedValue] = yield self._forms(text)
-        plan: Plan | None = yield QueryWanted(values)
-        return (yield from self._tell_plan(plan, question)) if plan else None
+        values: Sequence[NamedValue] = yield self._store.named_values(self._forms(text))
+        plan: Plan | None = yield self._writer.write(self._question, spec, values)
+        return (yield from self._tell_plan(plan)) if plan else None
 
     def _unread(self, reading: Reading, text: str) -> NotRecorded | None:
         """What the records lack, or that the words make no query.
@@ -412,33 +380,33 @@ class RecordFinder:
             return None
         values = yield from self._values(question.text, question.period)
         steps = read_steps(question.text, self._spec, values, question.period, question.today)
-        return (yield from self._tell_in_steps(steps, question)) if steps is not None else None
+        return (yield from self._tell_in_steps(steps)) if steps is not None else None
 
-    def _tell_in_steps(self, steps: Steps, question: Question) -> Work[FoundRecords | None]:
+    def _tell_in_steps(self, steps: Steps) -> Work[FoundRecords | None]:
         """What both queries find, told together; None where one of them finds nothing to tell."""
         plans = [plan for plan in (steps.first, steps.second) if plan is not None]
         if steps.way is Way.MEAN:
             query = mean_query(steps.first)
-            measured: Records = yield replace(query, filters=(*_filters_of(question), *query.filters))
+            asked = replace(query, filters=(*self._filters, *query.filters))
+            measured: Records = yield self._store.find_records(asked)
             mean = measured.value
             plan = with_mean(steps.first, mean, self._spec) if mean is not None else None
-            return (yield from self._tell_plan(plan, question)) if plan else None
+            return (yield from self._tell_plan(plan)) if plan else None
         if steps.way is Way.BOTH:
-            return (yield from self._tell_lists(plans, question))
+            return (yield from self._tell_lists(plans))
         told = []
         for each in plans:
-            step = yield from self._step(each, question)
+            step = yield from self._step(each)
             told += [] if step is None else [step]
         return _told_together(steps, told, self._spec)
 
-    def _step(self, plan: Plan, question: Question) -> Work[Step | None]:
+    def _step(self, plan: Plan) -> Work[Step | None]:
         """The figure of one plan, with the sources that it was computed from."""
-        found: Records = yield self._limit_query(plan, _filters_of(question))
+        found: Records = yield self._store.find_records(self._limit_query(plan))
         figure = figure_of(plan, found)
         if figure is None or (plan.kind is None and len(found.types) > 1):
             return None
-        shown = yield from self._nearest(found, self._most)
-        kept = _above(shown, question)
+        kept = self._above((yield from self._nearest(found, self._most)))
         return Step(figure, tuple(kept), Telling(self._spec, plan, found, to_hits(kept), "found"))
 
     @property
@@ -456,7 +424,7 @@ class RecordFinder:
             for each in (asked, *after):
                 bare = without_period(each.text, each.period)
                 words = {form for token in read_words(bare, spec) for form in variants(token.text)}
-                values += yield sorted(words)
+                values += (yield self._store.named_values(sorted(words))) if words else ()
             if read_question(text, spec, values, said.period, question.today).plan is None:
                 after.insert(0, self._say(question, without_opening(text)))
                 continue
@@ -471,15 +439,15 @@ class RecordFinder:
         said = replace(question, text=text, period=None)
         return replace(said, period=period_of(said, self._spec))
 
-    def _query(self, plan: Plan, question: Question) -> Work[tuple[Plan, Records, Outcome]]:
+    def _query(self, plan: Plan) -> Work[tuple[Plan, Records, Outcome]]:
         """What the plan's query finds, or the same of another year that is meant as well.
 
         Else, where its conditions leave nothing, the records without them; or the record next to its days, which is not the
         best one that meets conditions.
         """
-        filters, found = _filters_of(question), Records()
+        filters, found = self._filters, Records()
         for each in filter(None, (plan, plan.otherwise)):
-            found = yield self._limit_query(each, filters)
+            found = yield self._store.find_records(self._limit_query(each))
             if found.total:
                 alone, rows = each.single or each.query.limit == 1, found.rows
                 if alone:
@@ -493,23 +461,23 @@ class RecordFinder:
             base = replace(
                 everything, having=having, order=None, aggregate=None, of=None, group=None, grain=None, limit=_EQUALS
             )
-            others: Records = yield base
+            others: Records = yield self._store.find_records(base)
             if others.total:
                 return plan, others, "none"
         nearest: list[tuple[float, Plan, Records]] = []
         wanting = () if plan.single and plan.conditions else filter(None, (plan, plan.otherwise))
         for each in wanting:
             for wanted, bound in _nearest_queries(each, filters):
-                near: Records = yield wanted
+                near: Records = yield self._store.find_records(wanted)
                 nearest += [(abs(float(row.value or 0.0) - bound), each, near) for row in near.rows[:1]]
         if nearest:
             _, said, near = min(nearest, key=lambda each: each[0])
             return said, near, "elsewhen"
         return plan, Records(), "found"
 
-    def _limit_query(self, plan: Plan, filters: Filters) -> RecordQuery:
+    def _limit_query(self, plan: Plan) -> RecordQuery:
         """The plan's query with the question's filters; of one record or group also those that are its equals."""
-        query = replace(plan.query, filters=(*filters, *plan.query.filters))
+        query = replace(plan.query, filters=(*self._filters, *plan.query.filters))
         if plan.is_list and not plan.is_first_of_each:
             return replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
         return replace(query, limit=_EQUALS) if query.limit == 1 else query
@@ -527,11 +495,6 @@ def _titles_of(nodes: Sequence[NodeWithScore], words: Collection[str]) -> list[N
             source = str(hit.source_id)
             found[source] = NamedValue("source_id", source, hit.title, hit.source_type, frozenset(fields), of_title)
     return [*found.values()]
-
-
-def _filters_of(question: Question) -> Filters:
-    """Those of the second look, where there is one."""
-    return question.filters if question.wide is None else question.wide
 
 
 def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> FoundRecords | None:
@@ -597,10 +560,3 @@ def _nearest_queries(plan: Plan, filters: Filters) -> list[tuple[RecordQuery, fl
         asked = RecordQuery(of, query.own, "date", descending=before, having=query.having, limit=1)
         found.append((asked, float(str(bound.value))))
     return found
-
-
-def _above(nodes: Collection[NodeWithScore], question: Question) -> list[NodeWithScore]:
-    """Those that a threshold leaves which the request itself sends."""
-    if question.threshold is None or not question.threshold_sent:
-        return [*nodes]
-    return cut_below([*nodes], question.threshold)
