@@ -15,7 +15,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -147,36 +147,43 @@ def database_urls(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 @pytest.fixture(scope="session")
 def _server(new_postgres: NewPostgres) -> PrivatePostgres:
-    """The one that most tests share; its database `migrated` is at head, to be copied."""
+    """The one that most tests share. Its databases `bare`, without a schema, and `migrated`, at head, are to be copied."""
     server = new_postgres()
-    upgrade(server.owner_url, server.app_url, MIGRATIONS)
     # Nobody pulls the plug of this server; those that are killed are servers of their own.
     careless = (f"ALTER SYSTEM SET {name} = off" for name in ("fsync", "full_page_writes", "synchronous_commit"))
-    _as_superuser(server, *careless, "SELECT pg_reload_conf()", _COPY.format("migrated", "rag"))
+    _as_superuser(server, *careless, "SELECT pg_reload_conf()", _COPY.format("bare", "rag"))
+    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    _as_superuser(server, _COPY.format("migrated", "rag"))
     return server
 
 
 @pytest.fixture(scope="session")
 def new_database(_server: PrivatePostgres) -> NewPostgres:
     """Make a database at head for tests that need all of it: on the server that others use, too, but another one."""
+    return partial(copy_database, _server, "migrated")
 
-    def copy() -> PrivatePostgres:
-        name = f"test_{uuid4().hex[:12]}"
-        _as_superuser(_server, _COPY.format(name, "migrated"))
-        all_of_it = _server.owner_url, _server.app_url, _server.superuser_url
-        urls = (f"{url.removesuffix('/rag')}/{name}" for url in all_of_it)
-        return PrivatePostgres(_server.folder, *urls)
 
-    return copy
+@pytest.fixture(scope="session")
+def new_bare_database(_server: PrivatePostgres) -> NewPostgres:
+    """The same without a schema, for tests of migrations."""
+    return partial(copy_database, _server, "bare")
 
 
 _COPY = "CREATE DATABASE {} TEMPLATE {} OWNER rag_owner"
 
 
+def copy_database(server: PrivatePostgres, template: str) -> PrivatePostgres:
+    """A copy of one of the server's databases, which nobody is connected to."""
+    name = f"test_{uuid4().hex[:12]}"
+    _as_superuser(server, _COPY.format(name, template))
+    urls = (f"{url.rpartition('/')[0]}/{name}" for url in (server.owner_url, server.app_url, server.superuser_url))
+    return PrivatePostgres(server.folder, *urls)
+
+
 def _as_superuser(server: PrivatePostgres, *statements: str) -> None:
     """On a thread: the caller may have an event loop."""
     password = (server.folder / "cluster" / "passwords").read_text().split()[0]
-    at = server.app_url.rpartition("@")[2].removesuffix("/rag")
+    at = server.app_url.rpartition("@")[2].partition("/")[0]
 
     async def execute() -> None:
         connection = await asyncpg.connect(f"postgresql://postgres:{password}@{at}/postgres")

@@ -581,12 +581,11 @@ assert "onnxruntime" in sys.modules, "which the names above are checked against"
 
 @ON_DEFAULT
 def test_doctor_names_what_is_wrong(
-    environment: str, main: Run, new_postgres: NewPostgres, subtests: pytest.Subtests
+    environment: str, main: Run, new_bare_database: NewPostgres, subtests: pytest.Subtests
 ) -> None:
     main("db", "upgrade")
-    empty = new_postgres()
-    passwords = (empty.folder / "cluster" / "passwords").read_text().split()
-    superuser = empty.app_url.replace(f"rag_app:{passwords[2]}", f"postgres:{passwords[0]}")
+    empty = new_bare_database()
+    superuser = empty.superuser_url
     nowhere = "postgresql://rag_app:hidden@127.0.0.1:1/rag"
     wrong: list[tuple[dict[str, str], str]] = [
         (

@@ -1,7 +1,7 @@
 """Two lines keep what is not the asker's: the filter in every statement, and PostgreSQL's row-level security.
 
 Each is taken away here, really, and the other has to hold: the filter is cut out of the SQL on its way to the server,
-row-level security is switched off by the tables' owner. Therefore a PostgreSQL of its own. tests/integration/
+row-level security is switched off by the tables' owner. Therefore a database of its own. tests/integration/
 test_isolation.py asks over HTTP and with Qdrant.
 """
 
@@ -20,7 +20,6 @@ from sqlalchemy import text
 
 from rag_app.access.people import People
 from rag_app.database import session as session_module
-from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
 from rag_app.documents import ledger as sources
 from rag_app.documents.generations import Generations
@@ -32,7 +31,7 @@ from rag_app.domain.source import Source, Visibility
 from rag_app.retrieval.store import Search
 from rag_app.stores import postgres, postgres_tables
 from rag_app.stores.postgres import PostgresBackend
-from tests.conftest import MIGRATIONS, NewPostgres
+from tests.conftest import NewPostgres
 from tests.stores.conftest import DIMENSION, SPEC, chunk, vector
 
 MODES = [VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.HYBRID]
@@ -45,10 +44,9 @@ WITHOUT_SECURITY = {
 
 
 @pytest.fixture(scope="module")
-def urls(new_postgres: NewPostgres) -> tuple[str, str]:
+def urls(new_database: NewPostgres) -> tuple[str, str]:
     """Of the owner and of the application's role."""
-    server = new_postgres()
-    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    server = new_database()
     return server.owner_url, server.app_url
 
 
@@ -308,7 +306,8 @@ async def test_no_connection_carries_a_tenant_over(world: World, urls: tuple[str
                 await asyncio.sleep(0.001)
             await connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE usename = current_user AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1"
+                " WHERE usename = current_user AND datname = current_database() AND pid <> pg_backend_pid()"
+                " ORDER BY random() LIMIT 1"
             )
         await connection.close()
 

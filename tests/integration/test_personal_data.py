@@ -26,7 +26,6 @@ from qdrant_client import QdrantClient
 
 from rag_app.application import Application
 from rag_app.console import access, cli
-from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
@@ -38,7 +37,7 @@ from rag_app.stores.postgres import PostgresStore
 from rag_app.stores.qdrant import QdrantStore
 from rag_app.surfaces.administration.indexing import Indexing
 from rag_app.surfaces.administration.personal import Personal
-from tests.conftest import MIGRATIONS, NewPostgres
+from tests.conftest import NewPostgres
 from tests.integration.lexybrain import RAG, models_file
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 from tests.integration.test_api_end_to_end import variables
@@ -167,12 +166,10 @@ async def person(application: Application, org: UUID, folder: Path, name: str) -
 
 
 @pytest.fixture(scope="module")
-def world(new_postgres: NewPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    server: PrivatePostgres = new_postgres()
-    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+def world(new_database: NewPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    server: PrivatePostgres = new_database()
     folder = tmp_path_factory.mktemp("personal")
-    password = (server.folder / "cluster" / "passwords").read_text().split()[0]
-    superuser = f"postgresql://postgres:{password}@{server.app_url.rpartition('@')[2]}"
+    superuser = server.superuser_url.replace("+asyncpg", "")
 
     async def fill(application: Application) -> tuple[UUID, UUID, str, dict[str, Person]]:
         application.indexes = {INDEX: application.indexes[INDEX]}
@@ -250,7 +247,7 @@ def test_nothing_of_an_erased_user_is_left_but_what_the_documentation_says(
 ) -> None:
     ada, bob = world.people["ada"], world.people["bob"]
     thread, his = live(world, ada), live(world, bob)
-    counted = "INSERT INTO rate_windows (key, times, let_in) VALUES ($1, '{0}', true)"  # nobody is, in this server
+    counted = "INSERT INTO rate_windows (key, times, let_in) VALUES ($1, '{0}', true)"  # nobody is, in this database
     for who in (ada, bob):
         asyncio.run(fetch(world, counted, f"lexybrain:{who.id}"))
     before = world.found(ada.needles)

@@ -8,12 +8,11 @@ import pytest
 
 from rag_app.access.people import People
 from rag_app.console import database as commands
-from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
 from rag_app.settings import RetentionSettings
 from rag_app.surfaces.lexybrain.retention import enforce
-from tests.conftest import MIGRATIONS, NewPostgres
+from tests.conftest import NewPostgres
 
 KINDS = ("THREADS", "JUDGMENTS", "USAGE", "FAILURES")
 ROWS = """
@@ -63,10 +62,8 @@ async def left(server: PrivatePostgres, word: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def server(new_postgres: NewPostgres) -> PrivatePostgres:
-    made = new_postgres()
-    upgrade(made.owner_url, made.app_url, MIGRATIONS)
-    return made
+def server(new_database: NewPostgres) -> PrivatePostgres:
+    return new_database()
 
 
 @pytest.fixture

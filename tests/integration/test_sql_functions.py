@@ -247,8 +247,8 @@ async def build(application: Application, folder: Path, server: PrivatePostgres)
 
 
 @pytest.fixture(scope="module")
-def world(new_postgres: NewPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    server, folder = new_postgres(), tmp_path_factory.mktemp("sql")
+def world(new_database: NewPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    server, folder = new_database(), tmp_path_factory.mktemp("sql")
     asyncio.run(
         run(
             superuser(server),

@@ -441,10 +441,9 @@ async def test_any_dimension(database_urls: tuple[str, str], monkeypatch: pytest
 
 
 async def test_generations_from_before_signs_and_graphs_get_them(
-    new_postgres: NewPostgres, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    new_database: NewPostgres, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    server = new_postgres()
-    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    server = new_database()
     backend, generation, org = PostgresBackend(Database(server.app_url)), "g_things_1", uuid4()
     await backend.create(server.owner_url, SPEC, generation, WIDE)
     monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
