@@ -75,10 +75,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("fuzz")
 
 
-def pytest_collection_finish() -> None:
-    """What is imported stays: the garbage collector need not look at it again after every few tests."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported while tests are collected stays; garbage is looked for afterwards, as often as in the product."""
+    gc.disable()
+    collected = yield
     gc.collect()
     gc.freeze()
+    gc.enable()
+    gc.set_threshold(100_000, *gc.get_threshold()[1:])
+    return collected
 
 
 @pytest.fixture(scope="session", autouse=True)
