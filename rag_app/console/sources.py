@@ -53,7 +53,8 @@ SeenByGroups = Annotated[
     list[str] | None, Option("--group", metavar="G", help="a group that may see the documents; repeatable")
 ]
 ExcludePatterns = Annotated[
-    list[str] | None, Option(metavar="PATTERN", help="skip files with this name or path: '*.tmp'; repeatable")
+    list[str] | None,
+    Option(metavar="PATTERN", help="skip files and folders with this name or path: '*.tmp', drafts; repeatable"),
 ]
 Rows = Annotated[
     bool, Option("--rows", help="make each row of a table a source, by the index's rule or the following options")
@@ -114,7 +115,7 @@ async def ingest(
     --dry-run, prints a suggestion for the table's [[rows]] in index.toml.
     """
     from rag_app.documents.documents import Document
-    from rag_app.documents.ingest import Summary, offered_files
+    from rag_app.documents.ingest import Summary, find_unused_patterns, offered_files
     from rag_app.documents.metadata import to_source
     from rag_app.surfaces.library.rag import target_of
 
@@ -125,6 +126,8 @@ async def ingest(
     to_source(Document("nothing", ()), "nothing", "", spec, target)  # refuses bad metadata once, not for each file
     asked = RowsRule(key=tuple(row_key or ()), date=tuple(row_date or ()), title=row_title or "", text=row_text or "")
     passed_over = exclude or []
+    for pattern in find_unused_patterns(paths, passed_over):
+        print(f"--exclude {pattern}: matches no file and no folder, so it excludes nothing", file=sys.stderr)
     ingestor = await application.ingestor(spec, target)
     summary, count = Summary(), sum(1 for _ in offered_files(paths, passed_over))
     try:

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatch
 from importlib.metadata import version
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TypeVar
 from uuid import UUID
 
@@ -154,7 +154,7 @@ class Ingestor:
 
         Removes a source that its file does not contain any more. Skips a file that is unchanged and whose sources are
         present. The summary lists what cannot be read, and adds to the one given. Skips files that match a pattern of
-        `exclude` (`fnmatch`, on a file's name or its path below the folder). With `rows`, that rule makes each row of a
+        `exclude` (`fnmatch`, on the name or the path below the folder of a file, or of a folder that it is in). With `rows`, that rule makes each row of a
         table a source, as the index's own rules do for some files. With `dry_run` nothing is embedded or written,
         and the summary says what would be.
         """
@@ -417,12 +417,28 @@ class _Run:
 
 
 def offered_files(paths: Iterable[Path], exclude: Sequence[str] = ()) -> Iterator[tuple[Path, Path]]:
-    """Each file below `paths` that matches no pattern of `exclude`, after the path it belongs to."""
+    """Each file below `paths` that no pattern of `exclude` excludes, after the path it belongs to."""
     for given in paths:
         for path in documents_below(given):
-            below = path.relative_to(given).as_posix() if given.is_dir() else path.name
-            if not any(fnmatch(path.name, pattern) or fnmatch(below, pattern) for pattern in exclude):
+            if not any(_excludes(pattern, given, path) for pattern in exclude):
                 yield given, path
+
+
+def find_unused_patterns(paths: Iterable[Path], exclude: Sequence[str]) -> list[str]:
+    """The patterns of `exclude` that exclude none of the files below `paths`."""
+    unused = [*exclude]
+    for given, path in offered_files(paths):
+        unused = [pattern for pattern in unused if not _excludes(pattern, given, path)]
+        if not unused:
+            break
+    return unused
+
+
+def _excludes(pattern: str, given: Path, path: Path) -> bool:
+    """Whether the pattern fits the name or the path of the file, or of one of its folders, below the folder `given`."""
+    below = path.relative_to(given) if given.is_dir() else PurePath(path.name)
+    wanted = pattern.rstrip("/")
+    return any(fnmatch(each.name, wanted) or fnmatch(str(each), wanted) for each in (below, *below.parents[:-1]))
 
 
 def _is_gone(origin: str) -> bool:

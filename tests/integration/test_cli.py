@@ -231,6 +231,11 @@ def test_a_day_with_the_command(
 
     foreseen = main("ingest", documents, *at, "--base", documents, "--exclude", "*.txt", "--dry-run").out
     assert foreseen == "would be: 0 added, 1 updated, 0 unchanged, 0 removed; 1 chunks written\n"
+    mistyped = main(
+        "ingest", documents, *at, "--base", documents, "--exclude", "*.txt", "--exclude", "draft", "--dry-run"
+    )
+    assert "--exclude draft: matches no file and no folder" in mistyped.err
+    assert "*.txt" not in mistyped.err
     (documents / "gone.md").write_text("# Gone\n\nThis goes.", "utf-8")
     assert main(*ingest).out.startswith("1 added")
     (documents / "gone.md").unlink()

@@ -358,6 +358,7 @@ async def test_what_would_be_done_what_is_passed_over_and_what_is_gone(
     assert await contents(application, org) == {}
     assert await run(exclude=["drafts/*", "doc-002*"]) == (2, 0, 0, 0)
     assert told == ["doc-000.md", "doc-001.md"]
+    assert await run(exclude=["drafts", "doc-002*"]) == (0, 0, 2, 0)
     assert await run() == (2, 0, 2, 0)
     (folder / "doc-000.md").unlink()
     (folder / "doc-001.md").write_text("# Another\n\nText.", "utf-8")
