@@ -142,6 +142,9 @@ _LEXYBRAIN = Capability(
 SEARCH_FAILED = "I could not look this up just now: the search did not work. Please try again in a moment."
 """Instead of a refusal that would say that there is nothing to be found."""
 
+_PLAIN = "index:"
+"""Before the name of an index: the name of its plain capability. No registered capability is named like that."""
+
 CAPABILITIES: list[Capability] = [
     Capability(
         name="knowledge_answer",
@@ -324,7 +327,7 @@ def register(capability: Capability) -> Capability:
     """Adds a capability, after those there are. Raises Misconfigured where its name is taken, or it has an embedder."""
     if capability.parts.embedder is not None:
         raise Misconfigured(f"capability {capability.name}: it names another embedder, but an index can have only one")
-    if any(each.name == capability.name for each in CAPABILITIES):
+    if capability.name.startswith(_PLAIN) or any(each.name == capability.name for each in CAPABILITIES):
         raise Misconfigured(f"a capability named {capability.name} is already registered")
     CAPABILITIES.append(capability)
     if capability.group == LEXYBRAIN:
@@ -333,13 +336,27 @@ def register(capability: Capability) -> Capability:
 
 
 def capability_for(index: str) -> Capability:
-    """The capability that answers from an index where none is named: the first. Raises NotFound with those that have one.
+    """The capability that answers from an index where none is named: the first, or a plain one where none is registered.
 
     >>> capability_for("salon_calls").name
     'owner_ask'
+    >>> capability_for("orders").name
+    'index:orders'
     """
-    answering = {each.index: each for each in reversed(CAPABILITIES)}
-    return require(answering.get(index), NotFound("capability for index", index, answering))
+    return next((each for each in CAPABILITIES if each.index == index), None) or plain_capability(index)
+
+
+def plain_capability(index: str) -> Capability:
+    """How any index is answered from, whatever it holds."""
+    return replace(
+        capability_named("knowledge_answer"),
+        name=f"{_PLAIN}{index}",
+        description=f"what the index {index} holds",
+        index=index,
+        refusal="I found nothing that answers this.",
+        near="I found something that comes close, but nothing that answers this.",
+        uncited="I found something that may be related, but cannot give an answer that it supports.",
+    )
 
 
 def capability_named(name: str) -> Capability:
@@ -348,5 +365,7 @@ def capability_named(name: str) -> Capability:
     >>> capability_named("owner_ask").index
     'salon_calls'
     """
+    if name.startswith(_PLAIN):
+        return plain_capability(name.removeprefix(_PLAIN))
     named = {each.name: each for each in CAPABILITIES}
     return require(named.get(name), NotFound("capability", name, named))

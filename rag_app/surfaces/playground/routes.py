@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeWithScore
 
 from rag_app.access.audit import Act, record
 from rag_app.access.people import People
-from rag_app.answering.capabilities import CAPABILITIES, Capability
+from rag_app.answering.capabilities import CAPABILITIES, Capability, plain_capability
 from rag_app.answering.citations import content_words
 from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine, Evidence
@@ -112,7 +112,7 @@ class Playground:
                 PlaygroundIndex(
                     spec.name,
                     spec.description,
-                    capability.name if (capability := capability_of(spec)) else None,
+                    capability_of(spec).name,
                     list(spec.source_types),
                     {name: kind.value for name, kind in spec.all_fields.items()},
                 )
@@ -184,8 +184,6 @@ class Playground:
         found = [NodeWithScore(node=nodes[each.id], score=each.cosine) for each in ranking if each.id in nodes]
         hits = _hits(found, candidates, asked.threshold)
         capability = capability_of(spec)
-        if capability is None:
-            return PlaygroundResult(asked, hits, len(candidates), [], None, None, None, took)
         engine = self._pipeline.engine(capability.name, question, scope)
         with timed(took, "retrieval and judging"):
             evidence = await engine.gather(question)
@@ -234,9 +232,10 @@ class Playground:
         return PlaygroundPrompt(f"{prompt.name}_{prompt.version}", messages)
 
 
-def capability_of(spec: IndexSpec) -> Capability | None:
+def capability_of(spec: IndexSpec) -> Capability:
     """What answers from an index by itself: no conversation's capability, which needs more than a question."""
-    return next((each for each in CAPABILITIES if each.index == spec.name and each.group is None), None)
+    own = (each for each in CAPABILITIES if each.index == spec.name and each.group is None)
+    return next(own, None) or plain_capability(spec.name)
 
 
 def _hits(

@@ -132,7 +132,7 @@ class PlaygroundResult(Struct, frozen=True):
     hits: Annotated[list[PlaygroundHit], Meta(description="best first, in the order of the search mode")]
     candidates: Annotated[int, Meta(ge=0, description="number of chunks found by dense and lexical search together")]
     sentences: Annotated[list[ScoredSentence], Meta(description="the ten best candidate sentences")]
-    gate: Annotated[GateSignals | None, Meta(description="null if no capability answers from this index")]
+    gate: GateSignals
     prompt: Annotated[
         PlaygroundPrompt | None,
         Meta(description="the prompt as a model would get it; null if there is nothing to send"),
@@ -149,7 +149,7 @@ class PlaygroundResponse(Struct, frozen=True):
 class PlaygroundIndex(Struct, frozen=True):
     name: str
     description: str
-    capability: Annotated[str | None, Meta(description="what answers from it; null: hits alone")]
+    capability: Annotated[str, Meta(description="what answers from it")]
     source_types: list[str]
     fields: Annotated[dict[str, str], Meta(description="what a filter may name, and of which type it is")]
 

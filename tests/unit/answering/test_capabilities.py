@@ -2,12 +2,13 @@
 
 import importlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from llama_index.core import MockEmbedding
 
-from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, capability_named, register
+from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, capability_for, capability_named, register
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.prompts import conversation_types, load_prompts
 from rag_app.domain.answer import Question
@@ -76,3 +77,17 @@ def test_a_name_is_registered_once() -> None:
         register(capability_named("owner_ask"))
     with pytest.raises(NotFound, match=r"there are: .*market_brief.*owner_ask"):
         capability_named("waiting_times")
+
+
+def test_an_index_without_a_capability_has_a_plain_one() -> None:
+    plain = capability_for("tickets")
+    assert (plain.name, plain.index, plain.grounded) == ("index:tickets", "tickets", True)
+    assert capability_named(plain.name) == plain
+    assert plain not in CAPABILITIES
+    own = register(replace(plain, name="ticket_answer"))
+    try:
+        assert capability_for("tickets") is own, "a registered one takes its place"
+    finally:
+        CAPABILITIES.remove(own)
+    with pytest.raises(Misconfigured, match="index:tickets"):
+        register(plain)
