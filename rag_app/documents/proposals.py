@@ -1,4 +1,7 @@
-"""Proposes a table's mapping for index.toml: types guessed from all of its values, a key, a date, a title and a sentence."""
+"""Proposes for index.toml how a table is read, and what its rows are called in questions.
+
+Types are guessed from all of its values. A key, a date, a title, a sentence and a kind of record are chosen.
+"""
 
 import json
 import re
@@ -22,6 +25,8 @@ _MOST_ROWS = 100_000
 """Of a table that are looked at."""
 _LONGEST_KEYWORD = 100  # characters; a column with a longer value is text
 _FIELD = re.compile("[a-z][a-z0-9_]{0,30}")
+_WITH_UNIT = re.compile(r"(?P<name>[^()\[\]]+?)\s*[(\[](?P<unit>[^()\[\]]{1,20})[)\]]")
+"""A header such as `Price (EUR)`."""
 _NAMES_A_ROW = re.compile("(?:^|_)(?:id|key|no|nr|number|sku|code|uuid)$")
 
 
@@ -52,7 +57,7 @@ def _describe_column(values: Counter[str]) -> _Column:
 
 
 def propose(readers: Readers, paths: Iterable[Path], exclude: Sequence[str], spec: IndexSpec) -> Iterator[str]:
-    """A section of an index.toml for each table below `paths` that no rule of the index matches."""
+    """An index.toml for each table below `paths` that no rule of the index matches."""
     files = [
         File(path, path.name, "", path.parent, RowMapping((RowsRule(),), {}, as_written=True))
         for _, path in offered_files(paths, exclude)
@@ -91,13 +96,16 @@ def _proposal(file: str, rows: int, columns: Mapping[str, _Column]) -> str:
     fields = {name: _field_name(name) for name, kind in kinds.items() if kind is not None and name != date}
     formats = {written[0] for written in times.values()} - {""}
     renamed = {name: field for name, field in fields.items() if field != column_name(name)}
-    lines = [f"# {file}: {rows:,} rows, types guessed from all of their values", "[fields]"]
-    lines += [f'{field} = "{kinds[name]}"' for name, field in fields.items()]
+    called = _what_a_row_is(file, key)
+    lines = [f"# {file}: {rows:,} rows, types guessed from all of their values"]
+    lines += [f'source_types = ["{called}"]', f'default_source_type = "{called}"', "", "[fields]"]
+    lines += [f"{field} = {_declaration(name, kinds[name])}" for name, field in fields.items()]
     lines += ["", "[[rows]]", f"files = {_toml(file)}"]
     lines += (
         [f"key = {_toml(key)}"] if key else ["# key: no column tells the rows apart; they are named by their numbers"]
     )
     lines += [f"date = {_toml(date)}"] if date else []
+    lines.append(f'source_type = "{called}"')
     lines += [f"date_formats = {json.dumps(sorted(formats))}"] if formats else []
     lines += [  # 05/01/2026 may be 5 January or 1 May
         f"# {name}: could be {' or '.join(written)}: say which"
@@ -109,7 +117,26 @@ def _proposal(file: str, rows: int, columns: Mapping[str, _Column]) -> str:
         lines.append(f"columns = {{{pairs}}}")
     lines.append(f"title = {_toml(_title(key, date, columns))}")
     lines.append(f"text = {_toml(_sentence(columns))}")
+    lines += ["", f"[records.{called}]", f'source_types = ["{called}"]']
+    lines.append(f'words = ["{called}"]  # what a row is called in questions such as "how many"')
     return "\n".join(lines)
+
+
+def _declaration(column: str, kind: FieldType | None) -> str:
+    """A field's type; of a number, also what people call it and its unit, where the header has both."""
+    header = _WITH_UNIT.fullmatch(column.strip())
+    if header is None or kind not in (FieldType.INTEGER, FieldType.NUMBER):
+        return f'"{kind}"'
+    return f'{{ type = "{kind}", words = [{_toml(header["name"].lower())}], unit = {_toml(header["unit"])} }}'
+
+
+def _what_a_row_is(file: str, key: str | None) -> str:
+    """`order`, for a key called `order_id` or a file `orders-2026.csv`."""
+    by_key = _NAMES_A_ROW.sub("", column_name(key or ""))
+    names = [by_key] if by_key and by_key != column_name(key or "") else re.findall("[a-z]+", Path(file).stem.lower())
+    name = "".join(letter for letter in (names or [""])[-1] if letter.isascii())
+    singular = name.removesuffix("s") if not name.endswith("ss") else name
+    return singular if _FIELD.fullmatch(singular) else "row"
 
 
 def _key(rows: int, columns: Mapping[str, _Column]) -> str | None:

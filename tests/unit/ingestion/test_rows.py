@@ -253,8 +253,7 @@ def test_a_table_that_nobody_here_wrote_is_proposed_and_read(tmp_path: Path) -> 
     table = Path(package.origin).parent / "_data" / "seattle-weather.csv"
     text = proposed(table)
     assert text.startswith("# seattle-weather.csv: 1,461 rows")
-    head = 'source_types = ["day"]\ndefault_source_type = "day"\n'
-    (tmp_path / "index.toml").write_text(head + text)
+    (tmp_path / "index.toml").write_text(text)
     spec = load_index(tmp_path)
     measured = dict.fromkeys(("precipitation", "temp_max", "temp_min", "wind"), FieldType.NUMBER)
     assert spec.fields == {**measured, "weather": FieldType.KEYWORD}
@@ -268,6 +267,7 @@ def test_a_table_that_nobody_here_wrote_is_proposed_and_read(tmp_path: Path) -> 
         "temp_min": 2.8,
         "wind": 6.1,
         "weather": "rain",
+        "source_type": "weather",
     }
 
 
@@ -277,11 +277,14 @@ def test_what_a_table_says_of_its_columns(tmp_path: Path) -> None:
     (tmp_path / "orders.csv").write_text("\n".join(lines))
     text = proposed(tmp_path / "orders.csv")
     assert tomllib.loads(text) == {
+        "source_types": ["order"],
+        "default_source_type": "order",
         "fields": {"order_no": "integer", "record_title": "keyword", "record_row": "integer", "paid": "boolean"},
         "rows": [
             {
                 "files": "orders.csv",
                 "key": "Order no.",
+                "source_type": "order",
                 "date": "Day",
                 "date_formats": ["%d/%m/%Y"],
                 "columns": {"Title": "record_title", "Row": "record_row"},
@@ -289,5 +292,26 @@ def test_what_a_table_says_of_its_columns(tmp_path: Path) -> None:
                 "text": "Order no.: {Order no.}[; Title: {Title}][; Row: {Row}][; Paid: {Paid}][; Day: {Day}][; Remark: {Remark}].",
             }
         ],
+        "records": {"order": {"source_types": ["order"], "words": ["order"]}},
     }
     assert "# Day: could be %d/%m/%Y or %m/%d/%Y: say which" in text
+
+
+@pytest.mark.parametrize(
+    ("file", "header", "kind"),
+    [
+        ("export.csv", "Booking ID", "booking"),
+        ("orders-2026.csv", "id", "order"),
+        ("glass.csv", "serial", "glass"),
+        ("2026.csv", "id", "row"),
+    ],
+)
+def test_rows_are_proposed_as_records_of_a_kind(tmp_path: Path, file: str, header: str, kind: str) -> None:
+    (tmp_path / file).write_text(f"{header},Price (EUR),Note (old)\n1,2.5,a\n2,3.5,b\n")
+    text = proposed(tmp_path / file)
+    (tmp_path / "index.toml").write_text(text)
+    spec = load_index(tmp_path)
+    assert tomllib.loads(text)["fields"]["price_eur"] == {"type": "number", "words": ["price"], "unit": "EUR"}
+    assert spec.source_types == (kind,) == spec.records[kind].source_types == spec.records[kind].words
+    rows = documents([*read(tmp_path / file, file, tmp_path, row_mapping(spec.rows, spec.fields, file))])
+    assert [row.metadata["source_type"] for row in rows] == [kind, kind]
