@@ -113,6 +113,19 @@ class Plan:
         """Whether it is of records that are named by their titles."""
         return "source_id" in fields_of(self.query.filters)
 
+    def may_be_total(self, spec: IndexSpec) -> bool:
+        """Whether the total of a list may be meant: it names one figure, which adds up and is not compared: "fees from Ada"."""
+        if not self.is_list or self.query.order or self.query.group or self.names_record or len(self.figures) != 1:
+            return False
+        return vocabulary_of(spec, self.figures[0]).adds_up and self.figures[0] not in fields_of(self.query.filters)
+
+    @property
+    def total(self) -> "Plan":
+        """The total of the one figure that a list names."""
+        of = self.figures[0]
+        summed = [replace(each, aggregate=Aggregate.SUM, of=of) for each in (self.query, self.everything)]
+        return replace(self, query=summed[0], everything=summed[1])
+
     @property
     def otherwise(self) -> "Plan | None":
         """The same for the days of another year, where the words may mean them as well."""

@@ -176,11 +176,13 @@ class RecordFinder:
                 return found
             reading = yield from self._understand(merged)
         if reading.plan is not None:
-            return (yield from self._tell_plan(reading.plan))
+            plan = reading.plan if before else (yield from self._list_or_total(reading.plan, question))
+            return (yield from self._tell_plan(plan))
         if not asks:
             return None
-        parsed = (yield from self._by_parser(question)) if not before else None  # which reads no conversation
-        return parsed or (yield from self._by_model(question)) or self._unread(reading, question.text)
+        parsed = (yield from self._parse(question)) if not before else None  # which reads no conversation
+        told = (yield from self._tell_plan(parsed)) if parsed is not None else None
+        return told or (yield from self._by_model(question)) or self._unread(reading, question.text)
 
     def _of_several(self, question: Question) -> Work[FoundRecords | None]:
         """What takes more than one query: steps, or two periods."""
@@ -322,8 +324,16 @@ class RecordFinder:
         values = yield from self._values(question.text, question.period)
         return read_question(question.text, self._spec, values, question.period, question.today)
 
-    def _by_parser(self, question: Question) -> Work[FoundRecords | None]:
-        """What the query finds that the parser reads; None where it is not certain of one, or nothing of records is named.
+    def _list_or_total(self, plan: Plan, question: Question) -> Work[Plan]:
+        """The plan, or the total of the figure that it names: where the rules cannot tell, the parser says which is meant."""
+        if not plan.may_be_total(self._spec):
+            return plan
+        parsed, total = (yield from self._parse(question)), plan.total
+        pair = [(each.query.aggregate, each.query.of, each.query.group) for each in (parsed or plan, total)]
+        return total if pair[0] == pair[1] else plan
+
+    def _parse(self, question: Question) -> Work[Plan | None]:
+        """The query that the parser reads; None where it is not certain of one, or nothing of records is named.
 
         It is shown the values of the scope that words of the question may be, and those of each field with few of them.
         """
@@ -337,8 +347,8 @@ class RecordFinder:
             values += [NamedValue(name, str(row.group)) for row in few.rows if few.total <= _FEW]
         from rag_app.answering.read_queries import read_plan  # which few questions need
 
-        plan: Plan | None = yield asyncio.to_thread(read_plan, question, self._spec, [*values, *titles])
-        return (yield from self._tell_plan(plan)) if plan is not None else None
+        parsed: Plan | None = yield asyncio.to_thread(read_plan, question, self._spec, [*values, *titles])
+        return parsed
 
     def _forms(self, text: str) -> Sequence[str]:
         """The words of a text as values may have them."""

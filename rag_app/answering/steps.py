@@ -44,7 +44,7 @@ _DIFFERENCE = re.compile(
     r"\b(?:the\s+)?(?:difference|gap|spread|unterschied|différence|écart)\b|\b(?:by\s+)?how\s+(?:much|many)\b(?=\s+(?:more|less|\w{2,}er)\b)|\bby\s+how\s+(?:much|many)\b|\bhow\s+far\b|\b(?:save|savings?)\b",
     re.I,
 )
-_MORE_THAN = re.compile(r"\bhow (?:much|many) (?:more|less|fewer)\b.*\bthan\b", re.I)
+_MORE_THAN = re.compile(r"\bhow (?:much|many) (?:more|less|fewer|\w{2,}er)\b.*\bthan\b", re.I)
 _CHANGE = re.compile(
     r"\b(?:(?:by\s+)?how(?:\s+(?:much|far))?|did|has|have)\b(?=.*?\b(?P<verb>rise|rose|risen|fall|fell|fallen|grow|grew|grown|drop|dropped|climb|climbed|change|changed"
     r"|increase|increased|decrease|decreased|decline|declined|sink|sank|move|moved|go up|went up|gone up|go down|went down|gone down)\b)",

@@ -381,6 +381,13 @@ def test_a_model_reads_a_question_about_records(salon: Salon) -> None:
 
 
 @only_postgres
+def test_the_parser_says_whether_a_list_or_its_total_is_meant(salon: Salon) -> None:
+    total, each = (salon.post(ASK, {"question": f"{what} root colours"}) for what in ("money from", "prices of"))
+    assert total["understood"] == "the total price of one booking with service root colour"
+    assert "total" not in each["understood"]
+
+
+@only_postgres
 def test_the_library_gives_what_the_api_gives(salon: Salon) -> None:
     asked: JsonObject = {"question": "What did this customer request in their calls?", "customer_id": 42, "limit": 10}
     sought: JsonObject = {key: value for key, value in SEARCH_EXAMPLE.items() if value is not None}

@@ -387,3 +387,21 @@ def test_how_expensive_asks_for_the_price(text: str) -> None:
     plan = read_question(text, load_indexes(resource_folder("indexes"))["marketplace"], [], None).plan
     assert plan is not None
     assert (plan.query.aggregate, plan.query.of, plan.query.own) == (Aggregate.AVERAGE, "price", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "may_be"),
+    [
+        ("fish from Ada", True),
+        ("fish of our trips to the north pier", True),
+        ("trips with more than 20 kilos of fish", False),
+        ("the fullest trips", False),
+        ("trips of Ada", False),
+    ],
+)
+def test_a_list_with_one_figure_that_adds_up_may_be_a_total(text: str, may_be: bool) -> None:
+    plan = read(text)
+    assert plan.may_be_total(BOATS) == may_be
+    if may_be:
+        assert (plan.total.query.aggregate, plan.total.query.of) == (Aggregate.SUM, "catch")
+        assert plan.total.query.filters == plan.query.filters
