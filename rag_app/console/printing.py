@@ -217,14 +217,16 @@ def progress_bar(title: str, total: int) -> "Iterator[Progress]":
     with counting(title, total, *columns, rest) as update:
 
         def step(path: Path, summary: "Summary") -> None:
-            nonlocal last_line
+            nonlocal began, last_line
+            if not seen:  # the first file took as long as it takes to start the readers and the embedding model
+                began = time.monotonic()
             seen.add(path)
-            rate = len(seen) / max(time.monotonic() - began, 0.001)
+            rate = (len(seen) - 1) / max(time.monotonic() - began, 0.001)
             update(len(seen), chunks=summary.chunks, rate=rate, file=path.name[:40])
             if not sys.stderr.isatty() and time.monotonic() - last_line >= _SECONDS_BETWEEN_LINES:
                 last_line = time.monotonic()
-                left = f"{(total - len(seen)) / rate:.0f} s left" if rate else ""
-                line = f"{title.strip()}: {len(seen)}/{total} files, {rate:.1f}/s, {left}, {summary.chunks} chunks, {path.name}"
+                speed = f"{rate:.1f}/s, {(total - len(seen)) / rate:.0f} s left, " if rate else ""
+                line = f"{title.strip()}: {len(seen)}/{total} files, {speed}{summary.chunks} chunks, {path.name}"
                 print(line, file=sys.stderr, flush=True)
 
         yield step
