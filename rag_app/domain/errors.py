@@ -60,7 +60,7 @@ class UnknownField(InvalidInput):
 
     def __init__(self, field: str, accepted: Iterable[str]) -> None:
         self.accepted = sorted(accepted)
-        super().__init__(field, None, f"unknown field; accepted: {', '.join(self.accepted)}")
+        super().__init__(field, None, f"unknown field; accepted: {', '.join(self.accepted) or 'none'}")
 
 
 class NotFound(RagError):

@@ -164,7 +164,10 @@ async def feedback(
 
 
 @SURFACE.get(
-    CONFIGS, InvalidInput("limit", None, "unknown field; accepted: "), NO_ADMINISTRATOR, summary="List prompt versions"
+    CONFIGS,
+    InvalidInput("limit", None, "unknown field; accepted: none"),
+    NO_ADMINISTRATOR,
+    summary="List prompt versions",
 )
 async def configs(request: Caller, prompts: Injected[PromptConfigs]) -> PromptsResponse:
     return PromptsResponse([_prompt(each) for each in await prompts.versions(request.user)])
