@@ -73,6 +73,16 @@ class Groups:
             names.setdefault(group, []).extend([] if row.member is None else [row.member])
         return [(group, tuple(found)) for group, found in names.items()]
 
+    async def of_member(self, user_id: UUID) -> Sequence[Group]:
+        """The groups that an administrator has added the user to, in all organizations, by slug."""
+        joined = (
+            select(groups_table)
+            .join(group_members_table, group_members_table.c.group_id == groups_table.c.id)
+            .where(group_members_table.c.user_id == user_id)
+            .order_by(groups_table.c.slug)
+        )
+        return [Group(row.id, row.org_id, row.slug, row.name) for row in await self._database.execute(joined)]
+
     async def delete(self, group: Group) -> None:
         """Delete the group. Sources that name only this group are visible to nobody until they name another one."""
         await self._database.execute(delete(groups_table).where(groups_table.c.id == group.id))

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from rag_app.access.roles import Role
+from rag_app.application import Application
 from tests.browser.conftest import Browser, sync_api
 from tests.integration.lexybrain import Chat, chatting
 from tests.integration.service import prepare
@@ -39,7 +41,14 @@ def chat(
     with chatting(database_urls, default_store, qdrant_folder, folder, settings=settings) as running:
         provider.subject = str(running.mila)
         prepare(lambda application: application.roles.grant(running.aurora, running.mila, Role.WRITE, "marketplace"))
+        prepare(lambda application: add_group(application, running.mila))
         yield running
+
+
+async def add_group(application: Application, member: UUID) -> None:
+    aurora = await application.people.organization("aurora")
+    group = await application.groups.create(aurora, "stock", "Stock takers")
+    await application.groups.add_member(group, await application.people.user(str(member)))
 
 
 def test_in_at_the_provider_an_upload_and_out_again(browser: Browser, chat: Chat) -> None:
@@ -54,6 +63,7 @@ def test_in_at_the_provider_an_upload_and_out_again(browser: Browser, chat: Chat
 
     page.get_by_text("Add documents").click()
     page.get_by_label("into").select_option("marketplace")
+    page.get_by_label("seen by").select_option("Stock takers")
     page.get_by_label("Files").set_input_files(files=[{"name": "note.txt", "mimeType": "text/plain", "buffer": NOTE}])
     uploads = page.get_by_role("list", name="Uploads")
     expect(uploads).to_contain_text("waiting to be read")
@@ -62,6 +72,7 @@ def test_in_at_the_provider_an_upload_and_out_again(browser: Browser, chat: Chat
     expect(uploads).to_contain_text("done")
     page.get_by_role("link", name="Show them in the list").click()
     expect(page.get_by_role("link", name="note.txt", exact=True)).to_be_visible()
+    expect(page.get_by_role("row", name="note.txt").get_by_role("cell", name="groups")).to_be_visible()
 
     page.get_by_role("button", name="Account: mila@aurora.example").click()
     page.get_by_role("button", name="Sign out").click()

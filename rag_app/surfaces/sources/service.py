@@ -16,7 +16,7 @@ from uuid import UUID
 from llama_index.core.schema import NodeWithScore
 from msgspec import convert, structs, to_builtins
 
-from rag_app.access.groups import Groups
+from rag_app.access.groups import Group, Groups
 from rag_app.access.people import People
 from rag_app.access.roles import Role, Roles
 from rag_app.documents.catalogue import SORTS, Catalogue, Entry, SourceSelection
@@ -116,6 +116,10 @@ class Sources:
     def indexes(self, principal: Principal) -> list[str]:
         """The names of the indexes that the caller may search."""
         return [spec.name for spec in self._allowed_indexes(principal)]
+
+    async def groups(self, principal: Principal) -> Sequence[Group]:
+        """The caller's groups that an administrator manages."""
+        return [] if principal.user is None else await self._groups.of_member(principal.user)
 
     async def fields(self, principal: Principal, index: str) -> FieldsResponse:
         """The filter fields of an index, with examples from the newest sources that the caller sees.

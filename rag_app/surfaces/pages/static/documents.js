@@ -73,6 +73,8 @@ function send(file, { progress, said }) {
   const form = new FormData();
   form.set("index", by("into").value);
   if (by("for")) form.set("organization", by("for").value);
+  const whom = by("whom").value;
+  if (whom) form.set(whom === "user" ? "visibility" : "groups", whom);
   form.append("file", file, file.name);
   const request = new XMLHttpRequest();
   request.open("POST", "/api/v1/sources");
