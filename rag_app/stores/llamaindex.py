@@ -39,7 +39,7 @@ from rag_app.retrieval.store import Search
 from rag_app.stores.class_file import Builder, ClassFile
 from rag_app.stores.outside import OutsideBackend, OutsideStore
 from rag_app.stores.postgres import ChunkStore, PostgresBackend, execute_as_owner, to_node
-from rag_app.stores.postgres_tables import create_vector_fields, drop_statements
+from rag_app.stores.postgres_tables import Query, create_vector_fields, drop_statements
 from rag_app.stores.registry import Visible
 
 log = logging.getLogger(__name__)
@@ -250,16 +250,18 @@ class LlamaIndexStore(OutsideStore):
     async def nearest(self, asked: Search) -> dict[UUID, float]:
         found: dict[UUID, float] = {}
         there, limit = -1, asked.depth
+        compared = self.backend.declared.compared
         for _ in range(ROUNDS):
             ids = await self.propose(asked, limit)
             found = await self.cosines(asked.vector, ids, asked.filters)
             if len(found) < asked.depth and there < 0:
-                there = await self._count_matching(asked)
+                # how many the filters leave, counted up to the limit that matters
+                ((there,),) = await self.ask(Query.matching, asked.filters, max(asked.depth, compared + 1))
             if len(found) >= (asked.depth if there < 0 else min(asked.depth, there)):
                 return dict(sorted(found.items(), key=lambda each: (-each[1], each[0]))[: asked.depth])
             limit *= 2
-        if there <= self.backend.declared.compared:
-            return await self._compare_all(asked)
+        if there <= compared:
+            return {row["id"]: row["cosine"] for row in await self.ask(Query.nearest, asked)}
         _cut_short.set(True)
         wanted = min(asked.depth, there)
         log.warning("%s: the vector store found %d of %d chunks", self.generation, len(found), wanted)
@@ -276,20 +278,7 @@ class LlamaIndexStore(OutsideStore):
         return [id_ for each in found for id_ in each]
 
     async def cosines(self, vector: Sequence[float], ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, float]:
-        query = self.begin()
-        return {row["id"]: row["cosine"] for row in await self.ask(query.cosines(vector, ids, filters), query)}
-
-    async def _compare_all(self, asked: Search) -> dict[UUID, float]:
-        query = self.begin()
-        return {row["id"]: row["cosine"] for row in await self.ask(query.nearest(asked), query)}
-
-    async def _count_matching(self, asked: Search) -> int:
-        """How many chunks the filters leave, counted up to the limit that matters."""
-        query = self.begin()
-        ((count,),) = await self.ask(
-            query.sql_of_matching(asked.filters, max(asked.depth, self.backend.declared.compared + 1)), query
-        )
-        return int(count)
+        return {row["id"]: row["cosine"] for row in await self.ask(Query.cosines, vector, ids, filters)}
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         """Writes the store first, so that after any interruption PostgreSQL knows all ids that may be in it."""

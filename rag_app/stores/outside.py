@@ -14,7 +14,7 @@ from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
 from rag_app.stores.postgres import ChunkStore, DatabaseBackend, execute_as_owner
-from rag_app.stores.postgres_tables import create_fields, drop_statements
+from rag_app.stores.postgres_tables import Query, create_fields, drop_statements
 from rag_app.stores.registry import Visible
 
 
@@ -67,8 +67,7 @@ class OutsideStore(ChunkStore):
         near = await self.nearest(asked) if asked.mode is not Mode.TEXT else {}
         if asked.mode is Mode.DENSE:
             return [Candidate(id_, cosine, 0.0) for id_, cosine in near.items()]
-        query = self.begin()
-        bm25 = {row["id"]: row["bm25"] for row in await self.ask(query.words(asked, [*near]), query)}
+        bm25 = {row["id"]: row["bm25"] for row in await self.ask(Query.words, asked, [*near])}
         if left := [id_ for id_ in bm25 if id_ not in near]:
             near |= await self.cosines(asked.vector, left)
         return [Candidate(id_, near[id_], score) for id_, score in bm25.items() if id_ in near]

@@ -11,9 +11,9 @@ table of a tenant.
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Concatenate, ParamSpec
 from uuid import UUID
 
 import asyncpg
@@ -47,6 +47,8 @@ from rag_app.stores.postgres_tables import (
 )
 from rag_app.stores.record_statements import RecordStatement, to_records
 from rag_app.stores.signs import SignMemory, Signs
+
+P = ParamSpec("P")
 
 # Chunks that a walk through the graph looks at before it asks whether it has found enough (docs/adr/0003 has the
 # recall), and after how many it gives up: some 60 ms.
@@ -176,21 +178,23 @@ class ChunkStore(ScopedStore):
     def begin(self) -> Query:
         return Query(self.spec, self.scope, self.prefix, self.fields, self.languages)
 
-    async def ask(self, sql: str, query: Query) -> list[asyncpg.Record]:
+    async def ask(
+        self, write: Callable[Concatenate[Query, P], str], *args: P.args, **kwargs: P.kwargs
+    ) -> list[asyncpg.Record]:
+        """The rows of the statement that `write`, a method of Query, makes of these arguments."""
+        query = self.begin()
+        sql = write(query, *args, **kwargs)
         rows: list[asyncpg.Record] = await self.backend.database.fetch_scoped(self.scope, sql, *query.values)
         return rows
 
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
-        query = self.begin()
-        return {row["id"]: to_node(row) for row in await self.ask(query.texts(ids, filters), query)}
+        return {row["id"]: to_node(row) for row in await self.ask(Query.texts, ids, filters)}
 
     async def respell(self, among: Sequence[str]) -> dict[str, str]:
-        query = self.begin()
-        unknown = [row["word"] for row in await self.ask(query.unknown(among), query)]
-        if not unknown:
+        options = {row["word"]: spellings(row["word"]) for row in await self.ask(Query.unknown, among)}
+        if not options:
             return {}
-        query, options = self.begin(), {word: spellings(word) for word in unknown}
-        found = sorted(map(tuple, await self.ask(query.sql_of_spellings(options), query)), key=likelihood)
+        found = sorted(map(tuple, await self.ask(Query.spellings, options)), key=likelihood)
         return {word: spelling for word, spelling, *_ in reversed(found)}
 
     async def word_use(self, words: Sequence[str], among: Sequence[UUID]) -> Words:
@@ -221,8 +225,7 @@ class ChunkStore(ScopedStore):
         return [NamedValue(row["field"], row["value"]) for row in rows]
 
     async def count(self) -> int:
-        query = self.begin()
-        ((count,),) = await self.ask(query.count(), query)
+        ((count,),) = await self.ask(Query.count)
         return int(count)
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
@@ -322,8 +325,7 @@ class PostgresStore(ChunkStore):
         return f"{self.prefix}_signs"
 
     async def candidates(self, asked: Search) -> list[Candidate]:
-        query = self.begin()
-        return [_candidate(row) for row in await self.ask(query.candidates(asked, self._choose_method(asked)), query)]
+        return [_candidate(row) for row in await self.ask(Query.candidates, asked, self._choose_method(asked))]
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
         query, method = self.begin(), self._choose_method(asked)
@@ -357,8 +359,7 @@ class PostgresStore(ChunkStore):
         key = self._remembered_by
         if (signs := memory.get(key)) or not memory.is_wanted(key):
             return signs
-        query = self.begin()
-        (row,) = await self.ask(query.signs(), query)
+        (row,) = await self.ask(Query.signs)
         if row["numbers"] is not None:
             memory.keep(key, Signs(row["version"], row["numbers"], row["signs"]))
         return memory.get(key)

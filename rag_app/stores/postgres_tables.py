@@ -493,7 +493,7 @@ class Query:
                 AND NOT EXISTS (SELECT FROM unnest({languages}) lang CROSS JOIN LATERAL rag_terms(lang, word) of
                                 CROSS JOIN LATERAL ({self._postings(visible)}) p)"""
 
-    def sql_of_spellings(self, options: Mapping[str, Mapping[str, float]]) -> str:
+    def spellings(self, options: Mapping[str, Mapping[str, float]]) -> str:
         """For each word, its spellings found in visible chunks and their number of chunks. A spelling of two words is found
         in chunks that have both.
         """
@@ -563,7 +563,7 @@ class Query:
             SELECT v.id, v.embedding <=> {embedding} AS distance FROM {self.fields} v
             WHERE {self.where(asked.filters)} ORDER BY distance, id LIMIT {self.bind(asked.depth, "bigint")}) v"""
 
-    def sql_of_matching(self, filters: Filters, most: int) -> str:
+    def matching(self, filters: Filters, most: int) -> str:
         """How many chunks are visible, counted up to `most`."""
         visible = self.where(filters)
         return f"SELECT count(*) FROM (SELECT FROM {self.fields} v WHERE {visible} LIMIT {self.bind(most, 'bigint')}) v"
