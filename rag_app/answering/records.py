@@ -168,8 +168,10 @@ class RecordFinder:
         asks = asks and may_ask(question.text, self._spec, question.period)
         if briefs and (brief := (yield from self._brief(question))) is not None:
             return brief
-        if asks and (found := (yield from self._of_several(question))) is not None:
-            return found
+        if asks:  # what takes more than one query: steps, or two periods
+            found = (yield from self._answer_in_steps(question)) or (yield from self._compare(question))
+            if found is not None:
+                return found
         reading = (yield from self._understand(question)) if asks else Reading()
         if reading.plan is None and before and (merged := (yield from self._follow(question, before))) is not None:
             if (found := (yield from self._answer_in_steps(merged))) is not None:
@@ -183,11 +185,6 @@ class RecordFinder:
         parsed = (yield from self._parse(question)) if not before else None  # which reads no conversation
         told = (yield from self._tell_plan(parsed)) if parsed is not None else None
         return told or (yield from self._by_model(question)) or self._unread(reading, question.text)
-
-    def _of_several(self, question: Question) -> Work[FoundRecords | None]:
-        """What takes more than one query: steps, or two periods."""
-        found = yield from self._answer_in_steps(question)
-        return found or (yield from self._compare(question))
 
     def _values(self, text: str, period: Period | None) -> Work[Sequence[NamedValue]]:
         """The values of the scope that the words of a text may be, and the records whose titles have words of it.

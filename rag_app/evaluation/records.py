@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from rag_app.database.session import Database
 from rag_app.documents.ledger import Passages
 from rag_app.documents.tables import sources_table
-from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, InvalidInput, Principal, frozen, storable
+from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, InvalidInput, JsonObject, Principal, frozen, storable
 from rag_app.evaluation.tables import judgments_table, validations_table
 from rag_app.evaluation.validation import JudgedPassage, Span
 
@@ -70,33 +70,13 @@ class Validations:
                 )
             )
             if judgments:
-                queries, sources, spans = zip(*judgments, strict=True)
-                await session.execute(
-                    _JUDGE,
-                    {
-                        "org": org_id,
-                        "index": index,
-                        "queries": [_key(query) for query in queries],
-                        "sources": list(sources),
-                        "starts": [span and span[0] for span in spans],
-                        "ends": [span and span[1] for span in spans],
-                        "grade": 1,
-                    },
-                )
+                await session.execute(_JUDGE, _judge_values(org_id, index, judgments, grade=1))
 
     async def judge(
         self, principal: Principal, index: str, query: str, source: UUID, span: Span | None, grade: int
     ) -> None:
         """Store how well a passage of a source (None: all of it) answers a query, replacing an earlier judgment."""
-        values = {
-            "org": _organization_id(principal),
-            "index": index,
-            "queries": [_key(query)],
-            "sources": [source],
-            "starts": [span and span[0]],
-            "ends": [span and span[1]],
-            "grade": grade,
-        }
+        values = _judge_values(_organization_id(principal), index, [(query, source, span)], grade)
         async with self._database.scoped(principal.scope()) as session:
             await session.execute(_JUDGE, values)
 
@@ -269,6 +249,21 @@ _JUDGE = text(
 )
 # ordered, so that two runs of the same queries wait for each other in turn; locked, so that no source goes meanwhile.
 # That a source is seen is row-level security's doing: the foreign key would take anybody's.
+
+
+def _judge_values(
+    org_id: UUID, index: str, judgments: Collection[tuple[str, UUID, Span | None]], grade: int
+) -> JsonObject:
+    """What `_JUDGE` takes."""
+    return {
+        "org": org_id,
+        "index": index,
+        "queries": [_key(query) for query, _, _ in judgments],
+        "sources": [source for _, source, _ in judgments],
+        "starts": [span and span[0] for *_, span in judgments],
+        "ends": [span and span[1] for *_, span in judgments],
+        "grade": grade,
+    }
 
 
 def _organization_id(principal: Principal) -> UUID:

@@ -15,7 +15,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.dispatcher import Dispatcher
 
-from rag_app.domain import Filters, InvalidInput, Mode, Period, Question, day_of
+from rag_app.domain import Filters, InvalidInput, Mode, Question, day_of
 from rag_app.retrieval.embedding import asking, embed_query, embed_together
 from rag_app.retrieval.filters import IN, checked_text, condition, fields_of
 from rag_app.retrieval.periods import conditions_of, names_period
@@ -103,7 +103,8 @@ class ChunkRetriever(BaseRetriever):
                 dated = replace(search, filters=(*asked.filters, *conditions_of(asked.period)))
                 within = [await store.search(dated)]
             others = await asyncio.gather(*(store.search(each) for each in beside)) if beside else []
-        rest = interleave([*within, *map(self._of_period, (found, *others))])
+        kept = [[*filter(self._may_be_of_period, each)] for each in (found, *others)]
+        rest = interleave([*within, *kept])
         return join([first, rest]) if first else rest
 
     def _preferred_filters(self) -> Filters:
@@ -115,13 +116,9 @@ class ChunkRetriever(BaseRetriever):
             else preferred
         )
 
-    def _of_period(self, found: Nodes) -> Nodes:
-        period = self._question.period
-        return found if period is None else [node for node in found if self._may_be_of_period(node, period)]
-
-    def _may_be_of_period(self, node: NodeWithScore, period: Period) -> bool:
-        meta = node.node.metadata
-        if meta.get("date") is None:
+    def _may_be_of_period(self, node: NodeWithScore) -> bool:
+        period, meta = self._question.period, node.node.metadata
+        if period is None or meta.get("date") is None:
             return True
         if self._dated_types is not None and meta["source_type"] not in self._dated_types:
             return True
