@@ -120,9 +120,9 @@ class Pipeline(Searcher):
             return given[0]
 
     async def stream(self, capability: str, question: Question, scope: Scope) -> AsyncGenerator[Event, None]:
-        """`answer`, as it comes: Found, the text in Deltas, then the whole Answer.
+        """`answer`, as it comes: FoundHits, the text in Deltas, then the whole Answer.
 
-        What goes wrong before the model is asked is raised before Found. Close it when nobody listens any longer.
+        An error before the model is asked is raised before FoundHits. Close the stream when nobody listens any longer.
         """
         question = await self.resolve_dates(capability, question, scope)
         engine, past = self.engine(capability, question, scope), list[Event]()

@@ -44,7 +44,7 @@ class EngineResponse(Response):
 
 
 class AnswerStream(AsyncStreamingResponse):
-    """What `aquery` gives for an Asked that is `streamed`: `events` as they come; `async_response_gen()` is their text.
+    """What `aquery` gives for a QuestionBundle that is `streamed`: `events` as they come; `async_response_gen()` is their text.
 
     Read one of the two, once. Close `events` when nobody listens any longer.
     """

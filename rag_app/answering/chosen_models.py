@@ -113,7 +113,7 @@ class ChosenModels:
         return QueryWriter(model, self.prompt("record_query")) if model is not None else None
 
     def prompt(self, name: str) -> Prompt:
-        """The active version. Raises Misconfigured where there is none, and where nothing but extracting is chosen."""
+        """The active version. Raises Misconfigured for an unknown name, and for any name if no model is configured."""
         known = ", ".join(self._prompts) or "none, as no model is configured"
         return require(self._prompts.get(name), Misconfigured(f"no prompt named {name}; there are: {known}"))
 

@@ -119,21 +119,23 @@ Prepare = Callable[[Question], tuple[BaseRetriever, Sequence[BaseNodePostprocess
 
 
 Foreign = Callable[[Sequence[NodeWithScore], QueryBundle], Awaitable[list[NodeWithScore]]]
-"""What is done with the nodes of a retriever that is none of ours."""
+"""What is applied to the nodes of another retriever than ours."""
 
 
 class CapabilityEngine(BaseQueryEngine):
     """Answers questions with one capability, from one retriever. Cheap to make: an engine per request is fine.
 
-    `aquery` is the whole way, of a text, a query bundle or an Asked; `answer` and `stream` are the same for a Question. The steps: `gather`, then a refusal where `refuses`, else
-    what the synthesizer writes, and `verify`. Where the first look finds nothing convincing, `gather` looks again with
-    what `prepare` gives for a wider question. Of a capability with a `failure_text`, retrieval that fails finds nothing,
-    and a model that fails leaves what was found, or what it had said by then; of others, both is raised. `languages` are
-    those that the index declares; `warn` says of a question that the embedding model does not know its language.
+    `aquery` takes a text, a query bundle or a QuestionBundle; `answer` and `stream` do the same for a Question. `gather`
+    finds the evidence. Where it is too weak (`refuses`), the answer is a refusal; else the synthesizer writes, and
+    `verify` checks what it has written. Where the first look finds nothing convincing, `gather` looks again with
+    what `prepare` gives for a wider question.
 
-    A retriever that is none of ours may be in it: `foreign` is done with what that finds, by default what our nodes have
-    is filled in (retrieval/foreign.py). What is asked as a text alone takes all else from `question`, and its period from
-    `dated`.
+    If the capability has a `failure_text`, failed retrieval counts as nothing found, and if the model fails the answer is
+    what was found, or what the model had written by then; without one, both errors are raised. `languages` are those that
+    the index declares; `warn` returns a warning if the embedding model does not know the language of a question.
+
+    The retriever may be another than ours: `foreign` is applied to its nodes, and by default fills in what our nodes
+    have (retrieval/foreign.py). For a text alone, everything else is taken from `question`, and the period from `dated`.
     """
 
     def __init__(
@@ -175,7 +177,7 @@ class CapabilityEngine(BaseQueryEngine):
         return answer_of(await self.aquery(QuestionBundle(question)))
 
     async def stream(self, question: Question) -> AsyncGenerator[Event, None]:
-        """`answer` as it comes: Found, Deltas that joined are the answer's text, then the Answer. Raises as `answer`.
+        """`answer` as it comes: FoundHits, Deltas that joined are the answer's text, then the Answer. Raises as `answer`.
 
         A Delta is one sentence or more, its citations checked and numbered for good. Of a grounded capability nothing
         is given before the first valid citation. Close it, and the model is not listened to any longer.
@@ -266,7 +268,7 @@ class CapabilityEngine(BaseQueryEngine):
     async def gather(self, question: Question, by: QueryBundle | None = None) -> Evidence:
         """The first half of `answer`: retrieve, postprocess, judge, and build the context.
 
-        The first look is by the embedding that a bundle brings, or by the texts to embed instead of its own.
+        The first look searches by the embedding of the bundle `by`, or by that of its texts, if it has any.
         """
         started, capability = time.perf_counter(), self.capability
         if self._is_courtesy(question):

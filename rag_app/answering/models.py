@@ -11,7 +11,7 @@
 | no text | no | ModelSilent |
 | no choices, no JSON | no | ModelMalformed, unless the text of an answer can be told (`Draft.extracted`) |
 
-In a stream `timeout_s` is for each of its words, and STREAM_LASTS times that for all of them. "ModelCall again" means
+In a stream `timeout_s` is for each of its words, and STREAM_LASTS times that for all of them. "Asked again" means
 `retries` times at most. A stream is asked again, or a second model is (WithFallback), only while its listener has passed
 nothing on: a `Restart` says that its pieces are void. Of a broken stream nothing is extracted: its SDKs show one event of
 it, at most. A text that is JSON, though none was asked for, is read for the answer in it.

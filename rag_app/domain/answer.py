@@ -274,4 +274,4 @@ class Delta:
 
 
 Event = FoundHits | Delta | Answer
-"""What a streamed answer consists of: Found, then the text in Deltas, then the whole Answer."""
+"""What a streamed answer consists of: FoundHits, then the text in Deltas, then the whole Answer."""

@@ -193,10 +193,11 @@ def postprocessors_for(
     chunks_per_source: int | None = None,
     own: Sequence[BaseNodePostprocessor] = (),
 ) -> list[BaseNodePostprocessor]:
-    """What a question wants done with what was found, in order: the cut at its threshold, `own` postprocessors, by whose
-    it is, a strategy.
+    """The postprocessors for a question, in order: the cut at its threshold, `own` ones, the owner's sources first where
+    the capability `prefers_owner`, its `strategy`.
 
-    Then what was named comes first, so that limits cut the others. With `chunks_per_source`, `top_k` counts sources.
+    Then named sources come first, so that the limits, which come last, cut the others. With `chunks_per_source`, `top_k`
+    counts sources.
     """
     wanted: list[BaseNodePostprocessor] = []
     if question.threshold is not None:

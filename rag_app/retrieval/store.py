@@ -163,9 +163,9 @@ class ScopedStore(BasePydanticVectorStore):
         """The chunks of these ids that the scope may see."""
 
     async def respell(self, among: Sequence[str]) -> dict[str, str]:
-        """Of these words, lower case, those that no visible chunk has, as visible chunks have them: see `spelling`.
+        """For each of these lower-case words that no visible chunk has, its likeliest spelling in visible chunks.
 
-        Empty where the store does not know its words.
+        A word without one is left out (see `spelling`); empty where the store does not know its words.
         """
         return {}
 

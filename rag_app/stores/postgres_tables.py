@@ -396,7 +396,7 @@ class Query:
         return indexed + _COMPARED[operator].format(name=name, value=self.bind(value, sql_type))
 
     def best(self, asked: Search, method: Method) -> str:
-        """`candidates` in the order of `rag_app.retrieval.fusion.ranked`, the `top_k` first, each with its text.
+        """`candidates` in the order of `rag_app.retrieval.fusion.rank`, the `top_k` first, each with its text.
 
         Searches without filters differ in their values only, and writing the statement takes longer than all else that is
         done for one here: it is kept.

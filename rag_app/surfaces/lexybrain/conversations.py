@@ -310,7 +310,7 @@ class Turn:
         return self.reply(answer)
 
     async def stream(self) -> AsyncGenerator[Event, None]:
-        """`answer` as a stream: Found, Deltas, and at last the Answer. If closed early, the text so far is stored."""
+        """`answer` as a stream: FoundHits, Deltas, and at last the Answer. If closed early, the text so far is stored."""
         said, hits, found = Delta(""), tuple[Hit, ...](), False
         try:
             async with aclosing(self._with.pipeline.stream(self.capability, self.question, self._scope)) as events:
