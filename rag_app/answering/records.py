@@ -429,9 +429,8 @@ class RecordFinder:
             said = self._say(question, text)
             values: list[NamedValue] = [*(yield from self._values(text, said.period))]
             for each in (asked, *after):
-                bare = without_period(each.text, each.period)
-                words = {form for token in read_words(bare, spec) for form in variants(token.text)}
-                values += (yield self._store.named_values(sorted(words))) if words else ()
+                forms = self._forms(without_period(each.text, each.period))
+                values += (yield self._store.named_values(forms)) if forms else ()
             if read_question(text, spec, values, said.period, question.today).plan is None:
                 after.insert(0, self._say(question, without_opening(text)))
                 continue

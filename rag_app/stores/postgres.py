@@ -43,6 +43,7 @@ from rag_app.stores.postgres_tables import (
     drop_statements,
     insert_fields,
     insert_signs,
+    is_filtered,
     propose,
 )
 from rag_app.stores.record_statements import RecordStatement, to_records
@@ -329,7 +330,7 @@ class PostgresStore(ChunkStore):
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
         query, method = self.begin(), self._choose_method(asked)
-        scans = method is Method.SIGNS and asked.mode is not Mode.TEXT and not self._is_filtered(asked)
+        scans = method is Method.SIGNS and asked.mode is not Mode.TEXT and not is_filtered(asked, self.scope)
         if scans and (signs := await self._remember_signs()):
             method, query.proposal = Method.REMEMBERED, propose(signs, asked)
         sql = query.best(asked, method)
@@ -344,10 +345,7 @@ class PostgresStore(ChunkStore):
         """By a size that may be a moment old: what has just become large is compared whole until then."""
         looked_up, size = self.backend.sizes.get(self._remembered_by, (0.0, None))
         size = size if time.monotonic() - looked_up < _SIZE_SECONDS else None
-        return choose_method(size, len(asked.vector), self._is_filtered(asked))
-
-    def _is_filtered(self, asked: Search) -> bool:
-        return bool(asked.filters) or self.scope.site is not None
+        return choose_method(size, len(asked.vector), is_filtered(asked, self.scope))
 
     @property
     def _remembered_by(self) -> tuple[str, frozenset[UUID]]:

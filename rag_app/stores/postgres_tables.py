@@ -344,6 +344,10 @@ def choose_method(size: tuple[int, int] | None, dimension: int, filtered: bool) 
     return Method.SIGNS if filtered or dimension > LARGEST_GRAPH or largest <= GRAPHED else Method.ANY
 
 
+def is_filtered(asked: Search, scope: Scope) -> bool:
+    return bool(asked.filters) or scope.site is not None
+
+
 class Query:
     """SQL under construction: every value is bound, every column comes from the index spec.
 
@@ -401,7 +405,7 @@ class Query:
         Searches without filters differ in their values only, and writing the statement takes longer than all else that is
         done for one here: it is kept.
         """
-        if self._is_filtered(asked) or (method is Method.ANY and asked.mode is not Mode.TEXT):
+        if is_filtered(asked, self.scope) or (method is Method.ANY and asked.mode is not Mode.TEXT):
             return self._write_best(asked, method)
         weights, bm25 = self.spec.fusion, self.spec.bm25
         shape = (self.t, asked.mode, method, len(asked.vector), weights.dense, weights.lexical, bm25.k1, bm25.b)
@@ -610,7 +614,7 @@ class Query:
                 embedding=embedding,
                 half=f"halfvec({dimension})",
                 ahead=self.bind(max(_AHEAD * sure, asked.depth), "bigint"),
-                may_walk=not self._is_filtered(asked) and dimension <= LARGEST_GRAPH,
+                may_walk=not is_filtered(asked, self.scope) and dimension <= LARGEST_GRAPH,
                 graphed=GRAPHED,
                 small=_EXACT_NUMBERS // dimension,
                 larger=_LARGE,
@@ -645,9 +649,6 @@ class Query:
         return f"""CROSS JOIN LATERAL (
             SELECT * FROM {self.fields} v WHERE v.no = {of}.no AND {visible} OFFSET 0) v"""
 
-    def _is_filtered(self, asked: Search) -> bool:
-        return bool(asked.filters) or self.scope.site is not None
-
     def _lexical(self, asked: Search, limit: str, visible: str, cosine: str, near: str) -> str:
         """CTEs that end in `lexical(no, bm25)`, every chunk that shares a term with the text, and `best` of these. Where
         there are chunks `near`, `met(no, bm25)` has those of them that are in `lexical`, too.
@@ -664,8 +665,8 @@ class Query:
             text=self.bind(asked.text, "text", "text"),
             organizations=self.organizations,
             readers=self.readers,
-            filtered=self._looked_up("p", visible) if self._is_filtered(asked) else "",
-            kept="MATERIALIZED" if self._is_filtered(asked) else "NOT MATERIALIZED",
+            filtered=self._looked_up("p", visible) if is_filtered(asked, self.scope) else "",
+            kept="MATERIALIZED" if is_filtered(asked, self.scope) else "NOT MATERIALIZED",
             near=near,
             met="met" if near else "lexical",
             limit=limit,
