@@ -32,7 +32,7 @@ from llama_index.core.vector_stores.types import (
 )
 
 from rag_app.database.session import Database
-from rag_app.domain import FieldType, Filters, Misconfigured, RagError, Scope, StoreFailed, frozen
+from rag_app.domain import FieldType, Filters, Misconfigured, RagError, Scope, StoreFailed, frozen, uuid_in
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
@@ -147,7 +147,8 @@ class LlamaIndexBackend(OutsideBackend):
         filters = MetadataFilters(filters=[*map(_check_condition, conditions)]) if conditions else None
         query = VectorStoreQuery(query_embedding=_direction(vector), similarity_top_k=limit, filters=filters)
         found = await self.call(generation, "query", query)
-        return [*dict.fromkeys(_uuids(found.ids or [node.node_id for node in found.nodes or []]))]
+        said = map(str, found.ids or [node.node_id for node in found.nodes or []])
+        return [*dict.fromkeys(filter(None, map(uuid_in, said)))]  # another id is of no chunk of ours
 
     async def put(self, generation: str, nodes: Sequence[BaseNode]) -> None:
         """Write nodes, replacing those with the same ids. Stores differ in what they do with an existing id."""
@@ -450,14 +451,6 @@ def _direction(vector: Sequence[float]) -> list[float]:
 
 def _unit(dimension: int, axis: int) -> list[float]:
     return [float(at == axis) for at in range(dimension)]
-
-
-def _uuids(said: Iterable[object]) -> Iterator[UUID]:
-    for each in said:
-        try:
-            yield UUID(str(each))
-        except ValueError:
-            continue  # no chunk of ours
 
 
 class _Probe:
