@@ -161,14 +161,14 @@ class Conversations:
 
 
 class Turn:
-    """A message from its beginning to its end, in the order of the methods.
+    """A message from its beginning to its end, in the order of the methods. `_services` are what `Conversations` holds.
 
     `begin` stores it and prepares the question; `answer`, or `stream`, is called once; the turn is then stored, or given
     up. `thread` is its thread, `message` the id of the answer, `capability` the one that answers.
     """
 
     def __init__(self, conversations: Conversations, index: IndexSpec, said: RagRequest) -> None:
-        self._with, self._index, self._said = conversations, index, said
+        self._services, self._index, self._said = conversations, index, said
         self.message, self._ended = uuid4(), False
         self._asked, self._freed = uuid4(), False
         self._over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -189,13 +189,13 @@ class Turn:
             may_answer = [self._said.capability] if self._said.capability else DESCRIPTIONS
             beginning = asyncio.create_task(
                 keep_message(
-                    self._with.database,
+                    self._services.database,
                     principal,
                     self._said,
                     self._asked,
-                    cost_cap_cents=self._with.cost_cap_cents,
-                    token_budget=self._with.token_budget,
-                    may_extract=not all(map(self._with.models.takes_tokens, may_answer)),
+                    cost_cap_cents=self._services.cost_cap_cents,
+                    token_budget=self._services.token_budget,
+                    may_extract=not all(map(self._services.models.takes_tokens, may_answer)),
                 )
             )
             with Stage("keeping"):
@@ -216,7 +216,7 @@ class Turn:
     async def _take(self, user: UUID, thread: UUID) -> None:
         taken = asyncio.get_running_loop().create_future()
         self._holding = asyncio.create_task(
-            hold_thread(self._with.database, user, thread, self._asked, taken, self._over)
+            hold_thread(self._services.database, user, thread, self._asked, taken, self._over)
         )
         if not await asyncio.shield(taken):
             raise TooManyAtOnce(1)
@@ -236,14 +236,14 @@ class Turn:
         history: Sequence[PastMessage] = ()
         with Stage("history"):
             if thread.message_count > 1:
-                history = await self._with.threads.history(self._scope, thread.id, before=self._begun.message)
+                history = await self._services.threads.history(self._scope, thread.id, before=self._begun.message)
         self._told_of = (*(each.id for each in history), self._begun.message)
-        self._today = await self._with.pipeline.today(self._scope)
+        self._today = await self._services.pipeline.today(self._scope)
         with Stage("detection"):
             if history:
                 self._leaning = leaning_of(said.text)
             self.capability = said.capability or await self._detect(history)
-        if self._begun.over_budget is not None and self._with.models.takes_tokens(self.capability):
+        if self._begun.over_budget is not None and self._services.models.takes_tokens(self.capability):
             raise self._begun.over_budget
         with Stage("prompts"):
             versions = await self._choose_prompts()
@@ -251,24 +251,24 @@ class Turn:
         lists = (context.keywords, context.watchlists, context.listings, context.alerts)
         names = [name for each in lists for name in each or ()]
         if names or context.shop_url:
-            named = await self._with.ledger.find_named(self._scope, INDEX, names, context.shop_url)
+            named = await self._services.ledger.find_named(self._scope, INDEX, names, context.shop_url)
         self.question = instruct(
             capability_named(self.capability),
             said,
             versions,
             thread.last_message_at,
-            history=history_text(history, self._with.history_tokens),
+            history=history_text(history, self._services.history_tokens),
             searched=await self._wordings(history),
             earlier=() if self._leaning is Leaning.ALONE else cited_before(history),
             named=tuple(named),
         )
         asked = replace(self.question, today=self._today, leans=self._leaning is Leaning.LEANS)
-        self.question = await self._with.pipeline.resolve_dates(self.capability, asked, self._scope)
+        self.question = await self._services.pipeline.resolve_dates(self.capability, asked, self._scope)
 
     async def _detect(self, history: Sequence[PastMessage]) -> str:
-        text, models = self._said.text, self._with.models
+        text, models = self._said.text, self._services.models
         by_words = follow_up(text, history) or detect(text)
-        model = models.model(GENERAL) if self._with.detect_by_model and self._begun.over_budget is None else None
+        model = models.model(GENERAL) if self._services.detect_by_model and self._begun.over_budget is None else None
         if model is None:
             return by_words
         prompt, whole = models.prompt("ask_lexybrain_intent"), searched_text(text, history)
@@ -278,7 +278,7 @@ class Turn:
         """The prompt versions for all capabilities and for this one; stored with the capability."""
         thread = self._begun.thread
         kept = thread.metadata.get("prompts", {})
-        async with self._with.prompts.active(self._scope) as (session, configs):
+        async with self._services.prompts.active(self._scope) as (session, configs):
             chosen = [choose(configs, kind, thread.id, kept.get(kind)) for kind in (GLOBAL, self.capability)]
             self._prompts = {each.type: each.name for each in chosen if each is not None}
             await settle_on(session, self._scope.user, thread.id, self._begun.message, self.capability, self._prompts)
@@ -286,14 +286,16 @@ class Turn:
 
     async def _wordings(self, history: Sequence[PastMessage]) -> Sequence[str]:
         """The texts to search for, because a follow-up by itself often names nothing."""
-        text, models = self._said.text, self._with.models
+        text, models = self._said.text, self._services.models
         model = None
-        if self._with.rewrite and history and self._begun.over_budget is None:
+        if self._services.rewrite and history and self._begun.over_budget is None:
             model = models.model(self.capability)
         query = None
         if model is not None:
             prompt = models.prompt("ask_lexybrain_rewrite")
-            query = await rewritten(model, prompt, text, history, self._with.history_tokens, self._paid, self._today)
+            query = await rewritten(
+                model, prompt, text, history, self._services.history_tokens, self._paid, self._today
+            )
         return (query,) if query else wordings(text, history, self._leaning)
 
     # -- the answer
@@ -301,7 +303,7 @@ class Turn:
     async def answer(self) -> RagResponse:
         """Raises ModelFailed if there is no answer, which is not charged, StoreFailed and EmbeddingFailed."""
         try:
-            answer = await self._with.pipeline.answer(self.capability, self.question, self._scope)
+            answer = await self._services.pipeline.answer(self.capability, self.question, self._scope)
         except BaseException as error:  # the client has left, perhaps
             self._log_failures(error)
             await self._whole(self._give_up(error, capability_named(self.capability).max_context_tokens))
@@ -313,7 +315,7 @@ class Turn:
         """`answer` as a stream: FoundHits, Deltas, and at last the Answer. If closed early, the text so far is stored."""
         said, hits, found = Delta(""), tuple[Hit, ...](), False
         try:
-            async with aclosing(self._with.pipeline.stream(self.capability, self.question, self._scope)) as events:
+            async with aclosing(self._services.pipeline.stream(self.capability, self.question, self._scope)) as events:
                 async for event in events:
                     match event:
                         case FoundHits():
@@ -342,7 +344,7 @@ class Turn:
 
     def keep(self, stream: Resumable) -> None:
         """Let the stream go on without its client."""
-        self._with.running.keep(self._begun.account.user, self.thread, stream)
+        self._services.running.keep(self._begun.account.user, self.thread, stream)
 
     def citations(self, answer: Answer) -> list[RagCitation]:
         """The cited sources, by number."""
@@ -368,7 +370,7 @@ class Turn:
     async def _whole(self, work: Coroutine[Any, Any, None]) -> None:
         """End the turn, even if the waiting caller is cancelled meanwhile."""
         self._ended = True
-        task = self._with.start(work)
+        task = self._services.start(work)
         task.add_done_callback(self._leave_thread)
         await asyncio.shield(task)
 
@@ -385,20 +387,20 @@ class Turn:
         outcome = self._outcome(answer)
         try:
             with Stage("keeping_answer"):
-                kept = await keep_answer(self._with.database, self._begun, outcome)
+                kept = await keep_answer(self._services.database, self._begun, outcome)
                 self._freed = True
         except Exception:
             log.exception("an answer was not kept: thread=%s message=%s", self.thread, self.message)
         else:
             if kept and outcome.teaches and self._begun.account.training:
-                self._with.start(self._collect(answer))
+                self._services.start(self._collect(answer))
         self._record(outcome)
 
     async def _collect(self, answer: Answer) -> None:
         try:
-            prompt = self._with.models.prompt(capability_named(self.capability).prompt)
+            prompt = self._services.models.prompt(capability_named(self.capability).prompt)
             learned = lesson(prompt, self.capability, self.message, self._told_of, self.question, answer, self._index)
-            await self._with.training.collect(self._scope, learned)
+            await self._services.training.collect(self._scope, learned)
         except Exception as error:  # it is not the user's business
             log.warning("an answer was not collected for training: message=%s %s", self.message, safe_text(error))
 
@@ -416,7 +418,7 @@ class Turn:
             took = replace(self._outcome(nothing), message=self._begun.message)
         failures = ((type(error).__name__, str(error)),) if isinstance(error, RagError) else ()
         try:
-            await give_up(self._with.database, self._begun, failures, took)
+            await give_up(self._services.database, self._begun, failures, took)
             self._freed = True
         except StoreFailed as failed:
             log.warning("a reservation could not be given back: %s", safe_text(failed))
@@ -424,7 +426,7 @@ class Turn:
     # -- what became of it
 
     def _model_name(self) -> str:
-        model = self._with.models.model(self.capability)
+        model = self._services.models.model(self.capability)
         return EXTRACTIVE if model is None else model.name
 
     def _outcome(self, answer: Answer) -> Outcome:
@@ -450,7 +452,7 @@ class Turn:
             sources=sources,
             flags=flags_of(answer, sources),
             usage=Usage(sum(each.input_tokens for _, each in paid), sum(each.output_tokens for _, each in paid)),
-            cost_cents=sum((self._with.models.cost_cents(*each) for each in paid), Decimal(0)),
+            cost_cents=sum((self._services.models.cost_cents(*each) for each in paid), Decimal(0)),
             latency_ms=latency_ms,
             stages=stages,
             generation={
@@ -464,7 +466,7 @@ class Turn:
                 **({"also": list(self.question.also)} if self.question.also else {}),
                 "leaning": self._leaning,
                 "look": answer.look,
-                **({"warnings": warnings} if (warnings := self._with.pipeline.warnings(self.question)) else {}),
+                **({"warnings": warnings} if (warnings := self._services.pipeline.warnings(self.question)) else {}),
                 "prompts": self._prompts,
                 "stages": stages,
             },
