@@ -73,13 +73,13 @@ class ChosenModels:
         self._settings, self._extractive, self._draw = settings, ExtractiveSynthesizer(embedder), draw
         self._parts, self._file = parts, file or read_models(settings.model.models_file)
         self._built: dict[object, ChatModel] = {}
-        self._given: dict[int, ChatModel] = {}
+        self._wrapped: dict[int, ChatModel] = {}
         """Of models that came as objects: whoever made them closes them."""
-        self._chosen = {name: self._of_file(name, entry) for name, entry in self._file.models.items()}
+        self._chosen = {name: self._build_entry(name, entry) for name, entry in self._file.models.items()}
         if DEFAULT not in self._chosen:
-            self._chosen[DEFAULT] = self._of_settings()
+            self._chosen[DEFAULT] = self._build_from_settings()
             if LEXYBRAIN not in self._chosen:
-                self._chosen[LEXYBRAIN] = self._of_lexybrain()
+                self._chosen[LEXYBRAIN] = self._build_for_lexybrain()
         own = [each for each in (parts, *(each.parts for each in CAPABILITIES)) if each.llm is not None]
         self._prompts = load_prompts(resource_folder("prompts")) if self._built or own else {}
         for capability in CAPABILITIES:
@@ -89,7 +89,7 @@ class ChosenModels:
         """What writes for a capability; None where answers are extracted."""
         own = capability_named(capability).parts.llm or self._parts.llm
         if own is not None:
-            return self._own(own)
+            return self._wrap(own)
         group = capability_named(capability).group or DEFAULT
         return next(self._chosen[name] for name in (capability, group, DEFAULT) if name in self._chosen)
 
@@ -128,7 +128,7 @@ class ChosenModels:
     @property
     def all(self) -> tuple[ChatModel, ...]:
         """Every model that may be asked, once."""
-        return (*self._built.values(), *self._given.values())
+        return (*self._built.values(), *self._wrapped.values())
 
     async def aclose(self) -> None:
         """Close the connections of all that were made here, also where one cannot be closed."""
@@ -137,14 +137,14 @@ class ChosenModels:
             if outcome is not None:
                 raise outcome
 
-    def _own(self, llm: LLM) -> ChatModel:
-        if id(llm) not in self._given:
+    def _wrap(self, llm: LLM) -> ChatModel:
+        if id(llm) not in self._wrapped:
             name = llm.metadata.model_name
             wanted = ModelSettings(type(llm).__name__ if name == "unknown" else name, OWN, **self._limits({}))
-            self._given[id(llm)] = ChatModel(llm, wanted)
-        return self._given[id(llm)]
+            self._wrapped[id(llm)] = ChatModel(llm, wanted)
+        return self._wrapped[id(llm)]
 
-    def _of_file(self, name: str, entry: Model | Extractive) -> AnsweringModel | None:
+    def _build_entry(self, name: str, entry: Model | Extractive) -> AnsweringModel | None:
         if isinstance(entry, Extractive):
             return None
         first = self._endpoint(f"models.{name}", entry)
@@ -154,7 +154,7 @@ class ChosenModels:
 
     def _endpoint(self, where: str, entry: Fallback) -> ChatModel:
         if entry.class_ is not None:
-            return self._of_class(where, entry)
+            return self._build_class(where, entry)
         assert entry.kind is not None and entry.model is not None  # noqa: S101 - the file was checked
         api_key = self._provider_key(entry.kind) if entry.api_base is None else None  # not for everybody's eyes
         own = read_key(entry.api_key_env, f"{self._settings.model.models_file}: {where}")
@@ -166,7 +166,7 @@ class ChosenModels:
             entry.model_dump(exclude_none=True),
         )
 
-    def _of_class(self, where: str, entry: Fallback) -> ChatModel:
+    def _build_class(self, where: str, entry: Fallback) -> ChatModel:
         """Its SDK neither repeats a request nor waits longer than we do, where its class has such arguments."""
         limits = self._limits(entry.model_dump(exclude_none=True))
         seconds = limits["timeout_s"]
@@ -182,7 +182,7 @@ class ChosenModels:
         limits = {limit: own.get(said, getattr(self._settings.model, said)) for limit, said in _LIMITS.items()}
         return limits | ({"retries": own["retries"]} if "retries" in own else {})
 
-    def _of_settings(self, name: str | None = None) -> ChatModel | None:
+    def _build_from_settings(self, name: str | None = None) -> ChatModel | None:
         chosen = self._settings.model
         if chosen.kind == EXTRACTIVE:
             return None
@@ -191,14 +191,14 @@ class ChosenModels:
             api_key = chosen.api_key or self._settings.providers.lovable_api_key or api_key
         return self._build(chosen.kind, name or chosen.name, chosen.api_base, api_key)
 
-    def _of_lexybrain(self) -> ChatModel | None:
+    def _build_for_lexybrain(self) -> ChatModel | None:
         """Hugging Face's with LEXYBRAIN_RAG_MODEL_ID, unless RAG_LLM says something else."""
         chosen, wanted = self._settings.model, self._settings.lexybrain
         api_key = self._provider_key(HUGGINGFACE)
         if "kind" not in chosen.model_fields_set and api_key is not None:
             return self._build(HUGGINGFACE, wanted.model_id, None, api_key)
         named = chosen.kind == HUGGINGFACE and "model_id" in wanted.model_fields_set
-        return self._of_settings(wanted.model_id if named else None)
+        return self._build_from_settings(wanted.model_id if named else None)
 
     def _provider_key(self, kind: str) -> SecretStr | None:
         key: SecretStr | None = getattr(self._settings.providers, PROVIDERS[kind].key or "", None)

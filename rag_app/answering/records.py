@@ -166,10 +166,10 @@ class RecordFinder:
         """The ways of reading the question, one after the other."""
         question = (yield from self._put_right()) if asks else self._question
         asks = asks and may_ask(question.text, self._spec, question.period)
-        if briefs and (brief := (yield from self._brief(question))) is not None:
+        if briefs and (brief := (yield from self._answer_brief(question))) is not None:
             return brief
         if asks:  # what takes more than one query: steps, or two periods
-            found = (yield from self._answer_in_steps(question)) or (yield from self._compare(question))
+            found = (yield from self._answer_in_steps(question)) or (yield from self._compare_periods(question))
             if found is not None:
                 return found
         reading = (yield from self._understand(question)) if asks else Reading()
@@ -184,7 +184,7 @@ class RecordFinder:
             return None
         parsed = (yield from self._parse(question)) if not before else None  # which reads no conversation
         told = (yield from self._tell_plan(parsed)) if parsed is not None else None
-        return told or (yield from self._by_model(question)) or self._unread(reading, question.text)
+        return told or (yield from self._answer_by_model(question)) or self._explain_unread(reading, question.text)
 
     def _values(self, text: str, period: Period | None) -> Work[Sequence[NamedValue]]:
         """The values of the scope that the words of a text may be, and the records whose titles have words of it.
@@ -211,7 +211,7 @@ class RecordFinder:
         nodes: list[NodeWithScore] = yield self._store.search(Search(vector, text, filters, mode, most))
         return nodes
 
-    def _brief(self, question: Question) -> Work[FoundRecords | None]:
+    def _answer_brief(self, question: Question) -> Work[FoundRecords | None]:
         """The lists of records that tell of a subject; None where there are none, or it is not understood."""
         spec, text, period = self._spec, question.text, question.period
         values = yield from self._values(f"{spec.records[self._lists[0].kind].words[0]} {text}", None)
@@ -236,7 +236,7 @@ class RecordFinder:
             kept += [told] if told is not None and told.nodes else []
         return _join(kept, self._most) if kept else None
 
-    def _compare(self, question: Question) -> Work[FoundRecords | None]:
+    def _compare_periods(self, question: Question) -> Work[FoundRecords | None]:
         """The figures of two periods, one after the other; None where the question compares none, or one has no records."""
         spec, text = self._spec, question.text
         if spec.dated_types == () or "date" in fields_of(question.filters):
@@ -261,7 +261,7 @@ class RecordFinder:
             return None
         most = LARGEST_LIMIT if plan.is_first_of_each else self._most
         shown = yield from self._nearest(found, most)
-        kept, listed = self._above(shown), plan.is_list and outcome != "none"
+        kept, listed = self._cut_below_threshold(shown), plan.is_list and outcome != "none"
         if len(kept) < len(shown) and not listed:
             return None if kept else FoundRecords((), "", "", computed=True)
         hits = to_hits(kept)
@@ -284,7 +284,7 @@ class RecordFinder:
                 break  # a long source crowds out others no more: that was all there is
         return [nearest[source] for source in wanted if source in nearest]
 
-    def _above(self, nodes: Collection[NodeWithScore]) -> list[NodeWithScore]:
+    def _cut_below_threshold(self, nodes: Collection[NodeWithScore]) -> list[NodeWithScore]:
         """Those that a threshold leaves which the request itself sends."""
         question = self._question
         if question.threshold is None or not question.threshold_sent:
@@ -351,7 +351,7 @@ class RecordFinder:
         """The words of a text as values may have them."""
         return sorted({form for token in read_words(text, self._spec) for form in variants(token.text)})
 
-    def _by_model(self, question: Question) -> Work[FoundRecords | None]:
+    def _answer_by_model(self, question: Question) -> Work[FoundRecords | None]:
         """What the query finds that a model writes; None without a model, and where it writes none that fits."""
         text, spec = question.text, self._spec
         if self._writer is None or not asks_of_records(text, spec, question.period):
@@ -360,7 +360,7 @@ class RecordFinder:
         plan: Plan | None = yield self._writer.write(self._question, spec, values)
         return (yield from self._tell_plan(plan)) if plan else None
 
-    def _unread(self, reading: Reading, text: str) -> NotRecorded | None:
+    def _explain_unread(self, reading: Reading, text: str) -> NotRecorded | None:
         """What the records lack, or that the words make no query.
 
         Where a figure or an order over records is asked for, no single record answers it; nor does one of a kind, or of
@@ -413,7 +413,7 @@ class RecordFinder:
         figure = figure_of(plan, found)
         if figure is None or (plan.kind is None and len(found.types) > 1):
             return None
-        kept = self._above((yield from self._nearest(found, self._most)))
+        kept = self._cut_below_threshold((yield from self._nearest(found, self._most)))
         return Step(figure, tuple(kept), Telling(self._spec, plan, found, to_hits(kept), "found"))
 
     @property

@@ -13,14 +13,16 @@ class Rerankers:
 
     def __init__(self, file: ModelsFile, named: object) -> None:
         self._built: list[BaseNodePostprocessor] = []
-        self._of = {name: self._parts(f"{named}: rerank.{name}", entry, file) for name, entry in file.rerank.items()}
+        self._parts = {
+            name: self._build_parts(f"{named}: rerank.{name}", entry, file) for name, entry in file.rerank.items()
+        }
 
     def parts(self, capability: Capability) -> Parts:
         """Its own, else those of its group, else the default ones."""
         names = (capability.name, capability.group or DEFAULT, DEFAULT)
-        return next((self._of[name] for name in names if name in self._of), NO_PARTS)
+        return next((self._parts[name] for name in names if name in self._parts), NO_PARTS)
 
-    def _parts(self, where: str, entry: Reranker | Nothing, file: ModelsFile) -> Parts:
+    def _build_parts(self, where: str, entry: Reranker | Nothing, file: ModelsFile) -> Parts:
         if isinstance(entry, Nothing):
             return NO_PARTS
         made: BaseNodePostprocessor

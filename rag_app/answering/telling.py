@@ -64,14 +64,14 @@ class Telling:
         if self._outcome == "elsewhen":
             return self._tell_nearest()
         if self._outcome == "none":
-            return self._none()
+            return self._tell_none()
         query = self._plan.query
         if query.group is not None and query.aggregate is None:
-            told = self._first_of_each()
+            told = self._tell_first_of_each()
         elif query.group is not None:
-            told = self._groups()
+            told = self._tell_groups()
         else:
-            told = self._list() if query.aggregate is None else self._total(query.aggregate)
+            told = self._tell_list() if query.aggregate is None else self._tell_total(query.aggregate)
         return f"{_OWN_ALONE}: {told}" if self._plan.everybody else told
 
     # -- of two figures
@@ -101,7 +101,7 @@ class Telling:
         return self._cite([source for row in self._found.rows for source in row.sources])
 
     # -- a list
-    def _list(self) -> str:
+    def _tell_list(self) -> str:
         rows = [row for row in self._found.rows if row.sources[0] in self._hits]
         lines = [self._line(row) for row in rows]
         if self._plan.names_record and not self._plan.query.order:
@@ -193,7 +193,7 @@ class Telling:
         return self._spec.records[kind].sentence if kind is not None else ()
 
     # -- a figure
-    def _total(self, aggregate: Aggregate) -> str:
+    def _tell_total(self, aggregate: Aggregate) -> str:
         number, value = self._found.total, self._found.value or 0.0
         if aggregate is Aggregate.COUNT:
             there = "is" if number == 1 else "are"
@@ -204,7 +204,7 @@ class Telling:
         of = self._count_text(number)
         return f"The {self._name(self._plan.query.of or '')} of {of} is {figure}{said} {self._cite_found()}."
 
-    def _first_of_each(self) -> str:
+    def _tell_first_of_each(self) -> str:
         rows = [row for row in self._found.rows if row.sources[0] in self._hits]
         lines = "; ".join(f"{_one_line(str(row.group))}: {self._line(row)}" for row in rows)
         groups = len({row.group for row in rows})
@@ -212,7 +212,7 @@ class Telling:
         lead = f"{cut}{self.understood}"
         return f"{lead[:1].upper()}{lead[1:]}: {lines}."
 
-    def _groups(self) -> str:
+    def _tell_groups(self) -> str:
         query, rows = self._plan.query, self._found.rows
         lines = [f"{self._group(row)}: {self._of_group(row)} {self._cite(row.sources)}".rstrip() for row in rows]
         if self._plan.distinct:
@@ -259,7 +259,7 @@ class Telling:
             f"Nothing is recorded{what} for {days}; the nearest is of {when}: {self._sentence(hit)} [Source {number}]."
         )
 
-    def _none(self) -> str:
+    def _tell_none(self) -> str:
         """That no record is as it was asked for, of so many that there are."""
         number, own = self._found.total, "your" if self._plan.query.own else "the"
         all_of_them = f"None of {own} {number:,} {self._noun(number)}{self._when}"
