@@ -60,11 +60,11 @@ def read_lists(
         return []
     tokens = read_names(subject, spec, values)
     kinds = [token for token in tokens if token.role == "kind"]
-    named = {token.meaning.name for token in kinds if token.meaning}
+    named = {token.name for token in kinds}
     wanted = [each for each in lists if not named or {each.kind, each.of} & named]
     if named - {each.kind for each in wanted}:
         return []
-    others = any(token.meaning and vocabulary_of(spec, token.meaning.name).own for token in tokens)
+    others = any(vocabulary_of(spec, token.name).own for token in tokens)
     of = without_phrases(tokens, [*kinds, *(token for token in tokens if others and token.role == "own")])
     plans = []
     for each in wanted:

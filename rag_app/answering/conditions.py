@@ -106,17 +106,17 @@ class Conditions:
         for token in reversed(self.tokens[max(0, place - 5) : place]):
             if figure(token.text) is not None:
                 return None
-            if token.meaning and token.role in ("field", "total") and is_figure(self.spec, token.meaning.name):
-                return token.meaning.name
+            if token.role in ("field", "total") and is_figure(self.spec, token.name):
+                return token.name
         return None
 
     def _number_of(self, place: int, value: float) -> str | None:
         """A whole number right before its field: "with 8 cylinders", and not "the top 3 sales"."""
         after = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
         before = self.tokens[place - 1] if place else None
-        if after is None or after.meaning is None or after.role != "field" or value != int(value):
+        if after is None or after.role != "field" or value != int(value):
             return None
-        name = after.meaning.name
+        name = after.name
         ranked = any(
             token.role in SUPERLATIVES | {"next", "ordinal"} for token in self.tokens[max(0, place - 2) : place]
         )

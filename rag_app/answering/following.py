@@ -69,11 +69,11 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
     It gets the values, the kind and the days of that one, where it says none of its own. None where there are none.
     """
     asked, tokens = (read_names(without_period(each.text, each.period), spec, values) for each in (before, text))
-    fields = {token.meaning.name for token in tokens if token.meaning and token.role == "value"}
+    fields = {token.name for token in tokens if token.role == "value"}
     taken = {"kind", "own"} - {token.role for token in tokens}
     kept, goes = [], False
     for token in asked:
-        value = token.role == "value" and token.meaning is not None and token.meaning.name not in fields
+        value = token.role == "value" and token.name not in fields
         goes = value or token.role in taken or (goes and token.inside)
         kept += [token.text] if goes else []
     bare = without_period(text.text, text.period)
@@ -84,12 +84,12 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
 def _keep_tokens(asked: Sequence[Token], tokens: Sequence[Token]) -> Iterator[Token]:
     """What stays of the question before: no values of the same fields, and no order beside another one."""
     roles = {token.role for token in tokens}
-    fields = {token.meaning.name for token in tokens if token.meaning and token.role == "value"}
+    fields = {token.name for token in tokens if token.role == "value"}
     ordered = bool(roles & SUPERLATIVES) and not ("ordinal" in roles and roles & {"best", "most"})
     goes = False
     for token in asked:
         if token.meaning is not None or token.is_left:
-            value = token.role == "value" and token.meaning is not None and token.meaning.name in fields
+            value = token.role == "value" and token.name in fields
             again = token.role == "ordinal" and ("ordinal" in roles or ordered)
             bound = bool(roles & BOUNDS) and (token.role in BOUNDS or (goes and figure(token.text) is not None))
             goes = value or again or bound or (ordered and token.role in SUPERLATIVES)

@@ -42,9 +42,9 @@ def _may_begin(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool:
     A value only where a figure is asked for and no kind is named, and not behind a preposition ("pads for the Halden 2").
     """
     token = tokens[place]
-    if token.meaning is None or token.role != "value":
+    if token.role != "value":
         return token.is_left and figure(token.text) is None
-    roles, name = {each.role for each in tokens}, token.meaning.name
+    roles, name = {each.role for each in tokens}, token.name
     others = sum(name in kind.having for kind in spec.records.values())
     weak = 0 < others < len(spec.records) or spec.all_fields[name] is FieldType.TAGS
     behind = place > 0 and tokens[place - 1].stem in word_set("for")
@@ -64,9 +64,8 @@ def _read_titles(tokens: Sequence[Token], titles: Sequence[NamedValue], spec: In
     for place, token in enumerate(tokens):
         if not _may_begin(tokens, place, spec):
             continue
-        of = token.meaning.name if token.meaning else ""
-        tag = spec.all_fields.get(of) is FieldType.TAGS
-        called = [each for each in fitting if token.stem in each.words and (tag or of not in each.fields)]
+        tag = spec.all_fields.get(token.name) is FieldType.TAGS
+        called = [each for each in fitting if token.stem in each.words and (tag or token.name not in each.fields)]
         ranked = sorted(_rank(each, tokens, place, measured, spec) for each in called)
         if ranked and [each[0] for each in ranked].count(ranked[-1][0]) == 1:
             _, (begin, end), source = ranked[-1]
@@ -77,7 +76,7 @@ def _read_titles(tokens: Sequence[Token], titles: Sequence[NamedValue], spec: In
 
 def _fields_asked(tokens: Sequence[Token], spec: IndexSpec) -> list[str]:
     """The fields that are asked for; "how much" alone asks for the price."""
-    meant = [(token.role, token.meaning.name) for token in tokens if token.meaning and token.meaning.name]
+    meant = [(token.role, token.name) for token in tokens if token.name]
     told = [name for role, name in meant if role == "value" and spec.all_fields[name] is FieldType.BOOLEAN]
     named = [*(name for role, name in meant if role in _MEASURES), *told]
     much = not named and any(token.role in ("much", "sum") for token in tokens)
@@ -94,7 +93,7 @@ def kind_of(source_type: str, fields: Set[str], spec: IndexSpec) -> str | None:
 
 def _fits(title: NamedValue, tokens: Sequence[Token], measured: Sequence[str], spec: IndexSpec) -> bool:
     """Whether a record is of a kind that is named, and has the figures that are asked for."""
-    kinds = {token.meaning.name for token in tokens if token.meaning and token.role == "kind"}
+    kinds = {token.name for token in tokens if token.role == "kind"}
     own = kind_of(title.source_type, title.fields, spec)
     held = {stems(word) for word in spec.records[own].holds} if own else set()
     holds = any(stems(word) in held for kind in kinds for word in spec.records[kind].words)  # the terms on a watchlist

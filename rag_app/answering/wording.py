@@ -511,9 +511,7 @@ def _settle_figures(tokens: Sequence[Token], spec: IndexSpec) -> None:
     """
     roles = {token.role for token in tokens}
     units = {each.name for token in tokens for each in token.others if each.role == "unit"}
-    named = {
-        token.meaning.name for token in tokens if token.meaning and token.role in ("field", "high", "low", "total")
-    }
+    named = {token.name for token in tokens if token.role in ("field", "high", "low", "total")}
     asked = roles & {"sum", "average", "much", "more", "most", "least"}
     asked_of_it = bool(asked) and not any(spec.fields.get(each) in NUMBER_FIELDS for each in named)
     for token in tokens:
