@@ -222,17 +222,17 @@ class RecordFinder:
         """Lists one after the other, those with few records whole; None where there are no records."""
         found = []
         for plan in plans:
-            queried = yield from self._query(plan)
-            if queried[2] == "found" and queried[1].total:
-                found.append(queried)
+            said, records, outcome = yield from self._query(plan)
+            if outcome == "found" and records.total:
+                found.append((said, records))
         room, shares = self._most, dict[int, int]()
         for place in sorted(range(len(found)), key=lambda place: found[place][1].total):
             shares[place] = min(found[place][1].total, room // (len(found) - len(shares)))
             room -= shares[place]
         kept = []
-        for place, (plan, records, outcome) in enumerate(found):
+        for place, (said, records) in enumerate(found):
             cut = replace(records, rows=records.rows[: shares[place]])
-            told = yield from self._tell(plan, cut, outcome)
+            told = yield from self._tell(said, cut, "found")
             kept += [told] if told is not None and told.nodes else []
         return _join(kept, self._most) if kept else None
 
