@@ -98,6 +98,16 @@ def _one_model() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _certificates() -> Iterator[None]:
+    """Read once a process: each client of httpx would read them, which takes 20 ms, and nobody here speaks TLS."""
+    import httpx
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _unsaid() -> Iterator[None]:
     """Whoever opens the application says with which store, or fails: no test depends on it and lacks the mark."""
     with pytest.MonkeyPatch.context() as patch:

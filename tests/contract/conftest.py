@@ -629,6 +629,15 @@ def running() -> Iterator[tuple[str, Backstage]]:
         yield url, backstage
 
 
+@pytest.fixture(scope="session")
+def document(running: tuple[str, Backstage]) -> dict[str, Any]:
+    """The API's own OpenAPI document. It is long: it is written, sent and read once."""
+    described = httpx.get(f"{running[0]}/openapi.json", timeout=PATIENCE)
+    assert described.status_code == 200, described.text
+    document: dict[str, Any] = described.json()
+    return document
+
+
 @pytest.fixture
 def backstage(running: tuple[str, Backstage]) -> Backstage:
     running[1].reset()
