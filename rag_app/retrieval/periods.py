@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
@@ -151,20 +151,46 @@ def _grammars(languages: tuple[str, ...]) -> tuple["_Grammar", ...]:
 
 
 class _Grammar:
-    """The patterns of a language. `point` matches what has days of its own; its groups say what kind it is."""
+    """The patterns of a language, each compiled when it is used. `point` matches what has days of its own; its groups say what
+    kind it is."""
 
     def __init__(self, language: str, words: Mapping[str, Any]) -> None:
         self.language, self.words = language, words
-        self.point = re.compile(rf"(?<!\w)(?:{'|'.join(self._kinds())})(?!\w)", re.I)
-        unit = f"(?:{'|'.join(words['units'].values())})"
-        before = words["before_that"].format(unit=unit) if "before_that" in words else "(?!)"
-        self.before_that = re.compile(rf"(?<!\w){before}(?!\w)", re.I)
-        self.bare_day = re.compile(rf"(?:(?:{words['the']})\s+)?(?P<day>{_DAY})", re.I)
-        self.between = self._joint("between", "and")
-        self.from_to = self._joint("from", "to")
-        self.namely = re.compile(rf"[\s,;:(–-]*(?:(?:{words['namely']}|{words['from']}|{words['the']})[\s,:]+)*", re.I)
-        self.joins = re.compile(rf"[\s,;:()–-]*(?:(?:{words['joins']})[\s,;:()–-]+)*", re.I)
-        self.dash = re.compile(rf"\s*(?:[-–]|\b(?:{words['to']})\b)\s*", re.I)
+
+    @cached_property
+    def point(self) -> re.Pattern[str]:
+        return re.compile(rf"(?<!\w)(?:{'|'.join(self._kinds())})(?!\w)", re.I)
+
+    @cached_property
+    def before_that(self) -> re.Pattern[str]:
+        unit = f"(?:{'|'.join(self.words['units'].values())})"
+        before = self.words["before_that"].format(unit=unit) if "before_that" in self.words else "(?!)"
+        return re.compile(rf"(?<!\w){before}(?!\w)", re.I)
+
+    @cached_property
+    def bare_day(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:(?:{self.words['the']})\s+)?(?P<day>{_DAY})", re.I)
+
+    @cached_property
+    def between(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        return self._joint("between", "and")
+
+    @cached_property
+    def from_to(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        return self._joint("from", "to")
+
+    @cached_property
+    def namely(self) -> re.Pattern[str]:
+        words = "|".join(self.words[name] for name in ("namely", "from", "the"))
+        return re.compile(rf"[\s,;:(–-]*(?:(?:{words})[\s,:]+)*", re.I)
+
+    @cached_property
+    def joins(self) -> re.Pattern[str]:
+        return re.compile(rf"[\s,;:()–-]*(?:(?:{self.words['joins']})[\s,;:()–-]+)*", re.I)
+
+    @cached_property
+    def dash(self) -> re.Pattern[str]:
+        return re.compile(rf"\s*(?:[-–]|\b(?:{self.words['to']})\b)\s*", re.I)
 
     def _kinds(self) -> Iterator[str]:
         words = self.words

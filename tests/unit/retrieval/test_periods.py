@@ -7,7 +7,8 @@ from hypothesis import given, strategies as st
 
 from rag_app.domain import Period, day_of, days_text
 from rag_app.retrieval.filters import condition, or_missing
-from rag_app.retrieval.periods import conditions_of, find_period, find_periods
+from rag_app.retrieval import periods
+from rag_app.retrieval.periods import LANGUAGES, conditions_of, find_period, find_periods
 
 SUNDAY = "2026-11-22"
 """The day of the cases that name none: the last of its week."""
@@ -305,3 +306,13 @@ def test_days_in_a_row_are_no_days_of_the_month() -> None:
 )
 def test_two_periods_are_compared_where_nothing_else_stands_between(text: str, labels: list[str]) -> None:
     assert [each.label for each in find_periods(text, date(2026, 1, 20))] == labels
+
+
+def test_patterns_are_compiled_when_they_are_used() -> None:
+    """All of them take 15 ms, and most questions say nothing of time."""
+    periods._grammars.cache_clear()
+    grammars = periods._grammars(LANGUAGES)
+    assert not any(grammar.has("changed", "Within how many days are returns free?") for grammar in grammars)
+    assert [set(vars(grammar)) for grammar in grammars] == [{"language", "words"}] * len(LANGUAGES)
+    assert find_period("this week", date(2026, 11, 22), ["en"]) is not None
+    assert "point" in vars(periods._grammars(("en",))[0])
