@@ -35,6 +35,7 @@ import re
 import secrets
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -255,13 +256,18 @@ class _Cluster:
 
     def stop(self) -> None:
         """Stop the server, if there is one, and wait for it. Transactions that are open are rolled back."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline, told = time.monotonic() + _PATIENCE, False
         while time.monotonic() < deadline:
             with self._server_lock() as lock:
                 if lock is not None:
                     return
-            with suppress(StoreFailed):  # it has not got as far as its pid file, or was killed and others still end
-                self._run("pg_ctl", "stop", "-D", "data", "-s", "--no-wait")
+            if self._ready_port():  # what pg_ctl does: with the memory of a model, a fork to run that takes 10 ms
+                with suppress(FileNotFoundError, IndexError, ProcessLookupError):  # it ends by itself meanwhile
+                    os.kill(int(self._postmaster()[0]), signal.SIGINT)
+                told = True
+            elif not told:
+                with suppress(StoreFailed):  # it has not got as far as its pid file, or was killed and others still end
+                    self._run("pg_ctl", "stop", "-D", "data", "-s", "--no-wait")
             time.sleep(0.1)
 
     def create(self) -> None:

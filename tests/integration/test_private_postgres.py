@@ -143,6 +143,17 @@ def test_processes_that_start_at_once_share_one_server_and_the_last_stops_it(fol
     assert not serves(url)
 
 
+def test_a_server_that_answers_is_stopped_without_a_program(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To fork a process that has loaded models takes longer than all else of its end."""
+
+    def fail(*arguments: object, **more: object) -> None:
+        raise AssertionError(arguments)
+
+    with private_postgres(folder) as server:
+        monkeypatch.setattr(private._Account, "run", fail)
+    assert not serves(server.owner_url)
+
+
 def test_two_roles_and_their_rights(folder: Path) -> None:
     with private_postgres(folder) as server:
         assert query(server.owner_url, "SELECT current_user") == "rag_owner"
