@@ -97,6 +97,8 @@ class Reader:
         loop, scores = asyncio.get_running_loop(), np.empty(len(readings))
         halves = [half for half in (slice(0, None, 2), slice(1, None, 2)) if readings[half]]
         try:
+            if self._session is None:
+                await asyncio.to_thread(self.load)  # not in a thread of the pool, where `asks_once` is not known
             read = [loop.run_in_executor(self._pool, self.scores, question, readings[half]) for half in halves]
             for half, odds in zip(halves, await asyncio.gather(*read), strict=True):
                 scores[half] = odds

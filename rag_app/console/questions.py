@@ -56,8 +56,10 @@ async def search(
     as_json: Json = False,
 ) -> None:
     """Search for chunks. No answering model is called."""
+    from rag_app.retrieval.embedding import asks_once
     from rag_app.surfaces.library.rag import Rag
 
+    asks_once.set(True)
     index, org = await _choose(application, index, org)
     hits = await Rag(application).search(
         question,
@@ -96,8 +98,10 @@ async def ask(
 
     Only the best hits are used for an answer. If they are not good enough, the question is refused.
     """
+    from rag_app.retrieval.embedding import asks_once
     from rag_app.surfaces.library.rag import Rag
 
+    asks_once.set(True)
     index, org = await _choose(application, index, org)
     answer = await Rag(application).ask(
         question,

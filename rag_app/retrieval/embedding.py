@@ -47,6 +47,10 @@ _THREADS_ALONE = 2
 asking: ContextVar[frozenset[UUID]] = ContextVar("rag_app_asking", default=frozenset())
 """The organizations that ask. What was embedded for one is no faster for another: that would tell what it asked."""
 
+asks_once: ContextVar[bool] = ContextVar("rag_app_asks_once", default=False)
+"""Whether this process asks one question and ends. Models that it opens then unpack their weights in each run: opening
+them takes a third of the time, and running them a tenth more."""
+
 
 class RememberedVectors:
     """The vectors of at most `size` texts, for the organizations that ask; the one that was used least recently is forgotten.
@@ -125,6 +129,7 @@ class MiniLM(Embedder):
     _session_alone: Any = PrivateAttr(default=None)
     _loading: Lock = PrivateAttr(default_factory=Lock)
     _times_alone: int = PrivateAttr(default=0)
+    _asks_once: bool = PrivateAttr()
     _waiting: list[_Query] = PrivateAttr(default_factory=list)
     _under_way: int = PrivateAttr(default=0)
     _lock: Lock = PrivateAttr(default_factory=Lock)
@@ -135,6 +140,7 @@ class MiniLM(Embedder):
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
         self._queries = RememberedVectors(self.cache_size)
+        self._asks_once = asks_once.get()
         self._session = open_session(MODEL_FILE, 1)
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="embed")
         self._text_pool = ThreadPoolExecutor(self.threads, thread_name_prefix="embed-texts")
@@ -181,9 +187,9 @@ class MiniLM(Embedder):
         if not queries:
             return
         try:
-            if alone and self.threads > 1:
+            if alone and self.threads > 1 and not self._asks_once:
                 self._times_alone += 1
-                if self._times_alone > 1:  # not for a command, which asks one and ends
+                if self._times_alone > 1:  # not for a program that embeds one
                     self.load()
             session = self._session_alone if alone and self._session_alone else self._session
             for (_, vector), values in zip(queries, self._encode([ids for ids, _ in queries], session), strict=True):
@@ -285,8 +291,8 @@ def alike(texts: Sequence[list[int]]) -> list[list[_Placed]]:
 def open_session(file: Path, threads: int) -> Any:
     """An ONNX model on the CPU.
 
-    The weights of the bundled models are stored in 8 bits and unpacked to 32 when they are loaded. The copies that this
-    leaves behind, 75 MB a session, are given back to the system.
+    The weights of the bundled models are stored in 8 bits and unpacked to 32 when they are loaded, or where `asks_once` in
+    each run (ADR 53). The copies that this leaves behind, 75 MB a session, are given back to the system.
     """
     # The wheel's telemetry is on unless told otherwise (Privacy.md in it); nothing here calls home.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -299,8 +305,9 @@ def open_session(file: Path, threads: int) -> Any:
         False  # a plan is kept for each shape of input, and here nearly every input has its own
     )
     # onnxruntime's kernel for an addition and its normalization in one takes longer than the two
+    left_out = ["SkipLayerNormFusion", *(["ConstantFolding"] if asks_once.get() else [])]
     session = onnxruntime.InferenceSession(
-        str(file), options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
+        str(file), options, providers=["CPUExecutionProvider"], disabled_optimizers=left_out
     )
     _give_back()
     return session

@@ -575,8 +575,15 @@ lists = ["orgs list", "users list", "keys list", "plans list", "groups list publ
 for command in [*lists, "doctor"]:
     assert not run(command), command
 unneeded = re.compile("litestar|alembic|jinja2|banks|rag_app.(answering.(engine|extractive|reader)|documents.reading|pipeline)")
+import onnxruntime
+folds = []
+class Session(onnxruntime.InferenceSession):
+    def __init__(self, *args, disabled_optimizers, **more):
+        folds.append("ConstantFolding" not in disabled_optimizers)
+        super().__init__(*args, disabled_optimizers=disabled_optimizers, **more)
+onnxruntime.InferenceSession = Session
 assert not run("search door -i book -o public")
-assert "onnxruntime" in sys.modules, "which the names above are checked against"
+assert folds == [False], "the weights of the one model that is opened are unpacked in each run"
 """
     done = subprocess.run(
         [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=PATIENCE

@@ -13,7 +13,7 @@ from llama_index.core.bridge.pydantic import Field
 from rag_app.answering.reader import Reader
 from rag_app.domain.errors import EmbeddingFailed, Misconfigured
 from rag_app.retrieval.embedders import build_embedder
-from rag_app.retrieval.embedding import MiniLM, OwnEmbedder, asking, embed_passages, embed_query
+from rag_app.retrieval.embedding import MiniLM, OwnEmbedder, asking, asks_once, embed_passages, embed_query
 from tests.waiting import PATIENCE
 
 CARD = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
@@ -140,6 +140,28 @@ async def test_a_session_that_was_loaded_is_kept() -> None:
     for _ in range(3):
         await model.aget_query_embedding("x")
     assert model._session_alone is loaded
+
+
+async def test_a_process_that_asks_once_loads_no_further_session() -> None:
+    asked = asks_once.set(True)
+    model = MiniLM(cache_size=0, threads=2)
+    asks_once.reset(asked)
+    for _ in range(3):
+        await model.aget_query_embedding("x")
+    assert model._session_alone is None
+
+
+def test_vectors_are_as_good_where_each_run_unpacks_the_weights() -> None:
+    """In a process of its own: here all models are opened as in a server."""
+    script = """\
+import numpy as np
+from rag_app.retrieval.embedding import MiniLM, asks_once
+texts = ["Returns are free.", "word " * 300, "Within how many days are returns free, and who pays for the parcel?"]
+usual = MiniLM().get_text_embedding_batch(texts)
+asks_once.set(True)
+assert np.abs(np.array(MiniLM().get_text_embedding_batch(texts)) - usual).max() < 1e-6
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc gives back memory when it is asked to")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rag_app.domain import Period, day_of, days_text
-from rag_app.retrieval.filters import condition, or_missing
 from rag_app.retrieval import periods
+from rag_app.retrieval.filters import condition, or_missing
 from rag_app.retrieval.periods import LANGUAGES, conditions_of, find_period, find_periods
 
 SUNDAY = "2026-11-22"
