@@ -11,7 +11,7 @@ The collections: the passages of CLAP-NQ, with their answerable and unanswerable
 XQuAD, with the questions of all; `swapped`, where a name or a figure of a question about these articles is another one;
 `facts`, where the sentence that answers is taken out of its passage, or not; `firms`, small organizations, with questions
 as customers ask them, half of them about what the documents do not say (tests/answers/firms.jsonl); `organizations`,
-those that the reader was not trained with (tests/reader); the sample corpora, with their judgments. Nothing is fitted to
+those that the reader was not trained with (tests/reader), with half of their questions or an eighth; the sample corpora, with their judgments. Nothing is fitted to
 two more, which are measured alone: the first turns of tests/answers/tuning.jsonl, and `threads`, conversations of three
 turns (tests/reader/threads), of which each turn is looked for as a conversation does.
 """
@@ -47,7 +47,7 @@ from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of
 from rag_app.surfaces.lexybrain.messages import cited_before, wordings
 from rag_app.surfaces.lexybrain.types import PastMessage, Role
 from rag_app.surfaces.library.rag import question_of, scope_of, target_of
-from tests.reader.questions import SECTORS, put_aside, threads_of
+from tests.reader.questions import SECTORS, put_aside, threads_of, worlds
 from tests.remembered import remember
 
 KNOWLEDGE = "org_knowledge"
@@ -183,18 +183,19 @@ def firms() -> tuple[dict[str, list[dict[str, str]]], list[Case]]:
 
 
 def organizations() -> tuple[dict[str, list[dict[str, str]]], list[Case]]:
-    """One of each sector: its documents, and half of its questions."""
+    """Those put aside: their documents; half of the questions to one of each sector, an eighth of those to the others."""
+    chosen = {name: (rows, 2) for name, rows in map(put_aside, SECTORS)}
+    chosen |= {name: (rows, 8) for name, rows in worlds("put_aside").items()}
     documents: dict[str, list[dict[str, str]]] = {}
     cases = []
-    for sector in SECTORS:
-        name, rows = put_aside(sector)
+    for name, (rows, share) in chosen.items():
         documents[name] = [
             {"id": f"{name}-{number}", "title": each["title"], "text": each["text"]} for number, each in enumerate(rows)
         ]
         for number, each in enumerate(rows):
             for place, question in enumerate(each["questions"]):
                 id_, answerable = f"{name}-{number}-{place}", bool(question["evidence"])
-                if locate(id_) % 2 == 0:
+                if locate(id_) % share == 0:
                     cases.append(Case("organizations", KNOWLEDGE, name, question["q"], answerable, id_))
     return documents, cases
 

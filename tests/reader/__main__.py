@@ -14,7 +14,7 @@ from rag_app.answering.reader import the_reader
 from rag_app.evaluation.calibration import auroc
 from rag_app.retrieval.embedding import MiniLM
 from tests.gate import read
-from tests.reader.questions import SECTORS, Asked, Candidate, plain, questions, readings_of
+from tests.reader.questions import SECTORS, Asked, Candidate, plain, questions, questions_of, readings_of, worlds
 
 
 def xquad(root: Path, embedder: MiniLM) -> list[Asked]:
@@ -52,6 +52,8 @@ def main() -> None:
     embedder = MiniLM()
     for sector in SECTORS:
         report(sector, [each for each in questions(sector, embedder) if each.put_aside])
+    further = worlds("put_aside").items()
+    report("worlds", [each for name, documents in further for each in questions_of(name, documents, embedder)])
     if len(sys.argv) > 1:
         report("XQuAD", xquad(Path(sys.argv[1]), embedder))
 

@@ -2,7 +2,9 @@
 
 `SECTOR.jsonl` has the documents, each with questions in people's own words and near misses; `plain/SECTOR.jsonl` has
 further questions about the same documents, in simple words that share some with the text; `threads/SECTOR.jsonl` has
-conversations of three turns about the documents of some organizations.
+conversations of three turns about the documents of some organizations. `worlds` has 218 organizations more, with
+sixteen questions about each of eight documents: those in `put_aside.jsonl` are measured with alone, and `threads.jsonl`
+has conversations about them.
 """
 
 import json
@@ -63,7 +65,7 @@ def readings_of(title: str, text: str) -> list[Reading]:
 def questions(sector: str, embedder: MiniLM) -> Iterator[Asked]:
     """The questions of a sector, organization by organization."""
     for name, documents in organizations(sector).items():
-        yield from _of_organization(name, documents, embedder)
+        yield from questions_of(name, documents, embedder)
 
 
 def organizations(sector: str) -> dict[str, list[dict[str, Any]]]:
@@ -95,12 +97,21 @@ def threads_of(sector: str) -> dict[str, tuple[list[dict[str, Any]], list[list[d
     }
 
 
+def worlds(file: str = "[1-6]") -> dict[str, list[dict[str, Any]]]:
+    """The documents of the further organizations, with their questions; those of the file `put_aside` are not trained with."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted((FOLDER / "worlds").glob(f"{file}.jsonl")):
+        for document in _rows(path):
+            found.setdefault(document["company"], []).append(document)
+    return {f"worlds-{file}-{number:03}": documents for number, documents in enumerate(found.values(), 1)}
+
+
 def put_aside(sector: str) -> tuple[str, list[dict[str, Any]]]:
     """The name and the documents of the one that nothing is trained with."""
     return next((name, rows) for name, rows in organizations(sector).items() if name.endswith(PUT_ASIDE))
 
 
-def _of_organization(name: str, documents: Sequence[dict[str, Any]], embedder: MiniLM) -> Iterator[Asked]:
+def questions_of(name: str, documents: Sequence[dict[str, Any]], embedder: MiniLM) -> Iterator[Asked]:
     said: list[tuple[int, Reading]] = []
     for number, document in enumerate(documents):
         said += [(number, each) for each in readings_of(document["title"], document["text"])]
