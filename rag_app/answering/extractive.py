@@ -10,7 +10,7 @@ of the right passage have .509.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from math import fsum, log
 
@@ -35,7 +35,7 @@ from rag_app.retrieval.embedding import embed_passages, embed_query
 from rag_app.retrieval.periods import names_day
 
 MAX_RANKED = 40
-"""Sentences that are embedded for one answer; of more, those with the most words of the question."""
+"""Sentences that are embedded for one answer; of more, the most promising (`_promises`)."""
 MAX_READ = 8
 """Sentences that the reader reads for each part of a question, the best by what is known before, and as many more where
 none of them answers: it takes as long for one as the embedder for three."""
@@ -55,6 +55,9 @@ GAP_ELSEWHERE = 0.15
 SLACK = 2.0
 """How far below the first sentence's a further one's log-odds may lie where both are below 0."""
 _OVERLAP_WEIGHT, _SOURCE_WEIGHT, _NEWS_WEIGHT = 0.2, 0.2, 0.05
+_AROUND_WEIGHT, _RANK_WEIGHT, _LITTLE_NEWS_WEIGHT = 0.1, 0.1, 0.01
+"""What decides which sentences are embedded: words of the question before the sentence and above it, the rank of its source,
+and what it says beyond the question."""
 READ_WEIGHT = 0.06
 """Of the reader's log-odds."""
 MOST_ODDS = 8
@@ -169,10 +172,10 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
     Raises EmbeddingFailed.
     """
     pool = tuple(passage for number, block in enumerate(context.blocks) for passage in passages(block.body, number))
-    prior = _priors(pool, question, context)
+    promises = _promises(pool, question)
     asked = (question.searched or question.text, *parts(question.text))
     echoed = frozenset() if any(map(_ASKS_WHETHER.match, asked)) else content_words(asked[0])
-    says = [i for i in np.argsort(-prior, kind="stable") if content_words(pool[i].text) - echoed]
+    says = [i for i in np.argsort(-promises, kind="stable") if content_words(pool[i].text) - echoed]
     ranked = tuple(pool[i] for i in sorted(says[:MAX_RANKED]))
     if not ranked:
         nothing = np.empty((len(asked), 0))
@@ -234,22 +237,52 @@ def _with_title(passage: Passage, context: Context) -> str:
     return " ".join(part for part in (title and f"{title}:", passage.lead, passage.text) if part)
 
 
-def _priors(pool: Sequence[Passage], question: Question, context: Context) -> NDArray[np.float64]:
-    """What speaks for each passage before its meaning is looked at: the question's words in it, the rare ones most,
-    what it says beyond them, and its source.
+def _promises(pool: Sequence[Passage], question: Question) -> NDArray[np.float64]:
+    """How promising each passage is before anything is embedded: the question's words in it, in the sentence before and in
+    the heading above, and how early its source was found. Who answers in other words is found by the last two.
     """
     wanted = content_words(question.searched or question.text)
     words = [content_words(passage.text) for passage in pool]
-    known = Counter(word for each in words for word in each & wanted)
-    weight = {word: log((len(pool) + 1) / (known[word] + 0.5)) for word in wanted}
+    said_before = {(each.block, each.place + 1): said for each, said in zip(pool, words, strict=True)}
+    rarity = _rarity(words, wanted)
     return np.asarray(
         [
-            _OVERLAP_WEIGHT * fsum(weight[word] for word in said & wanted) / max(1e-9, fsum(weight.values()))
+            _OVERLAP_WEIGHT * _share(said, rarity)
+            + _AROUND_WEIGHT * _share(said_before.get((passage.block, passage.place), set()), rarity)
+            + _AROUND_WEIGHT * _share(content_words(passage.lead), rarity)
+            + _RANK_WEIGHT / (1 + passage.block)
+            + _LITTLE_NEWS_WEIGHT * log(1 + min(_MOST_NEWS, len(said - wanted)))
+            for passage, said in zip(pool, words, strict=True)
+        ]
+    )
+
+
+def _priors(pool: Sequence[Passage], question: Question, context: Context) -> NDArray[np.float64]:
+    """What speaks for each passage besides its meaning: the question's words in it, the rare ones most, what it says beyond
+    them, and its source.
+    """
+    wanted = content_words(question.searched or question.text)
+    words = [content_words(passage.text) for passage in pool]
+    rarity = _rarity(words, wanted)
+    return np.asarray(
+        [
+            _OVERLAP_WEIGHT * _share(said, rarity)
             + _NEWS_WEIGHT * log(1 + min(_MOST_NEWS, len(said - wanted)))
             + _SOURCE_WEIGHT * context.blocks[passage.block].score
             for passage, said in zip(pool, words, strict=True)
         ]
     )
+
+
+def _rarity(words: Sequence[Set[str]], wanted: Set[str]) -> dict[str, float]:
+    """How rare each wanted word is among passages of these words."""
+    known = Counter(word for each in words for word in each & wanted)
+    return {word: log((len(words) + 1) / (known[word] + 0.5)) for word in wanted}
+
+
+def _share(said: Set[str], rarity: Mapping[str, float]) -> float:
+    """Of the wanted words, each as heavy as it is rare, those that are said: 0..1."""
+    return fsum(rarity[word] for word in said & rarity.keys()) / max(1e-9, fsum(rarity.values()))
 
 
 def parts(question: str) -> list[str]:

@@ -375,3 +375,13 @@ async def test_what_asks_who_is_not_answered_by_a_sentence_that_names_nobody(
         Question("Who repaired the X-ray machine?"), context("The X-ray machine failed twice.")
     )
     assert draft.text == ""
+
+
+async def test_a_short_answer_in_other_words_is_among_the_sentences_that_are_embedded() -> None:
+    """The heading above it and the rank of its source speak for it."""
+    first = "# Night rides\n\n" + " ".join(f"Driver number {n} knows the town." for n in range(20)) + " Free."
+    others = [" ".join(f"What the night bus costs in town {n}{m} is told there." for m in range(20)) for n in range(5)]
+    found = context(first, *others)
+    ranking = await rank_passages(MiniLM(), Question("what does the night ride cost"), found)
+    assert len(ranking.pool) > 2 * MAX_RANKED == 2 * len(ranking.ranked)
+    assert "Free." in [each.text for each in ranking.ranked]
