@@ -11,8 +11,8 @@ from rag_app.answering.passages import Passage
 from rag_app.answering.verification.figures import MONEY, figures_of
 from rag_app.domain import frozen
 
-LEAST_READ = 2.0
-"""Of the reader's log-odds: a sentence that is compared answers "how much" of its own thing."""
+LEAST_READ = -1.0
+"""Of the reader's log-odds: a sentence that is compared says something of the question, though not which is the most."""
 _NO_NAME = re.compile(r"(?:it|its|they|their|this|these|that|those|he|his|she|her)\b", re.IGNORECASE)
 _LONG = frozenset(["time", "length"])
 _WORDS = {

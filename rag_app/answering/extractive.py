@@ -48,9 +48,9 @@ MOST_LOOKED_AT = 2
 """Passages among which one has what a part of the question asks for, or it is not answered."""
 SUMMARY_LENGTH = 300
 """Characters of a summary, at most."""
-GAP = 0.4
+GAP = 0.5
 """How far below the best score a second and third sentence may lie."""
-GAP_ELSEWHERE = 0.15
+GAP_ELSEWHERE = 0.25
 """The same of a sentence from another source than the first one."""
 SLACK = 2.0
 """How far below the first sentence's a further one's log-odds may lie where both are below 0."""
@@ -58,7 +58,7 @@ _OVERLAP_WEIGHT, _SOURCE_WEIGHT, _NEWS_WEIGHT = 0.2, 0.2, 0.05
 _AROUND_WEIGHT, _RANK_WEIGHT, _LITTLE_NEWS_WEIGHT = 0.1, 0.1, 0.01
 """What decides which sentences are embedded: words of the question before the sentence and above it, the rank of its source,
 and what it says beyond the question."""
-READ_WEIGHT = 0.06
+READ_WEIGHT = 0.08
 """Of the reader's log-odds."""
 MOST_ODDS = 8
 SURE = 0.0

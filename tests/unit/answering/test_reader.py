@@ -34,9 +34,9 @@ def context(*texts: str) -> Context:
             ["Refunds are paid by bank transfer.", "Money is a word of the Romans."],
         ),
         (
-            "what happens if I'm late?",
-            "After a quarter of an hour your place is given away.",
-            ["The last class ends late.", "Latecomers are a common sight in Brenford."],
+            "why was the tour called off",
+            "It was cancelled because of the storm.",
+            ["The tour takes two hours.", "The tour is called Night and Fog."],
         ),
         (
             "who do I ask about my payslip",

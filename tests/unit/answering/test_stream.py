@@ -17,6 +17,7 @@ from rag_app.domain.answer import Answer, Delta, FoundHits, Question, Refusal, U
 from rag_app.domain.errors import ModelFailed
 from rag_app.retrieval.embedding import MiniLM
 from tests.fuzzing import examples
+from tests.unit.answering.hits import hit
 from tests.unit.answering.test_citations import pieces as model_output
 from tests.unit.answering.test_engine import DOGS, EARLY, KNOWLEDGE, LATE, OWNER, WAITED, Says, ask, engine
 
@@ -149,7 +150,8 @@ async def test_who_needs_no_sources_is_heard_from_the_first_sentence() -> None:
 
 
 async def test_the_extractive_answer_streams_too() -> None:
-    asked = engine(ExtractiveSynthesizer(MiniLM()), WAITED, EARLY, DOGS)
+    also = hit("Customer: Yesterday I waited half an hour.", score=0.71)
+    asked = engine(ExtractiveSynthesizer(MiniLM()), WAITED, also, DOGS)
     _, texts, answer = await streamed(asked)
     assert len(texts) > 1 and answer.model == "extractive"
     assert same(answer, await ask(asked))
