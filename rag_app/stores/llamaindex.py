@@ -257,7 +257,7 @@ class LlamaIndexStore(OutsideStore):
             found = await self.cosines(asked.vector, ids, asked.filters)
             if len(found) < asked.depth and there < 0:
                 # how many the filters leave, counted up to the limit that matters
-                ((there,),) = await self.ask(Query.matching, asked.filters, max(asked.depth, compared + 1))
+                ((there,),) = await self.ask(Query.count_up_to, asked.filters, max(asked.depth, compared + 1))
             if len(found) >= (asked.depth if there < 0 else min(asked.depth, there)):
                 return dict(sorted(found.items(), key=lambda each: (-each[1], each[0]))[: asked.depth])
             limit *= 2

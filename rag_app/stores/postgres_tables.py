@@ -567,7 +567,7 @@ class Query:
             SELECT v.id, v.embedding <=> {embedding} AS distance FROM {self.fields} v
             WHERE {self.where(asked.filters)} ORDER BY distance, id LIMIT {self.bind(asked.depth, "bigint")}) v"""
 
-    def matching(self, filters: Filters, most: int) -> str:
+    def count_up_to(self, filters: Filters, most: int) -> str:
         """How many chunks are visible, counted up to `most`."""
         visible = self.where(filters)
         return f"SELECT count(*) FROM (SELECT FROM {self.fields} v WHERE {visible} LIMIT {self.bind(most, 'bigint')}) v"
