@@ -14,8 +14,9 @@ from rag_app.answering.verification.figures import NUMBER_WORDS
 
 
 class Kind(StrEnum):
-    """`NUMBER`: any figure; `TIME`: a date, a day or an hour; `SPAN`: how long; `OFTEN`: how often."""
+    """`NUMBER`: any figure; `SHARE`: how much of something; `TIME`: a date, a day or an hour; `SPAN`: how long; `OFTEN`: how often."""
 
+    SHARE = "share"
     MONEY = "money"
     OFTEN = "often"
     SPAN = "span"
@@ -38,6 +39,10 @@ def _pattern(words: str) -> re.Pattern[str]:
 
 # The first that fits says the kind.
 _ASKED = {
+    Kind.SHARE: (
+        r"\b(?:what|which|how (?:big|large|high) an?) (?:percentage|per ?cent|proportion|share|fraction) of\b|\bwie ?viel prozent\b"
+        r"|\b(?:welcher|welchen) (?:anteil|prozentsatz)\b|\bquel(?:le)? (?:pourcentage|part|proportion) d"
+    ),
     Kind.MONEY: (
         r"\b(?:what|how much)\b.{0,60}\b(?:costs?|prices?|charged?|fees?|salary|wages?|pay|paid|earns?)\b|\bwie teuer\b"
         r"|\bwas (?:kostet|kosten|zahlt|zahlen)\b|\bcombien (?:coûte|coûtent)\b"
@@ -52,7 +57,7 @@ _ASKED = {
     Kind.AGE: r"\bhow old\b|\bwhat age\b|\bwie alt\b|\bquel âge\b",
     Kind.WARMTH: r"\bhow (?:warm|hot|cold)\b|\bwhat temperature\b|\bwie (?:warm|heiß|kalt)\b",
     Kind.NUMBER: (
-        r"\bhow (?:many|much|high|big|large|fast)\b|\b(?:what|which) (?:percentage|proportion|share|number|size|speed)\b"
+        r"\bhow (?:many|much|high|big|large|fast)\b|\b(?:what|which) (?:percentage|proportion|number|size|speed)\b"
         r"|\bwie (?:viele?|hoch|groß|schnell)\b|\bcombien\b"
     ),
     Kind.TIME: (
@@ -97,6 +102,10 @@ _NO_NAME = _pattern(
     r"|when|where|why|how|which|whose|whom|do|does|did|is|are|was|were|can|could|may|must|should|will|would|if|have|has|had"
 )
 _VALUES = {
+    Kind.SHARE: (
+        r"%|\bper ?cent\b|\bprozent\b|\bpour ?cent\b|\b(?:half|quarter|two thirds|tenth|all|none|most|hälfte|viertel|drittel|moitié|tiers|quart)\b"
+        rf"|\b(?:a|one|two|a full) (?:third|fifth|sixth)s?\b|\b(?:\d+|{_COUNTED}) (?:in|out of|of(?: the| every)?|von) (?:\d+|{_COUNTED})\b"
+    ),
     Kind.MONEY: (
         r"[$€£¥%]|\b(?:dollars?|euros?|eur|usd|gbp|chf|pounds?|pence|cents?|francs?|yen|per ?cent|free|nothing|kostenlos)\b"
         r"|(?<![\w.:])\d+[.,]\d\d(?![\d:])"
@@ -126,7 +135,7 @@ _VALUES = {
         r"|if|weil|denn|da|damit|grund|ursache|wegen|deshalb|car|parce)\b"
     ),
 }  # fmt: skip
-FIGURES = frozenset([Kind.MONEY, Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH, Kind.NUMBER])
+FIGURES = frozenset([Kind.SHARE, Kind.MONEY, Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH, Kind.NUMBER])
 """Kinds that no sentence has without a figure, so that one without it is no answer. The others may be said in any words."""
 _NEEDS_FIGURE = frozenset([Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH])
 _NO_FIGURES = frozenset([Kind.TIME, Kind.PERSON, Kind.PLACE, Kind.REASON])
@@ -254,6 +263,8 @@ def has_kind(kind: Kind, text: str, question: str) -> bool:
     >>> has_kind(Kind.MONEY, "A cut costs 40 euros.", "What does a cut cost?")
     True
     >>> has_kind(Kind.WEIGHT, "It costs 40 pounds.", "How heavy is it?")
+    False
+    >>> has_kind(Kind.SHARE, "We sold 40 aprons.", "What fraction of buyers send theirs back?")
     False
     """
     asked = _words(question)
