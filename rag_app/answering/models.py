@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from inspect import isawaitable
+from inspect import getattr_static, isawaitable
 from itertools import count
 from json import JSONDecodeError
 from typing import Any, TypedDict, Unpack
@@ -123,7 +123,7 @@ class ChatModel(AnsweringModel):
         self._llm, self._settings = llm, settings
         self._own = settings.kind == OWN
         # CustomLLM has the event loop wait for it (llama-index-core 0.14.25, llms/custom.py:57)
-        self._blocks = isinstance(llm, CustomLLM) and type(llm).achat is CustomLLM.achat
+        self._blocks = isinstance(llm, CustomLLM) and getattr_static(llm, "achat") is getattr_static(CustomLLM, "achat")
 
     async def pieces(self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool) -> Pieces:
         settings = self._settings

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 from uuid import uuid4
 
@@ -173,6 +174,7 @@ class Parrot(CustomLLM):
 
     says: str = "The workshop opens at nine on weekdays [Source 1]."
     prompts: list[str] = []  # noqa: RUF012 - a field of a pydantic model
+    threads: list[Any] = []  # noqa: RUF012
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -181,6 +183,7 @@ class Parrot(CustomLLM):
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         assert not kwargs
         self.prompts.append(prompt)
+        self.threads.append(current_thread())
         return CompletionResponse(text=self.says)
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
@@ -229,7 +232,7 @@ async def test_open_takes_a_model_a_postprocessor_and_a_synthesizer(application:
                 "knowledge_answer", engine._question, engine_scope(engine)
             )
         ]
-        assert streamed
+        assert streamed and parrot.threads and main_thread() not in parrot.threads
     qa = PromptTemplate("Say something of {context_str} for {query_str}")
     async with rag_app.open(synthesizer=SimpleSummarize(llm=parrot, text_qa_template=qa)) as rag:
         engine = await rag.engine(organization=slug, capability="knowledge_answer")
