@@ -4,6 +4,7 @@ Revision ID: 0021
 Revises: 0020
 """
 
+import sqlalchemy as sa
 from alembic import op
 
 revision = "0021"
@@ -13,8 +14,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.execute("ALTER TABLE sources ADD COLUMN row_number integer, ADD COLUMN sheet text")
+    op.add_column("sources", sa.Column("row_number", sa.Integer))
+    op.add_column("sources", sa.Column("sheet", sa.Text))
 
 
 def downgrade() -> None:
-    op.execute("ALTER TABLE sources DROP COLUMN row_number, DROP COLUMN sheet")
+    op.drop_column("sources", "row_number")
+    op.drop_column("sources", "sheet")

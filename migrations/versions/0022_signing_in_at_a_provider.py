@@ -6,6 +6,7 @@ Revises: 0021
 Of an attempt the SHA-256 of its cookie is kept, as of sessions: what reads the database cannot finish it.
 """
 
+import sqlalchemy as sa
 from alembic import op
 
 revision = "0022"
@@ -15,24 +16,18 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.execute(
-        """
-        CREATE TABLE sign_in_attempts (
-            digest text CONSTRAINT pk_sign_in_attempts PRIMARY KEY,
-            after text NOT NULL,
-            expires_at timestamptz NOT NULL
-        )
-        """
+    op.create_table(
+        "sign_in_attempts",
+        sa.Column("digest", sa.Text),
+        sa.Column("after", sa.Text, nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("digest", name="pk_sign_in_attempts"),
     )
-    op.execute(
-        """
-        ALTER TABLE page_sessions
-            ADD groups text[] NOT NULL DEFAULT '{}',
-            ADD by_provider boolean NOT NULL DEFAULT false
-        """
-    )
+    op.add_column("page_sessions", sa.Column("groups", sa.ARRAY(sa.Text), nullable=False, server_default="{}"))
+    op.add_column("page_sessions", sa.Column("by_provider", sa.Boolean, nullable=False, server_default=sa.false()))
 
 
 def downgrade() -> None:
-    op.execute("ALTER TABLE page_sessions DROP groups, DROP by_provider")
-    op.execute("DROP TABLE sign_in_attempts")
+    op.drop_column("page_sessions", "groups")
+    op.drop_column("page_sessions", "by_provider")
+    op.drop_table("sign_in_attempts")

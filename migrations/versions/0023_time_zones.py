@@ -4,6 +4,7 @@ Revision ID: 0023
 Revises: 0022
 """
 
+import sqlalchemy as sa
 from alembic import op
 
 revision = "0023"
@@ -13,8 +14,8 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.execute("ALTER TABLE organizations ADD COLUMN time_zone text")
+    op.add_column("organizations", sa.Column("time_zone", sa.Text))
 
 
 def downgrade() -> None:
-    op.execute("ALTER TABLE organizations DROP COLUMN time_zone")
+    op.drop_column("organizations", "time_zone")

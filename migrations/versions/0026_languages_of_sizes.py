@@ -4,8 +4,8 @@ Revision ID: 0026
 Revises: 0025
 """
 
+import sqlalchemy as sa
 from alembic import op
-from sqlalchemy import text
 
 revision = "0026"
 down_revision = "0025"
@@ -15,8 +15,8 @@ depends_on = None
 
 def upgrade() -> None:
     for t, table in generations():
-        op.execute(f"ALTER TABLE {t}_sizes ADD languages text[] NOT NULL DEFAULT '{{}}'")
-        op.execute(f"ALTER TABLE {t}_sizes ALTER languages DROP DEFAULT")
+        op.add_column(f"{t}_sizes", sa.Column("languages", sa.ARRAY(sa.Text), nullable=False, server_default="{}"))
+        op.alter_column(f"{t}_sizes", "languages", server_default=None)
         for name in (f"{t}_sizes", table):  # or their owner sees nothing
             op.execute(f"ALTER TABLE {name} NO FORCE ROW LEVEL SECURITY")
         # xx: that of languages which the index does not declare
@@ -31,13 +31,13 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     for t, _ in generations():
-        op.execute(f"ALTER TABLE {t}_sizes DROP languages")
+        op.drop_column(f"{t}_sizes", "languages")
 
 
 def generations() -> list[tuple[str, str]]:
     """What the names of a generation's tables begin with, and the table with the languages of its chunks."""
     names = op.get_bind().scalars(
-        text(
+        sa.text(
             "SELECT relname FROM pg_policy JOIN pg_class ON pg_class.oid = polrelid WHERE polname = 'tenant'"
             " AND relnamespace = 'public'::regnamespace AND relname ~ '^g_.+_(sizes|signs|fields)$'"
         )
