@@ -52,6 +52,7 @@ lint: .venv/.synced ## ruff, import contracts, spelling and names
 	$(RUN)/lint-imports
 	$(RUN)/python -m tests.names
 	$(RUN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs rag_app migrations
+	$(RUN)/codespell --toml tests/glossary.toml rag_app prompts
 
 types: .venv/.synced ## mypy, strict, over the package, the bench and the tests
 	$(RUN)/mypy -p rag_app -p bench -p tests

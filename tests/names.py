@@ -4,6 +4,8 @@ No function, method, class or public constant of rag_app has a name that is only
 `of`, `LISTED`), and no two modules of a package differ by a plural alone. Left out: properties and fields, which are data
 (`cited`, `failed`), functions that return a context manager (`with database.scoped(...)`, as `contextlib.closing`), and
 classes whose name ends in -ing, which are nouns (`Reading`).
+
+Each word that tests/glossary.txt gives for another one is a word of docs/glossary.md.
 """
 
 import ast
@@ -220,7 +222,25 @@ def problems(package: Path) -> list[str]:
     return found + [f"{name} is allowed, but not there" for name in sorted(ALLOWED.keys() - seen)]
 
 
+def unexplained_words(dictionary: str, glossary: str) -> list[str]:
+    """A line for each word of a dictionary of codespell that is to be used and is in no row of the glossary.
+
+    >>> unexplained_words("docid->external id\\nnotes->chunks\\npage->leaf", "| external id | a name |\\n| chunk | a piece |")
+    ['tests/glossary.txt: leaf is not in docs/glossary.md']
+    """
+    explained = {word for row in re.findall(r"(?m)^\| (.+?) \|", glossary) for word in row.split(", ")}
+    right = [line.partition("->")[2] for line in dictionary.splitlines()]
+    return [
+        f"tests/glossary.txt: {word} is not in docs/glossary.md"
+        for word in right
+        if not {word, word.removesuffix("s")} & explained
+    ]
+
+
 if __name__ == "__main__":
-    lines = problems(Path(__file__).resolve().parents[1] / "rag_app")
+    root = Path(__file__).resolve().parents[1]
+    lines = problems(root / "rag_app") + unexplained_words(
+        (root / "tests/glossary.txt").read_text("utf-8"), (root / "docs/glossary.md").read_text("utf-8")
+    )
     print(*lines, sep="\n", end="\n" if lines else "")
     sys.exit(bool(lines))
