@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import doctest
+import gc
 import inspect
 import json
 import os
@@ -462,3 +463,22 @@ async def test_a_closed_rag_says_so(rag: Rag) -> None:
     rag.close()
     with pytest.raises(rag_app.RagError, match="this Rag is closed"):
         await rag.search("headphones", index=INDEX, organization="aurora")
+
+
+@ON_DEFAULT
+async def test_a_call_that_is_cancelled_leaves_no_exception_behind(rag: Rag) -> None:
+    """Wherever it is cancelled, nothing that it began fails unheard, and the next call is answered."""
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    cancelled = 0
+    for turns in range(0, 200, 5):  # of the event loop, before it is cancelled
+        asked = asyncio.create_task(rag.ask(HEADPHONES, index=INDEX, organization="aurora", site="eu"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        asked.cancel()
+        (ended,) = await asyncio.gather(asked, return_exceptions=True)
+        cancelled += isinstance(ended, asyncio.CancelledError)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert cancelled > 20 and told == []
+    assert (await rag.ask(HEADPHONES, index=INDEX, organization="aurora", site="eu")).text
