@@ -223,14 +223,20 @@ _COUNTERS = {
     # answered, partial (a model failed in mid-answer), the reason of a refusal, or none (it failed)
     "rag_answers": ("questions asked of a capability, by what became of them", ["capability", "outcome"]),
     "rag_model_failures": ("models that did not answer, by the kind of error", ["model", "kind"]),
-    "rag_model_tokens": ("tokens as models count them", ["model", "direction"]),
     "rag_model_cost_cents": ("what those tokens cost", ["model"]),
     "rag_query_embeddings": ("embeddings of questions by the bundled model", ["cache"]),
 }
-_TIMES = {
-    "rag_http_request_seconds": ("from a request to the end of its response", ["method", "route"]),
-    "rag_stage_seconds": ("stages of requests", ["stage"]),
-    "rag_model_seconds": ("from asking a model to the end of its answer, repetitions and failures included", ["model"]),
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+# Seconds; the tenth to the last are those that the targets of conversations are about
+_TOKENS = tuple(4.0**power for power in range(11))
+# Model calls are named as OpenTelemetry's conventions for generative AI name them
+_CALL, _USAGE = "gen_ai_client_operation_duration_seconds", "gen_ai_client_token_usage"
+_MODEL = "gen_ai_request_model"
+_HISTOGRAMS = {
+    "rag_http_request_seconds": ("from a request to the end of its response", ["method", "route"], _BUCKETS),
+    "rag_stage_seconds": ("stages of requests", ["stage"], _BUCKETS),
+    _CALL: ("from asking a model to the end of its answer, repetitions and failures included", [_MODEL], _BUCKETS),
+    _USAGE: ("tokens of a call as the model counts them", [_MODEL, "gen_ai_token_type"], _TOKENS),
 }
 
 
@@ -245,8 +251,9 @@ class Metrics(observing.Meter):
         self._cost_cents, self._pools = cost_cents, pools
         self._registry = registry = CollectorRegistry()
         self._counters = {name: Counter(name, *what, registry=registry) for name, what in _COUNTERS.items()}
-        self._times = {
-            name: Histogram(name, *what, buckets=_BUCKETS, registry=registry) for name, what in _TIMES.items()
+        self._histograms = {
+            name: Histogram(name, about, labels, buckets=buckets, registry=registry)
+            for name, (about, labels, buckets) in _HISTOGRAMS.items()
         }
         self._connections = Gauge(
             "rag_pool_connections",
@@ -260,15 +267,15 @@ class Metrics(observing.Meter):
         self._counters[name].labels(*labels).inc(by)
 
     def time(self, name: str, seconds: float, *labels: str) -> None:
-        self._times[name].labels(*labels).observe(seconds)
+        self._histograms[name].labels(*labels).observe(seconds)
 
     def model(self, name: str, seconds: float, usage: Usage | None, failure: str | None) -> None:
-        self.time("rag_model_seconds", seconds, name)
+        self.time(_CALL, seconds, name)
         if failure is not None:
             self.count("rag_model_failures", name, failure)
         if usage is not None:
-            self.count("rag_model_tokens", name, "input", by=usage.input_tokens)
-            self.count("rag_model_tokens", name, "output", by=usage.output_tokens)
+            self._histograms[_USAGE].labels(name, "input").observe(usage.input_tokens)
+            self._histograms[_USAGE].labels(name, "output").observe(usage.output_tokens)
             self.count("rag_model_cost_cents", name, by=float(self._cost_cents(name, usage)))
 
     def look(self) -> None:
@@ -291,10 +298,6 @@ class Metrics(observing.Meter):
         except (TypeError, ValueError):  # a version that is no number
             encode, content_type = exposition.choose_encoder("")
         return content_type, encode(registry)
-
-
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-# Seconds; the tenth to the last are those that the targets of conversations are about
 
 
 @contextmanager

@@ -260,8 +260,8 @@ def test_numbers_count_what_was_asked(server: Running) -> None:
     assert gained['rag_http_requests_total{method="GET",route="none",status="404"}'] == 1
     assert gained[f'rag_http_request_seconds_count{{method="POST",route="{RAG}"}}'] == 4
     assert gained['rag_stage_seconds_count{stage="retrieval"}'] == 3
-    assert gained['rag_model_tokens_total{direction="input",model="large"}'] == 22
-    assert gained['rag_model_tokens_total{direction="output",model="large"}'] == 14
+    tokens = 'gen_ai_client_token_usage_sum{{gen_ai_request_model="large",gen_ai_token_type="{}"}}'
+    assert (gained[tokens.format("input")], gained[tokens.format("output")]) == (22, 14)
     cents = (22 * 60 + 14 * 80) / 1_000_000
     assert gained['rag_model_cost_cents_total{model="large"}'] == pytest.approx(cents)
     assert gained['rag_model_failures_total{kind="ModelFailed",model="large"}'] == 1
@@ -273,8 +273,8 @@ def test_numbers_count_what_was_asked(server: Running) -> None:
     assert len(refused) == 2, refused
     labels = {label for name in after for label in re.findall(r'([a-z_]+)="', name)}
     assert labels == {
-        "method", "route", "status", "code", "stage", "capability", "outcome", "model", "kind", "direction", "cache",
-        "pool", "state", "le",
+        "method", "route", "status", "code", "stage", "capability", "outcome", "model", "kind", "cache",
+        "gen_ai_request_model", "gen_ai_token_type", "pool", "state", "le",
     }  # fmt: skip
 
 

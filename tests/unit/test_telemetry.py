@@ -167,9 +167,9 @@ def test_costs_are_counted_with_the_tokens() -> None:
     lines = said.decode().splitlines()
     assert content_type.startswith("text/plain")
     assert 'rag_model_cost_cents_total{model="large"} 0.5' in lines
-    assert 'rag_model_tokens_total{direction="output",model="large"} 3.0' in lines
+    assert 'gen_ai_client_token_usage_sum{gen_ai_request_model="large",gen_ai_token_type="output"} 3.0' in lines
     assert 'rag_model_failures_total{kind="ModelTimeout",model="large"} 1.0' in lines
-    assert 'rag_model_seconds_count{model="large"} 2.0' in lines
+    assert 'gen_ai_client_operation_duration_seconds_count{gen_ai_request_model="large"} 2.0' in lines
     assert 'rag_pool_connections{pool="database",state="in_use"} 2.0' in lines
 
 
