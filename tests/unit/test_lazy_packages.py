@@ -65,7 +65,7 @@ from rag_app.answering import kinds
 from rag_app.answering.verification import kinds as kinds_of_sentences
 print(kinds_of_sentences._pattern.cache_info().currsize)
 before = kinds._pattern.cache_info().currsize
-kinds.kind_of("What does a cut cost?")
+kinds.kind_of("What share of the cuts are for children?")
 print(kinds._pattern.cache_info().currsize - before)
 """
 
