@@ -174,7 +174,7 @@ class Parrot(CustomLLM):
 
     says: str = "The workshop opens at nine on weekdays [Source 1]."
     prompts: list[str] = []  # noqa: RUF012 - a field of a pydantic model
-    threads: list[Any] = []  # noqa: RUF012
+    threads: list[Any] = []  # noqa: RUF012 - a field of a pydantic model
 
     @property
     def metadata(self) -> LLMMetadata:
