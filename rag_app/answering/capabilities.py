@@ -336,14 +336,15 @@ def register(capability: Capability) -> Capability:
 
 
 def capability_for(index: str) -> Capability:
-    """The capability that answers from an index where none is named: the first, or a plain one where none is registered.
+    """The capability that answers from an index where none is named: the first that needs no conversation, or a plain one.
 
     >>> capability_for("salon_calls").name
     'owner_ask'
     >>> capability_for("orders").name
     'index:orders'
     """
-    return next((each for each in CAPABILITIES if each.index == index), None) or plain_capability(index)
+    own = (each for each in CAPABILITIES if each.index == index and each.group is None)
+    return next(own, None) or plain_capability(index)
 
 
 def plain_capability(index: str) -> Capability:

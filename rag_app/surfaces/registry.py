@@ -2,6 +2,7 @@
 
 from rag_app.http.surface import Surface
 from rag_app.surfaces.answers import routes as answer_feedback
+from rag_app.surfaces.indexes import routes as indexes
 from rag_app.surfaces.jobs import routes as jobs
 from rag_app.surfaces.knowledge import routes as rag_retrieval
 from rag_app.surfaces.lexybrain import administration_routes as lexybrain_admin, routes as lexybrain
@@ -19,6 +20,7 @@ SURFACES: tuple[Surface, ...] = (
     jobs.SURFACE,
     playground.SURFACE,
     sources.SURFACE,
+    indexes.SURFACE,
     retrieval_validation.SURFACE,
     owner_qa.SURFACE,
     lexybrain.SURFACE,

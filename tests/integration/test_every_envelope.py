@@ -47,7 +47,7 @@ LEXYBRAIN_STATUSES = {**STATUSES, "text": 422, "parameter": 422, "unreadable": 4
 class Way:
     """A path with a body that it takes, and what its surface's envelope looks like.
 
-    In `path`, `{message_id:str}` is the id of an answer.
+    In `path`, `{message_id:str}` is the id of an answer, `{index:str}` one of the indexes.
     """
 
     path: str
@@ -64,6 +64,10 @@ WAYS = [
     *(
         Way(path, "query_text", {"query_text": ASKED}, PLAIN, PLAIN_BODY)
         for path in ("/api/rag/search", "/api/rag/answer", "/functions/v1/rag-search", "/functions/v1/rag-answer")
+    ),
+    *(
+        Way(f"/api/v1/indexes/{{index:str}}/{each}", "query_text", {"query_text": ASKED}, PLAIN, PLAIN_BODY)
+        for each in ("search", "answer")
     ),
     Way("/owner/search", "query", {"query": ASKED}, PLAIN, PLAIN_BODY),
     Way("/owner/ask", "question", {"question": ASKED}, PLAIN, PLAIN_BODY),
@@ -97,7 +101,7 @@ class Service:
     message: str
 
     def at(self, way: Way) -> str:
-        return way.path.replace("{message_id:str}", self.message)
+        return way.path.replace("{message_id:str}", self.message).replace("{index:str}", "book")
 
     def post(self, way: Way, content: Any, **headers: str) -> httpx.Response:
         credential = self.key if way.codes is RETRIEVAL else self.token

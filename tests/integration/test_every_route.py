@@ -32,7 +32,8 @@ OPEN = {
 }  # fmt: skip
 """They show nothing that belongs to an organization."""
 SOURCES = "/api/v1/sources"
-FIELDS = "/api/v1/indexes/{index}/fields"
+INDEX = "/api/v1/indexes/{index}"
+FIELDS = f"{INDEX}/fields"
 SOURCE = f"{SOURCES}/{{source_id}}"
 KEYS_ALONE = "/api/v1/retrieval/"
 ASKED = "What is the door code of the house?"
@@ -97,6 +98,16 @@ def knowledge(world: World, path: str) -> Iterator[httpx.Response]:
         yield world.as_us("POST", path, body)
     if path.endswith("answer"):
         yield world.as_us("POST", path, bodies[0], Accept="text/event-stream")
+
+
+def any_index(world: World, path: str) -> Iterator[httpx.Response]:
+    for index in world.ours.sources:
+        yield from knowledge(world, path.format(index=index))
+    ours = {"Authorization": f"Bearer {world.ours.key}"}
+    yield world.client.post(path.format(index="book"), json={"query_text": ASKED, "top_k": 50}, headers=ours)
+    foreign = [world.as_us("POST", path.format(index=each), {"query_text": ASKED}) for each in world.theirs.ids]
+    assert {each.status_code for each in foreign} == {404}
+    yield from foreign
 
 
 def owner(world: World, path: str) -> Iterator[httpx.Response]:
@@ -522,6 +533,8 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("GET", f"{SOURCE}/text"): one_source,
     ("GET", f"{SOURCE}/original"): original,
     ("GET", FIELDS): fields,
+    ("POST", f"{INDEX}/search"): any_index,
+    ("POST", f"{INDEX}/answer"): any_index,
     ("POST", SOURCES): put_in,
     ("PUT", SOURCES): put_in,
     ("PUT", SOURCE): put_in,
@@ -556,10 +569,8 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("PATCH", f"{ADMINISTRATION}/configs/{{name}}"): administration,
 }
 SHOWS_NO_TEXT = {
-    path
-    for _, path in WALKS
-    if "valid" in path or "indexes" in path or "collections" in path or "admin" in path or "playground" in path
-} | {CONSENT, "/api/lexybrain/usage", JOBS, JOB, f"{JOB}/events", f"{JOB}/cancel", f"{JOB}/retry"}
+    path for _, path in WALKS if "valid" in path or "collections" in path or "admin" in path or "playground" in path
+} | {FIELDS, CONSENT, "/api/lexybrain/usage", JOBS, JOB, f"{JOB}/events", f"{JOB}/cancel", f"{JOB}/retry"}
 
 
 async def tenant(application: Application, folder: Path) -> Tenant:
@@ -691,7 +702,7 @@ def test_nobody_gets_in_without_a_credential_or_with_one_of_another_kind(world: 
     at = re.sub(r"\{[^}]*_id\}", world.theirs.chunks["book"], path) if path.startswith(_ADMIN) else path
     at = re.sub(r"\{[^}]*\}", world.their_validation, at)
     person, key = world.ours.credentials
-    wrong = {KEYS_ALONE: [person], SOURCES: [], FIELDS: [], JOBS: [], "/api/lexybrain/": [], "/api/admin/": []}
+    wrong = {KEYS_ALONE: [person], SOURCES: [], INDEX: [], JOBS: [], "/api/lexybrain/": [], "/api/admin/": []}
     others = next((each for start, each in wrong.items() if path.startswith(start)), [key])
     for headers in (
         {},

@@ -74,6 +74,8 @@ BOUNDS = [
     ("/owner/search", {"query": BOX}, 6),
     ("/api/rag/answer", {"query_text": BOX}, 8),
     ("/owner/ask", {"question": BOX}, 8),
+    ("/api/v1/indexes/org_knowledge/search", {"query_text": BOX}, 6),
+    ("/api/v1/indexes/org_knowledge/answer", {"query_text": BOX}, 8),
     (CHAT, {"message": BOX}, 9),
     (CHAT, {"message": "Were there more alerts in December 2025 or in January 2026?"}, 9),
     (CHAT, {"message": "What did our listings sell on average in January 2026?"}, 9),

@@ -1,4 +1,4 @@
-"""Feedback on answers of `/api/rag/answer` and `/owner/ask` (`/api/v1/answers`).
+"""Feedback on answers of `/api/rag/answer`, `/owner/ask` and `/api/v1/indexes` (`/api/v1/answers`).
 
 An answer is named by the `X-Request-ID` of its response (`request_id` in a stream's `meta`).
 """
@@ -46,7 +46,7 @@ class AnswerFeedback(Struct, frozen=True, forbid_unknown_fields=True):
 NO_ANSWER = NotFound("answer", REQUEST)
 SURFACE = Surface(
     name="answer_feedback",
-    tag=Tag("Answer feedback", "feedback on your own answers of RAG retrieval and Owner Q&A"),
+    tag=Tag("Answer feedback", "feedback on your own answers of RAG retrieval, Owner Q&A and indexes"),
     paths=("/api/v1/answers/",),
     limit=60,
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION}),

@@ -1,13 +1,13 @@
 """RAG retrieval: search and answers over what an organization knows (`/api/rag`).
 
-The contract's own words are kept: field names, ranges, defaults, texts.
+The contract's own words are kept: field names, ranges, defaults, texts. `/api/v1/indexes` uses them for any index.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from litestar import Response
@@ -15,11 +15,13 @@ from litestar.openapi.spec import Schema, Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct, field
 
+from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.domain import (
     Answer,
     BudgetSpent,
     Confidence,
     EmbeddingFailed,
+    Event,
     Filters,
     Hit,
     InvalidInput,
@@ -60,17 +62,11 @@ Moment = Annotated[
 ]
 
 
-class RetrievalFilters(Struct, frozen=True, forbid_unknown_fields=True):
+class IndexFilters(Struct, frozen=True, forbid_unknown_fields=True):
     """A chunk must match all filters; a chunk without the field does not match. An organization that the caller does not
     belong to finds nothing."""
 
-    source_type: (
-        Annotated[
-            Literal["transcript", "email", "doc", "faq", "web"],
-            Meta(description="one of transcript, email, doc, faq, web"),
-        ]
-        | None
-    ) = None
+    source_type: Annotated[str, Meta(pattern=WORD, description="a source type of the index")] | None = None
     lang: (
         Annotated[
             str,
@@ -96,7 +92,20 @@ class RetrievalFilters(Struct, frozen=True, forbid_unknown_fields=True):
         return own if self.where is None else (*own, parse_where(self.where, "filters.where"))
 
 
-class RetrievalRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class RetrievalFilters(IndexFilters, frozen=True, forbid_unknown_fields=True):
+    """A chunk must match all filters; a chunk without the field does not match. An organization that the caller does not
+    belong to finds nothing."""
+
+    source_type: (
+        Annotated[
+            Literal["transcript", "email", "doc", "faq", "web"],
+            Meta(description="one of transcript, email, doc, faq, web"),
+        ]
+        | None
+    ) = None
+
+
+class IndexRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A null is the same as an omitted field."""
 
     query_text: Annotated[
@@ -104,7 +113,7 @@ class RetrievalRequest(Struct, frozen=True, forbid_unknown_fields=True):
         limit_text(500, examples=[QUERY]),
     ]
     top_k: Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 50")] | None = DEFAULT_TOP_K
-    filters: Annotated[RetrievalFilters, Meta(description="an object")] | None = None
+    filters: Annotated[IndexFilters, Meta(description="an object")] | None = None
 
     def question(self) -> Question:
         return Question(
@@ -112,6 +121,12 @@ class RetrievalRequest(Struct, frozen=True, forbid_unknown_fields=True):
             self.filters.conditions() if self.filters else (),
             DEFAULT_TOP_K if self.top_k is None else self.top_k,
         )
+
+
+class RetrievalRequest(IndexRequest, frozen=True, forbid_unknown_fields=True):
+    """A null is the same as an omitted field."""
+
+    filters: Annotated[RetrievalFilters, Meta(description="an object")] | None = None
 
 
 class SearchRequest(RetrievalRequest, frozen=True, forbid_unknown_fields=True):
@@ -226,22 +241,7 @@ async def search(
     """Finds the chunks most similar to the query among those that the caller may see; hybrid, by their words as well."""
     question = replace(data.question(), mode=Mode(data.mode or pipeline.search_mode(INDEX)))
     hits = await pipeline.search(INDEX, question, request.user.scope())
-    results = [
-        SearchResult(
-            chunk_id=hit.chunk_id,
-            source_id=hit.source_id,
-            score=hit.relevance,
-            snippet=hit.text[:SNIPPET],
-            source_type=hit.source_type,
-            source_title=hit.title,
-            source_uri=hit.uri,
-            meta=_meta(hit),
-            rank=rank,
-        )
-        for rank, hit in enumerate(hits, 1)
-    ]
-    elapsed, warnings = exchange(request.scope).elapsed_ms, pipeline.warnings(question)
-    return SearchResponse("success", data.query_text, results, len(results), elapsed, warnings)
+    return render_search(request, data.query_text, hits, pipeline.warnings(question))
 
 
 @SURFACE.post(
@@ -261,15 +261,53 @@ async def answer(
     kept_answers: Injected[KeptAnswers],
 ) -> Response[AnswerResponse]:
     """Answers from sources that the caller may see, or says that they do not contain enough evidence."""
+    question = data.question()
+    respond = responder(request, data.query_text, question, capability_named(CAPABILITY), pipeline, kept_answers)
+    asked = (CAPABILITY, question, request.user.scope())
+    if wants_stream(request):
+        return await stream_answer(request, data.query_text, pipeline.stream(*asked), respond)
+    return Response(respond(await pipeline.answer(*asked)))
 
-    def response(given: Answer) -> AnswerResponse:
-        current = exchange(request.scope)
-        current.closing.append(
-            partial(kept_answers.keep, request.user, current.request_id, CAPABILITY, INDEX, question, given)
+
+# -- what the routes of any index respond with, too
+
+
+def render_search(request: Caller, query_text: str, hits: Sequence[Hit], warnings: list[str]) -> SearchResponse:
+    results = [
+        SearchResult(
+            chunk_id=hit.chunk_id,
+            source_id=hit.source_id,
+            score=hit.relevance,
+            snippet=hit.text[:SNIPPET],
+            source_type=hit.source_type,
+            source_title=hit.title,
+            source_uri=hit.uri,
+            meta=_meta(hit),
+            rank=rank,
         )
+        for rank, hit in enumerate(hits, 1)
+    ]
+    elapsed = exchange(request.scope).elapsed_ms
+    return SearchResponse("success", query_text, results, len(results), elapsed, warnings)
+
+
+def responder(
+    request: Caller,
+    query_text: str,
+    question: Question,
+    capability: Capability,
+    pipeline: Pipeline,
+    kept_answers: KeptAnswers,
+) -> Callable[[Answer], AnswerResponse]:
+    """Makes the response of an answer, which is kept for feedback when the response is sent."""
+
+    def respond(given: Answer) -> AnswerResponse:
+        current = exchange(request.scope)
+        kept = (request.user, current.request_id, capability.name, capability.index, question, given)
+        current.closing.append(partial(kept_answers.keep, *kept))
         return AnswerResponse(
             status="insufficient_context" if given.refused else "success",
-            query_text=data.query_text,
+            query_text=query_text,
             answer=AnswerText(
                 given.text, Confidence.LOW if given.refused else given.confidence, given.model, _iso(given.generated_at)
             ),
@@ -279,25 +317,27 @@ async def answer(
                 unique_sources=len({hit.source_id for hit in given.hits}),
                 avg_relevance=round(min(1.0, max(0.0, given.average_relevance)), 4),
             ),
-            processing_time_ms=exchange(request.scope).elapsed_ms,
+            processing_time_ms=current.elapsed_ms,
             warnings=[*pipeline.warnings(question), *given.caveats],
             removed_sentences=given.removed,
             understood=given.understood,
             courtesy=given.courtesy,
         )
 
-    question = data.question()
-    asked = (CAPABILITY, question, request.user.scope())
-    if wants_stream(request):
-        return await event_stream(
-            request,
-            pipeline.stream(*asked),
-            meta={"query_text": data.query_text},
-            sources=_best_snippets,
-            citations=_supporting_citations,
-            body=response,
-        )
-    return Response(response(await pipeline.answer(*asked)))
+    return respond
+
+
+async def stream_answer(
+    request: Caller, query_text: str, events: AsyncGenerator[Event, None], respond: Callable[[Answer], AnswerResponse]
+) -> Response[Any]:
+    return await event_stream(
+        request,
+        events,
+        meta={"query_text": query_text},
+        sources=_best_snippets,
+        citations=_supporting_citations,
+        body=respond,
+    )
 
 
 def _supporting_citations(given: Answer) -> list[RetrievalCitation]:

@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeWithScore
 
 from rag_app.access.audit import Act, record
 from rag_app.access.people import People
-from rag_app.answering.capabilities import CAPABILITIES, Capability, plain_capability
+from rag_app.answering.capabilities import Capability, capability_for
 from rag_app.answering.citations import content_words
 from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine, Evidence
@@ -112,7 +112,7 @@ class Playground:
                 PlaygroundIndex(
                     spec.name,
                     spec.description,
-                    capability_of(spec).name,
+                    capability_for(spec.name).name,
                     list(spec.source_types),
                     {name: kind.value for name, kind in spec.all_fields.items()},
                 )
@@ -183,7 +183,7 @@ class Playground:
             nodes = await store.fetch([each.id for each in ranking])
         found = [NodeWithScore(node=nodes[each.id], score=each.cosine) for each in ranking if each.id in nodes]
         hits = _hits(found, candidates, asked.threshold)
-        capability = capability_of(spec)
+        capability = capability_for(spec.name)
         engine = self._pipeline.engine(capability.name, question, scope)
         with timed(took, "retrieval and judging"):
             evidence = await engine.gather(question)
@@ -230,12 +230,6 @@ class Playground:
         told = messages_of(prompt, question, context.text)
         messages = [PromptMessage(each.role.value, each.content or "") for each in told]
         return PlaygroundPrompt(f"{prompt.name}_{prompt.version}", messages)
-
-
-def capability_of(spec: IndexSpec) -> Capability:
-    """What answers from an index by itself: no conversation's capability, which needs more than a question."""
-    own = (each for each in CAPABILITIES if each.index == spec.name and each.group is None)
-    return next(own, None) or plain_capability(spec.name)
 
 
 def _hits(

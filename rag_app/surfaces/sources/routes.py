@@ -38,7 +38,6 @@ from rag_app.surfaces.sources.types import (
     ChunksResponse,
     DeletedResponse,
     DocumentBody,
-    FieldsResponse,
     PutBody,
     PutOperation,
     QueuedResponse,
@@ -53,12 +52,11 @@ from rag_app.surfaces.sources.types import (
 )
 
 PATH = "/api/v1/sources"
-INDEXES = "/api/v1/indexes"
 
 SURFACE = Surface(
     name="sources",
     tag=Tag("Sources", "documents of an organization: upload, list, read, change and delete them"),
-    paths=(PATH, INDEXES),
+    paths=(PATH,),
     limit=300,
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.API_KEY}),
     kinds={
@@ -176,13 +174,6 @@ async def get_chunks(
 async def get_text(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> TextResponse:
     """Returns the extracted text with the positions of its sections and pages. The uploaded file is at `/original`."""
     return await sources.text(request.user, source_id)
-
-
-@SURFACE.get(f"{INDEXES}/{{index:str}}/fields", NO_INDEX, summary="List the fields that filters may use")
-async def list_fields(request: Caller, index: FromPath[str], sources: Injected[Sources]) -> FieldsResponse:
-    """Returns each field of an index with its type, operators and examples. Examples come from sources that the caller may
-    see."""
-    return await sources.fields(request.user, index)
 
 
 @SURFACE.post(

@@ -17,7 +17,7 @@ from llama_index.core.schema import NodeWithScore
 from msgspec import convert, structs, to_builtins
 
 from rag_app.access.groups import Group, Groups
-from rag_app.access.people import People
+from rag_app.access.people import Organization, People
 from rag_app.access.roles import Role, Roles
 from rag_app.documents.catalogue import SORTS, Catalogue, Entry, SourceSelection
 from rag_app.documents.generations import Generation
@@ -117,6 +117,14 @@ class Sources:
         """The names of the indexes that the caller may search."""
         return [spec.name for spec in self._allowed_indexes(principal)]
 
+    def index(self, name: str, principal: Principal) -> IndexSpec:
+        """Raises NotFound for an index that is not there, or that the caller may not search."""
+        return find_index({spec.name: spec for spec in self._allowed_indexes(principal)}, name)
+
+    async def organizations(self, principal: Principal) -> Sequence[Organization]:
+        """The caller's organizations, by slug."""
+        return await self._people.organizations(principal.organizations)
+
     async def groups(self, principal: Principal) -> Sequence[Group]:
         """The caller's groups that an administrator manages."""
         return [] if principal.user is None else await self._groups.of_member(principal.user)
@@ -126,7 +134,7 @@ class Sources:
 
         Raises NotFound for an unknown index.
         """
-        spec = self._index(index, principal)
+        spec = self.index(index, principal)
         newest = SourceSelection((spec.name,), limit=_EXAMPLES_FROM)
         entries, _ = await self._catalogue.page(principal.scope(), newest, await self._generations([spec]))
         return FieldsResponse(
@@ -157,7 +165,7 @@ class Sources:
 
         Raises InvalidInput and UnknownField for an invalid query, NotFound for an unknown index.
         """
-        specs = [self._index(index, principal)] if index is not None else self._allowed_indexes(principal)
+        specs = [self.index(index, principal)] if index is not None else self._allowed_indexes(principal)
         if filters and index is None:
             raise InvalidInput("index", None, "is required with a filter, because filters use the fields of an index")
         if sort.removeprefix("-") not in SORTS:
@@ -248,7 +256,7 @@ class Sources:
         read.
         """
         org_id = await self._organization(principal, sent.body.organization)
-        spec = self._index(sent.body.index, principal)
+        spec = self.index(sent.body.index, principal)
         await self._roles.require(Role.WRITE, principal, org_id, spec.name)
         if key is None or principal.user is None:
             return await self._receive(principal, org_id, spec, sent, folder, later), False
@@ -315,7 +323,7 @@ class Sources:
                 "filter", None, "is required. To delete all sources of the index, send `confirm=<index>` instead"
             )
         org_id = await self._organization(principal, organization)
-        spec = self._index(index, principal)
+        spec = self.index(index, principal)
         await self._roles.require(Role.WRITE if confirm is None else Role.ADMIN, principal, org_id, spec.name)
         if confirm not in (None, spec.name):
             raise InvalidInput("confirm", confirm, f"must be {spec.name!r}, the name of the index to empty")
@@ -384,9 +392,6 @@ class Sources:
 
     def _allowed_indexes(self, principal: Principal) -> Sequence[IndexSpec]:
         return [spec for spec in self._indexes.values() if principal.indexes is None or spec.name in principal.indexes]
-
-    def _index(self, name: str, principal: Principal) -> IndexSpec:
-        return find_index({spec.name: spec for spec in self._allowed_indexes(principal)}, name)
 
     async def _generations(self, specs: Sequence[IndexSpec]) -> set[int]:
         return {(await self._active(spec)).id for spec in specs}

@@ -1,0 +1,1 @@
+"""One index: its fields, search in it, and answers from it."""

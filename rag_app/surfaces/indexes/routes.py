@@ -1,0 +1,116 @@
+"""Any index over HTTP, also one of your own: its fields, search, and answers (`/api/v1/indexes`).
+
+Requests and responses of search and answer are those of `/api/rag`.
+"""
+
+from dataclasses import replace
+from typing import Annotated
+
+from litestar import Response
+from litestar.openapi.spec import Tag
+from litestar.params import BodyKwarg, FromPath
+
+from rag_app.answering.capabilities import capability_for
+from rag_app.domain import (
+    BudgetSpent,
+    EmbeddingFailed,
+    InvalidInput,
+    Mode,
+    ModelFailed,
+    ModelLimited,
+    ModelTimeout,
+    StoreFailed,
+    Unauthenticated,
+    UnknownField,
+)
+from rag_app.evaluation.kept_answers import KeptAnswers
+from rag_app.http.fields import SearchMode
+from rag_app.http.streaming import StreamedOperation, wants_stream
+from rag_app.http.surface import STRICT, Caller, Injected, Surface, example
+from rag_app.pipeline import Pipeline
+from rag_app.surfaces.knowledge.routes import (
+    AnswerResponse,
+    IndexFilters,
+    IndexRequest,
+    SearchResponse,
+    render_search,
+    responder,
+    stream_answer,
+)
+from rag_app.surfaces.sources.routes import NO_INDEX, SURFACE as SOURCES
+from rag_app.surfaces.sources.service import Sources
+from rag_app.surfaces.sources.types import FieldsResponse
+
+
+class IndexSearchRequest(IndexRequest, frozen=True, forbid_unknown_fields=True):
+    """A null is the same as an omitted field. Without a `mode`, the index's own counts: dense, unless it says hybrid."""
+
+    mode: SearchMode | None = None
+
+
+INDEX = "/api/v1/indexes/{index:str}"
+ERRORS = (
+    NO_INDEX,
+    InvalidInput("top_k", 99, "must be a whole number from 1 to 50"),
+    UnknownField("filters.colour", IndexFilters.__struct_fields__),
+    EmbeddingFailed(),
+)
+SURFACE = Surface(
+    name="indexes",
+    tag=Tag("Indexes", "the fields of an index, semantic search in it, and cited answers from it"),
+    paths=("/api/v1/indexes",),
+    limit=60,
+    windows={SOURCES.name: SOURCES.limit},
+    credentials=SOURCES.credentials,
+    errors=(Unauthenticated("The token has expired"), UnknownField("colour", []), StoreFailed(), RuntimeError()),
+    options=STRICT,
+)
+
+
+@SURFACE.get(f"{INDEX}/fields", NO_INDEX, summary="List the fields that filters may use", opt={"window": SOURCES.name})
+async def list_fields(request: Caller, index: FromPath[str], sources: Injected[Sources]) -> FieldsResponse:
+    """Returns each field of an index with its type, operators and examples. Examples come from sources that the caller may
+    see."""
+    return await sources.fields(request.user, index)
+
+
+@SURFACE.post(f"{INDEX}/search", *ERRORS, summary="Search an index for chunks, without an answer")
+async def search(
+    request: Caller,
+    index: FromPath[str],
+    data: Annotated[IndexSearchRequest, BodyKwarg(examples=[example(__package__, "request")])],
+    sources: Injected[Sources],
+    pipeline: Injected[Pipeline],
+) -> SearchResponse:
+    """Finds the chunks most similar to the query among those that the caller may see; hybrid, by their words as well."""
+    spec = sources.index(index, request.user)
+    question = replace(data.question(), mode=Mode(data.mode or spec.search_mode))
+    hits = await pipeline.search(spec.name, question, request.user.scope())
+    return render_search(request, data.query_text, hits, pipeline.warnings(question))
+
+
+@SURFACE.post(
+    f"{INDEX}/answer",
+    *ERRORS,
+    ModelTimeout(),
+    ModelFailed(),
+    ModelLimited(),
+    BudgetSpent(1_000_000, 1_000_400, 1704067200),
+    summary="Answer a question from an index, with citations",
+    operation_class=StreamedOperation,
+)
+async def answer(
+    request: Caller,
+    index: FromPath[str],
+    data: Annotated[IndexRequest, BodyKwarg(examples=[example(__package__, "request")])],
+    sources: Injected[Sources],
+    pipeline: Injected[Pipeline],
+    kept_answers: Injected[KeptAnswers],
+) -> Response[AnswerResponse]:
+    """Answers from sources of the index that the caller may see, or says that they do not contain enough evidence."""
+    capability, question = capability_for(sources.index(index, request.user).name), data.question()
+    respond = responder(request, data.query_text, question, capability, pipeline, kept_answers)
+    asked = (capability.name, question, request.user.scope())
+    if wants_stream(request):
+        return await stream_answer(request, data.query_text, pipeline.stream(*asked), respond)
+    return Response(respond(await pipeline.answer(*asked)))
