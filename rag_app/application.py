@@ -25,7 +25,7 @@ from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.originals import Originals
-from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, require, resource_folder
+from rag_app.domain import Forbidden, Misconfigured, RagError, Scope, StoreFailed, require, resource_folder
 from rag_app.evaluation.stored_fits import Calibrations
 from rag_app.retrieval.confidence import shipped_fit
 from rag_app.retrieval.embedders import EMBEDDERS, build_embedder
@@ -518,6 +518,8 @@ class Application:
             index: str, target: "Target", uploads: "Sequence[Upload]", sender: Scope
         ) -> "Sequence[UploadedDocument]":
             # who sent the job may have left the organization since, or lost the role
+            if await self.keys.is_revoked(sender.user):
+                raise Forbidden("The API key that sent this job has been revoked")
             await self.roles.require(Role.WRITE, await self.people.principal(str(sender.user)), target.org_id, index)
             return await self.uploads.ingest(self.index(index), target, uploads, sender)
 

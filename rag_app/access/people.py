@@ -423,6 +423,13 @@ class Keys:
         )
         return next((found for (found,) in await self._database.execute(this)), None)
 
+    async def is_revoked(self, user: UUID | None) -> bool:
+        """Whether this is the service user of a revoked key."""
+        this = select(api_keys_table.c.id).where(
+            api_keys_table.c.user_id == user, api_keys_table.c.revoked_at.is_not(None)
+        )
+        return bool(await self._database.execute(this))
+
     async def set_limits(self, key: str, limits: Mapping[str, int | None]) -> ApiKey:
         """Like `People.set_limits` for one key; None: its organization's limits. Raises NotFound, too."""
         async with self._database.session() as session:

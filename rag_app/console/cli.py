@@ -108,8 +108,10 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     except Exception as error:
-        from rag_app.domain.errors import RagError
+        from rag_app.domain.errors import NotFound, RagError
 
+        if isinstance(error, NotFound) and error.kind == "user":
+            fail(f"{error}; `rag-app users list` shows all users, `rag-app users create NAME` creates one", 1)
         if isinstance(error, RagError):
             fail(str(error), 1)
         if isinstance(error, OSError):  # without the number that Python puts in front

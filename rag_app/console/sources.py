@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -202,16 +202,21 @@ async def list_all(
     source_type: Annotated[str | None, Option(metavar="T", help="only sources of this type")] = None,
     lang: Annotated[str | None, Option(metavar="L", help="only sources in this language")] = None,
     filters: Filter = None,
+    user: Annotated[str | None, Option(metavar="U", help="only what this user may see: name or id")] = None,
     as_json: Json = False,
 ) -> None:
     """List the sources of an organization in an index."""
+    from rag_app.surfaces.library.rag import scope_of
+
     spec, scope = await _index_and_scope(application, index, org)
+    if user is not None:
+        scope = replace(await scope_of(application, org, user), organizations=scope.organizations)
     if source_type is not None and source_type not in spec.source_types:
         raise InvalidInput("source_type", source_type, f"{source_type!r}; accepted: {', '.join(spec.source_types)}")
     wanted = await _ids_matching(application, scope, spec, filters) if filters else None
     found = [
         source
-        async for source in application.ledger.list(scope, spec.name, operator=True)
+        async for source in application.ledger.list(scope, spec.name, operator=user is None)
         if source_type in (None, source.source_type)
         and lang in (None, source.lang)
         and _mentions(source, search)

@@ -246,6 +246,10 @@ def test_a_day_with_the_command(
     private.write_text("Ada keeps the spare key of the dome under the third flower pot.", "utf-8")
     owned = ("--owner", f"ada@{slug}", "--visibility", "user", "--site", "dome", "--lang", "en")
     assert main("ingest", private, *at, *owned).out.startswith("1 added")
+    listed = ("sources", "list", *at, "--json", "--search", "private")
+    main("users", "create", f"cleo@{slug}", "--org", slug)
+    seen = {user: main(*listed, "--user", f"{user}@{slug}").json for user in ("ada", "cleo")}
+    assert seen == {"ada": main(*listed).json, "cleo": []} and seen["ada"], "the operator sees all"
     key = ("search", "Where is the spare key?", *at, "--json")
     assert "private.txt" not in {hit["title"] for hit in main(*key).json["hits"]}
     assert [hit["title"] for hit in main(*key, "--user", f"ada@{slug}", "--site", "dome").json["hits"]] == [
@@ -328,7 +332,7 @@ def test_every_failure_is_one_clear_line(
     calls: list[tuple[tuple[object, ...], Mapping[str, str], str]] = [
         (("search", "x", "-i", "boook", "-o", slug), {}, "no index named 'boook'; there are: book, marketplace"),
         (("search", "x", "-i", INDEX, "-o", "nobody"), {}, "no organization named 'nobody'; there are: "),
-        (("search", "x", *at, "--user", "nobody"), {}, "no user named 'nobody'"),
+        (("search", "x", *at, "--user", "nobody"), {}, "no user named 'nobody'; `rag-app users list` shows all users"),
         (("search", "x", *at, "--site", "nowhere"), {}, "no site named 'nowhere'"),
         (("search", "x", *at, "-f", "colour=red"), {}, "colour: unknown field; accepted: author, call_sid, date, lang"),
         (("search", "x", *at, "-f", "date>=yesterday"), {}, "date: must be an ISO 8601 date or time"),

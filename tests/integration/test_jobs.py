@@ -285,6 +285,19 @@ async def test_a_waiting_job_stops_where_its_sender_may_not_write_any_more(
     assert (done.state, done.done, done.error) == ("done", 2, None)
 
 
+async def test_a_waiting_job_stops_where_its_key_is_revoked(application: Application, org: UUID) -> None:
+    made, key = await application.keys.create(await application.people.organization(org), "loads", None)
+    principal = await application.keys.principal(key)
+    assert principal.user is not None
+    await application.roles.grant(org, principal.user, Role.WRITE)
+    job = await application.jobs.begin(sender(org, principal.user), INDEX, Target(org), uploads(2))
+    await application.keys.revoke(str(made.id))
+    async with working(application):
+        (done,) = await ended(application, job)
+    assert (done.state, done.done) == ("failed", 0) and await contents(application, org) == {}
+    assert done.error == "The API key that sent this job has been revoked"
+
+
 async def test_uploads_at_once_do_not_take_the_same_room(
     application: Application, org: UUID, user: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
