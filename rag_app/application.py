@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from litestar import Litestar
+    from litestar.types import Guard
     from llama_index.core.base.embeddings.base import BaseEmbedding
 
     from rag_app.access.openid import Provider
@@ -681,19 +682,22 @@ def create_app() -> "Litestar":
 
 def build_api(application: Application, **options: Any) -> "Litestar":
     """All surfaces over an application that is open; `options` are those of `rag_app.http.server.api`."""
-    from rag_app.http.entrance import Access
+    from rag_app.http.entrance import Access, gate
     from rag_app.http.server import api
     from rag_app.http.surface import with_limits
     from rag_app.surfaces import registry
 
-    chosen = application.settings.api
+    chosen, door = application.settings.api, entrance(application.settings)
+    surfaces = with_limits(registry.SURFACES, chosen.requests, chosen.concurrent)
+    access = Access(application.people, application.keys, application.limiter, application.leases, application.sessions)
+    [asked] = [each for each in surfaces if each.name == "indexes"]
     return api(
         _services(application),
-        Access(application.people, application.keys, application.limiter, application.leases, application.sessions),
-        entrance(application.settings),
-        with_limits(registry.SURFACES, chosen.requests, chosen.concurrent),
+        access,
+        door,
+        surfaces,
         version=version("rag-app"),
-        site=_site(application),
+        site=_site(application, gate(asked, door, access)),
         **options,
     )
 
@@ -767,7 +771,7 @@ def _sources(application: Application) -> "Sources":
     )
 
 
-def _site(application: Application) -> "Site | None":
+def _site(application: Application, count_question: "Guard") -> "Site | None":
     """The pages, where the settings want them."""
     from rag_app.surfaces.pages.routes import build_site
 
@@ -778,6 +782,7 @@ def _site(application: Application) -> "Site | None":
         application.people,
         application.sessions,
         application.limiter,
+        count_question,
         tries=settings.pages.tries,
         demo=settings.pages.shown == "demo",
         provider=identity_provider(settings),

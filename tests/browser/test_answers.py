@@ -51,7 +51,10 @@ def test_a_question_about_what_an_organization_knows(browser: Browser) -> None:
 def test_an_error_is_told_by_its_kind_and_the_question_is_kept(browser: Browser) -> None:
     page = browser.open("/knowledge")
     error = {"status": "error", "error": {"code": "rate_limited", "message": "As the server says it."}}
-    page.route("**/api/rag/answer", lambda route: route.fulfill(status=429, json=error, headers={"Retry-After": "7"}))
+    page.route(
+        "**/api/v1/indexes/org_knowledge/answer",
+        lambda route: route.fulfill(status=429, json=error, headers={"Retry-After": "7"}),
+    )
     page.get_by_role("button", name="How do I feed a sourdough starter?").click()
     expect(page.get_by_role("alert")).to_contain_text("Too many questions at once")
     expect(page.get_by_role("alert")).to_contain_text(" s.")
@@ -59,3 +62,17 @@ def test_an_error_is_told_by_its_kind_and_the_question_is_kept(browser: Browser)
     page.reload()
     expect(page.get_by_role("textbox", name="Your question")).to_have_value("How do I feed a sourdough starter?")
     expect(page.get_by_role("button", name="How do I feed a sourdough starter?")).to_be_visible()
+
+
+def test_any_index_is_asked_and_stays_chosen(browser: Browser) -> None:
+    page = browser.open("/knowledge")
+    page.get_by_role("combobox", name="Index").select_option("salon_calls")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url) if request.method == "POST" else None)
+    page.get_by_role("textbox", name="Your question").fill("How long did Peter Hallam have to wait?")
+    page.keyboard.press("Enter")
+    expect(page.locator("#status")).to_have_text("The answer is complete.")
+    assert [url.partition("/api/")[2] for url in asked] == ["v1/indexes/salon_calls/answer"]
+    expect(page.locator("article.answer .prose")).to_contain_text("15 minutes")
+    page.reload()
+    expect(page.get_by_role("combobox", name="Index")).to_have_value("salon_calls")

@@ -116,7 +116,7 @@ def test_who_has_documents_in_knowledge_alone_asks_there(pages: Pages) -> None:
         sent = {"index": "org_knowledge", "documents": [{"text": "The shop is closed on Mondays."}]}
         assert browser.post("/api/v1/sources", json=sent, headers=OWN).status_code == 200
         there = browser.get("/")
-        assert (there.status_code, there.headers["location"]) == (303, "/knowledge")
+        assert (there.status_code, there.headers["location"]) == (303, "/knowledge?index=org_knowledge")
 
 
 def test_signing_in_again_ends_the_session_before(pages: Pages) -> None:
@@ -164,7 +164,7 @@ def test_who_tries_too_often_waits(pages: Pages) -> None:
         pages.fetch(full, int(USUAL["RAG_SIGN_IN_TRIES"]), "sign_in:127.0.0.1")
         try:
             for refused in (pages.sign_in(browser, code), browser.get("/sign-in/callback?state=guessed")):
-                assert refused.status_code == 429 and "Too many attempts to sign in" in refused.text
+                assert refused.status_code == 429 and "Too many attempts from you or your network" in refused.text
                 assert 0 < int(refused.headers["retry-after"]) <= 61
             assert browser.get("/sign-in").status_code == 200
         finally:

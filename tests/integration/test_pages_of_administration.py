@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
+from rag_app.access.roles import Role
 from rag_app.access.sessions import Sessions
 from rag_app.application import Application
 from tests.conftest import NewPostgres
@@ -36,12 +37,14 @@ PAGES = (
 
 @dataclass(frozen=True)
 class Site:
-    """A server with pages, an administrator's session and a member's."""
+    """A server with pages, an administrator's session and members'; `both` is a member of two organizations, with a group in
+    each."""
 
     client: httpx.Client
     root: dict[str, str]
     ann: dict[str, str]
     stranger: dict[str, str]
+    both: dict[str, str]
     ann_id: UUID
     slug: str
     source: UUID
@@ -69,10 +72,16 @@ def site(new_database: NewPostgres, tmp_path_factory: pytest.TempPathFactory) ->
         other = await people.create_organization(f"other-{uuid4().hex[:8]}", "Other")
         stranger = await people.create_user("stranger")
         await people.add_member(other, stranger)
+        both = await people.create_user("both")
+        for organization in (own, other):
+            await people.add_member(organization, both)
+            await application.roles.grant(organization.id, both.id, Role.WRITE)
+            group = await application.groups.create(organization, "board", f"Board of {organization.slug[:3]}")
+            await application.groups.add_member(group, both)
         text = Text("tools", f"The gardener brings the blue wheelbarrow every Monday at nine. {HOSTILE}", own.id)
         await ingest(application, folder, [Text(text.name, text.text, own.id, None, {"title": HOSTILE})])
         sessions = Sessions(application.database)
-        return own.slug, ann.id, [await sessions.open(each.id) for each in (root, ann, stranger)], text.id
+        return own.slug, ann.id, [await sessions.open(each.id) for each in (root, ann, stranger, both)], text.id
 
     variables = {
         "RAG_DATABASE_URL": server.app_url,
@@ -87,8 +96,8 @@ def site(new_database: NewPostgres, tmp_path_factory: pytest.TempPathFactory) ->
             said = client.post("/api/lexybrain/rag", json={"message": HOSTILE}, headers=bearer(ann)).json()
             path = f"/api/lexybrain/messages/{said['messageId']}/feedback"
             client.post(path, json={"rating": "negative", "comment": HOSTILE}, headers=bearer(ann))
-            root, member, stranger = ({"rag_pages": each} for each in cookies)
-            yield Site(client, root, member, stranger, ann, slug, source)
+            root, member, stranger, both = ({"rag_pages": each} for each in cookies)
+            yield Site(client, root, member, stranger, both, ann, slug, source)
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -193,6 +202,28 @@ def test_documents_are_listed_read_and_deleted(site: Site) -> None:
         assert site.get(path, site.ann).status_code == 200
 
 
+def test_a_member_asks_any_index_by_a_form(site: Site) -> None:
+    """The browser's script asks the route instead: tests/browser/test_answers.py."""
+    page = site.get("/knowledge?index=book", site.ann).text
+    for index in ("org_knowledge", "book", "salon_calls"):
+        assert f">{index}</option>" in page
+    assert "<option selected>book</option>" in page
+    answered = site.send("/knowledge", "/knowledge", site.ann, text=QUESTION, index="org_knowledge").text
+    assert "every Monday at nine" in answered and f"/documents/{site.source}?chunk=" in answered
+    assert "<option selected>org_knowledge</option>" in answered and "<script>alert" not in answered
+    refused = site.send("/knowledge", "/knowledge", site.ann, text=QUESTION, index="book").text
+    assert "The book does not seem to cover this." in refused and str(site.source) not in refused
+    theirs = site.send("/knowledge", "/knowledge", site.stranger, text=QUESTION, index="org_knowledge").text
+    assert str(site.source) not in theirs and "Monday at nine" not in theirs
+    for wrong, status in (({"index": "nothing"}, 404), ({"text": " "}, 400), ({"text": "a" * 501}, 400)):
+        sent = {"text": QUESTION, "index": "book", **wrong}
+        assert site.send("/knowledge", "/knowledge", site.ann, **sent).status_code == status, wrong
+    assert site.get("/knowledge?index=nothing", site.ann).status_code == 404
+    forged = {"text": QUESTION, "csrf": "0"}
+    same = {"Sec-Fetch-Site": "same-origin"}
+    assert site.client.post("/knowledge", data=forged, cookies=site.ann, headers=same).status_code == 403
+
+
 # -- in a browser
 
 
@@ -252,6 +283,35 @@ def test_without_javascript_the_playground_answers(engine: Any, site: Site) -> N
         page.get_by_role("button", name="Ask", exact=True).click()
         page.get_by_role("button", name="Hit 1 is right").click()
         assert "Kept: this passage answers the question." in page.locator("main").inner_text()
+
+
+def test_without_javascript_a_member_asks_an_index(engine: Any, site: Site) -> None:
+    with browsing(engine, site, site.ann, java_script_enabled=False) as page:
+        page.goto("/")
+        page.get_by_role("link", name="Knowledge").first.click()
+        page.get_by_role("textbox", name="Your question").fill(QUESTION)
+        page.get_by_role("combobox", name="Index").select_option("org_knowledge")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        assert "every Monday at nine" in page.get_by_role("region", name="Answer").inner_text()
+        page.get_by_label("Cited sources").get_by_role("link").first.click()
+        assert "blue wheelbarrow" in page.locator("#passage").inner_text()
+
+
+def test_files_go_to_a_group_of_the_organization_that_they_are_for(engine: Any, site: Site) -> None:
+    with browsing(engine, site, site.both) as page:
+        page.goto("/documents")
+        page.get_by_text("Add documents").click()
+        seen_by = page.get_by_label("seen by")
+        for name, there in (("Other", "Board of oth"), (f"Own {HOSTILE}", "Board of own")):
+            page.get_by_label("of", exact=True).select_option(name)
+            offered = seen_by.locator("option:not([disabled])").all_inner_texts()
+            assert offered == ["the whole organization", there, "only me"]
+            assert seen_by.input_value() == "", "what was chosen before is of the other organization"
+            seen_by.select_option(there)
+        file = {"name": "minutes.md", "mimeType": "text/markdown", "buffer": b"# Minutes\n\nThe board met at six."}
+        page.locator("#files").set_input_files([file])
+        page.locator("#status", has_text="1 files done").wait_for(state="attached")
+        assert "added" in page.locator("#uploads li").first.inner_text()
 
 
 def test_files_are_put_in_with_the_reason_where_one_is_refused(engine: Any, site: Site) -> None:

@@ -9,21 +9,36 @@ from litestar import Response
 from litestar.params import FromPath, QueryParameter
 from msgspec import json, structs
 
-from rag_app.answering.capabilities import DESCRIPTIONS
+from rag_app.answering.capabilities import DESCRIPTIONS, capability_for
+from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.surface import Caller, Injected
-from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE
+from rag_app.pipeline import Pipeline
+from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE, AnswerResponse, IndexRequest, responder
 from rag_app.surfaces.lexybrain.conversations import INDEX
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.pages.signing_in import SigningIn
-from rag_app.surfaces.pages.site import SECURITY, TEMPLATES, Html, page, query_value, redirect, render, uuid
+from rag_app.surfaces.pages.site import (
+    SECURITY,
+    TEMPLATES,
+    Html,
+    action,
+    convert_form,
+    page,
+    query_value,
+    redirect,
+    render,
+    uuid,
+)
 from rag_app.surfaces.sources.service import Sources
 
 
 @page("/")
 async def ask(request: Caller, signing_in: Injected[SigningIn], sources: Injected[Sources]) -> Html:
-    """The chat, which uses the public routes. If only the index of *Knowledge* has documents, redirects there."""
-    if not await _has_documents(sources, request, INDEX) and await _has_documents(sources, request, KNOWLEDGE):
-        return redirect(request, "/knowledge")
+    """The chat, which uses the public routes. If only other indexes have documents, redirects to *Knowledge*, which asks
+    the one that changed last."""
+    if not (await sources.page(request.user, index=INDEX, limit=1)).sources:
+        for newest in (await sources.page(request.user, limit=1)).sources:
+            return redirect(request, f"/knowledge?index={newest.index}")
     return render(request, "chat.html", thread="", capabilities=DESCRIPTIONS, demo=signing_in.demo)
 
 
@@ -31,11 +46,6 @@ async def ask(request: Caller, signing_in: Injected[SigningIn], sources: Injecte
 async def show_thread(request: Caller, signing_in: Injected[SigningIn], thread_id: FromPath[UUID]) -> Html:
     """The chat with one thread open."""
     return render(request, "chat.html", thread=str(thread_id), capabilities=DESCRIPTIONS, demo=signing_in.demo)
-
-
-async def _has_documents(sources: Sources, request: Caller, index: str) -> bool:
-    there = index in sources.indexes(request.user)
-    return there and bool((await sources.page(request.user, index=index, limit=1)).sources)
 
 
 @page("/threads")
@@ -89,12 +99,37 @@ async def export(
     return Response(content, media_type=media_type, headers=headers)
 
 
-# -- Knowledge and Calls, which answer without threads, with the public routes
+# -- Knowledge, which asks any index, and Calls: they answer without threads, with the public routes
 
 
 @page("/knowledge")
-async def knowledge(request: Caller, signing_in: Injected[SigningIn]) -> Html:
-    return render(request, "knowledge.html", demo=signing_in.demo)
+async def knowledge(request: Caller, signing_in: Injected[SigningIn], sources: Injected[Sources]) -> Html:
+    return _show_knowledge(request, signing_in, sources, query_value(request, "index") or KNOWLEDGE)
+
+
+@action("/knowledge", asks=True)
+async def ask_by_form(
+    request: Caller,
+    signing_in: Injected[SigningIn],
+    sources: Injected[Sources],
+    pipeline: Injected[Pipeline],
+    kept_answers: Injected[KeptAnswers],
+) -> Html:
+    """Answers the form's question, for browsers without JavaScript."""
+    form = await request.form()
+    text = convert_form({"query_text": form.get("text", "")}, IndexRequest).query_text
+    capability = capability_for(sources.index(str(form.get("index", KNOWLEDGE)), request.user).name)
+    question = IndexRequest(text).question()
+    respond = responder(request, text, question, capability, pipeline, kept_answers)
+    answer = respond(await pipeline.answer(capability.name, question, request.user.scope()))
+    return _show_knowledge(request, signing_in, sources, capability.index, answer)
+
+
+def _show_knowledge(
+    request: Caller, signing_in: SigningIn, sources: Sources, index: str, answer: AnswerResponse | None = None
+) -> Html:
+    indexes, chosen = sources.indexes(request.user), sources.index(index, request.user).name
+    return render(request, "knowledge.html", demo=signing_in.demo, indexes=indexes, chosen=chosen, answer=answer)
 
 
 @page("/calls")

@@ -31,6 +31,7 @@ async def documents(request: Caller, sources: Injected[Sources]) -> Html:
         found=await sources.page(request.user, index=index, search=search, sort=sort, cursor=cursor, state=state),
         asked=asked,
         indexes=indexes,
+        organizations=await sources.organizations(request.user),
         groups=await sources.groups(request.user),
         sorts=SORTS,
         states=STATES,

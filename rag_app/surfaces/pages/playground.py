@@ -1,17 +1,14 @@
 """The playground as a page: a question step by step, two configurations side by side, and judgments of what was found."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
-
-from msgspec import Struct, ValidationError, convert
+from typing import Any
 
 from rag_app.domain import InvalidInput
 from rag_app.http.surface import Caller, Injected
-from rag_app.surfaces.pages.site import Html, action, form_value, page, render, uuid
+from rag_app.surfaces.pages.site import Html, action, convert_form, form_value, page, render, uuid
 from rag_app.surfaces.playground.routes import Playground
 from rag_app.surfaces.playground.types import Configuration, NewJudgment, PlaygroundRequest
 
-Form = TypeVar("Form", bound=Struct)
 SIDES = ("a", "b")
 MODES = ("hybrid", "dense", "text")
 
@@ -51,7 +48,7 @@ async def _show(request: Caller, playground: Playground, form: Mapping[str, str]
     found = None
     if form:
         sides = [_configuration(form, side) for side in SIDES if side == "a" or form.get("two")]
-        asked = _convert_form({"question": form.get("question", ""), "configurations": sides}, PlaygroundRequest)
+        asked = convert_form({"question": form.get("question", ""), "configurations": sides}, PlaygroundRequest)
         found = await playground.ask(request.user, asked)
     return render(
         request, "playground.html", options=options, form=form, found=found, sides=SIDES, modes=MODES, kept=said
@@ -73,12 +70,4 @@ def _configuration(form: Mapping[str, str], side: str) -> Configuration:
                 values[name] = kind(field(name))
             except ValueError:
                 raise InvalidInput(name, field(name)[:50], "must be a number") from None
-    return _convert_form(values, Configuration)
-
-
-def _convert_form(values: object, kind: type[Form]) -> Form:
-    """Raises InvalidInput, with msgspec's message, for what the public route would refuse."""
-    try:
-        return convert(values, kind)
-    except ValidationError as error:
-        raise InvalidInput("", None, str(error)) from None
+    return convert_form(values, Configuration)

@@ -10,7 +10,7 @@ from hashlib import sha256
 from importlib.resources import files
 from math import floor, log10
 from pathlib import PurePosixPath
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 from uuid import UUID
 
@@ -22,6 +22,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import FromPath
 from litestar.response import Redirect
 from markupsafe import Markup
+from msgspec import Struct, ValidationError, convert
 
 from rag_app.access.people import People
 from rag_app.access.sessions import Sessions, Visitor
@@ -33,6 +34,7 @@ from rag_app.http.surface import Route
 from rag_app.surfaces.management.types import TrendDay
 from rag_app.telemetry.observing import identify
 
+Form = TypeVar("Form", bound=Struct)
 Html = Response[Any]
 """A page, or a redirect."""
 
@@ -63,9 +65,9 @@ def page(path: str, *, administrators: bool = False, open_to_all: bool = False) 
     return get(path, include_in_schema=False, opt={"administrators": administrators, "open": open_to_all})
 
 
-def action(path: str, *, administrators: bool = False, open_to_all: bool = False) -> Route:
-    """The action of a form that is sent to this path."""
-    opt = {"administrators": administrators, "open": open_to_all}
+def action(path: str, *, administrators: bool = False, open_to_all: bool = False, asks: bool = False) -> Route:
+    """The action of a form that is sent to this path. One that `asks` a question counts as a request of the API."""
+    opt = {"administrators": administrators, "open": open_to_all, "asks": asks}
     return post(path, include_in_schema=False, opt=opt, status_code=200)
 
 
@@ -247,6 +249,14 @@ def uuid(name: str, said: object) -> UUID:
         return UUID(str(said))
     except ValueError:
         raise InvalidInput(name, str(said)[:100], "must be an id") from None
+
+
+def convert_form(values: object, kind: type[Form]) -> Form:
+    """Raises InvalidInput, with msgspec's message, for what the public route would refuse."""
+    try:
+        return convert(values, kind)
+    except ValidationError as error:
+        raise InvalidInput("", None, str(error)) from None
 
 
 # -- how its errors look

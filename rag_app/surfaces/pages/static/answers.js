@@ -23,7 +23,7 @@ function spanOf({ chunk_id: chunkId, span = "" }) {
 /** What differs between the two routes. */
 const KINDS = {
   knowledge: {
-    path: "/api/rag/answer",
+    path: () => `/api/v1/indexes/${encodeURIComponent(by("index").value)}/answer`,
     body: (/** @type {string} */ question) => ({ query_text: question }),
     /** @param {any} done */
     message: (done) => ({
@@ -41,7 +41,7 @@ const KINDS = {
     }),
   },
   calls: {
-    path: "/owner/ask",
+    path: () => "/owner/ask",
     body: (/** @type {string} */ question) => ({ question }),
     /** @param {any} done */
     message: (done) => ({
@@ -128,7 +128,7 @@ async function ask(question) {
   /** @type {any} */
   let done = null;
   try {
-    for await (const each of stream("POST", kind.path, { body: kind.body(question), signal: asking.signal })) {
+    for await (const each of stream("POST", kind.path(), { body: kind.body(question), signal: asking.signal })) {
       if (each.event === "meta") id = each.data.request_id;
       else if (each.event === "delta") {
         written += each.data.text;
@@ -187,6 +187,7 @@ for (const each of document.querySelectorAll("[data-example]")) {
     by("ask").requestSubmit();
   });
 }
+by("index")?.addEventListener("change", () => history.replaceState(null, "", `?index=${by("index").value}`));
 by("stop").addEventListener("click", () => asking?.abort());
 by("forget").addEventListener("click", () => {
   kept = [];

@@ -129,6 +129,16 @@ function take(files) {
   }
 }
 
+/** Offers the groups of the organization that the files are for, alone. */
+function offerGroups() {
+  for (const each of by("whom").options) each.hidden = each.disabled = ![undefined, by("for").value].includes(each.dataset.of);
+  if (by("whom").selectedOptions[0].disabled) by("whom").value = "";
+}
+if (by("for")) {
+  by("for").addEventListener("change", offerGroups);
+  offerGroups();
+}
+
 const drop = by("drop");
 drop.addEventListener("submit", (/** @type {Event} */ event) => event.preventDefault());
 by("files").addEventListener("change", () => {
