@@ -206,10 +206,10 @@ async def list_all(
     as_json: Json = False,
 ) -> None:
     """List the sources of an organization in an index."""
-    from rag_app.surfaces.library.rag import scope_of
-
     spec, scope = await _index_and_scope(application, index, org)
     if user is not None:
+        from rag_app.surfaces.library.rag import scope_of
+
         scope = replace(await scope_of(application, org, user), organizations=scope.organizations)
     if source_type is not None and source_type not in spec.source_types:
         raise InvalidInput("source_type", source_type, f"{source_type!r}; accepted: {', '.join(spec.source_types)}")
