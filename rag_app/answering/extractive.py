@@ -28,7 +28,6 @@ from rag_app.answering.passages import SENTENCE_END, TO_THE_ANSWERER, Passage, R
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
-from rag_app.answering.subjects import LITTLE, POINTS_BACK, find_strangers
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Question, day_of, day_text, frozen
 from rag_app.retrieval.embedding import embed_passages, embed_query
@@ -71,6 +70,9 @@ _PART_WEIGHT = 0.7
 _NEXT_WEIGHT = 0.05
 """For a sentence that follows a chosen one: an answer often goes on where the question's words are no longer repeated."""
 _SAME = 0.8
+_POINTS_BACK = re.compile(r"(?:it|its|they|their|he|his|she|her|this|these|those|such)\b", re.IGNORECASE)
+_LITTLE = 1
+"""Words that carry meaning: a part of a question with no more is read with what is said before it."""
 _ASKS = r"(?:(?:at|from|by|until|for|in|to|on|of|with|about|after|before|under|over|below|above|within) )?(?:who|whom|whose|what|when|where|why|how|which|until)\b"
 _ASKS_YES_OR_NO = r"(?:do|does|did|is|are|was|were|can|may|must|should|will)\b"
 _PART = re.compile(
@@ -92,7 +94,7 @@ class ExtractiveSynthesizer(Synthesizer):
         ranking = context.ranking or await rank_passages(self._embedder, question, context)
         if not ranking.ranked:
             return Draft("", EXTRACTIVE)
-        scored = score_passages(ranking, find_strangers(question, ranking, context))
+        scored = score_passages(ranking)
         if compared := _compare_figures(ranking, scored, context):
             return Draft(compared, EXTRACTIVE)
         missing = _missing_parts(ranking.asked[1:], scored)
@@ -118,15 +120,14 @@ class ExtractiveSynthesizer(Synthesizer):
 class PassageScores:
     """Of the ranked passages: `scores` has a row for each part of the question, and `holds` whether a passage has what
     that part asks for. `read` are the reader's log-odds for the part that
-    each fits best; `others` are about another subject than a part."""
+    each fits best."""
 
     scores: NDArray[np.float64]
     holds: NDArray[np.bool_]
     read: NDArray[np.float64]
-    others: NDArray[np.bool_]
 
 
-def score_passages(ranking: Ranking, others: NDArray[np.bool_] | None = None) -> PassageScores:
+def score_passages(ranking: Ranking) -> PassageScores:
     """What passages are chosen by: how near they are, alone and with the one before, what spoke for them before, and
     whether they have what is asked for."""
     near = (ranking.cosines + ranking.windows) / 2 + READ_WEIGHT * ranking.read
@@ -134,8 +135,7 @@ def score_passages(ranking: Ranking, others: NDArray[np.bool_] | None = None) ->
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
     held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     held &= ~lacks | (ranking.read[1:] >= SURE)
-    strange = np.zeros_like(held) if others is None else others
-    return PassageScores(scores, held & ~strange, ranking.read[1:].max(axis=0), strange)
+    return PassageScores(scores, held, ranking.read[1:].max(axis=0))
 
 
 def lacks_kind(question: str, found: Sequence[Passage]) -> list[bool]:
@@ -309,7 +309,7 @@ def add_context(question: Question, asked: Sequence[str]) -> list[str]:
     return [
         asked[0],
         *(
-            f"{question.text.partition(part)[0]}{part}" if len(content_words(part)) <= LITTLE else part
+            f"{question.text.partition(part)[0]}{part}" if len(content_words(part)) <= _LITTLE else part
             for part in asked[1:]
         ),
     ]
@@ -364,8 +364,7 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
     "It ..." brings the sentence before it along. One that is far behind the best is left out. Nothing where no part has
     its answer.
     """
-    scores = np.where(scored.others, -np.inf, scored.scores)
-    before = {(passage.block, passage.place + 1): passage for passage in pool}
+    scores, before = scored.scores, {(passage.block, passage.place + 1): passage for passage in pool}
     most = MAX_CHOSEN + len(scores) - 1
     chosen: list[Passage] = []
     overall = scores.max(axis=0)
@@ -385,7 +384,7 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
             continue
         chosen.append(passage := ranked[best])
         previous = before.get((passage.block, passage.place))
-        if previous and POINTS_BACK.match(passage.text) and previous not in chosen and len(chosen) < most:
+        if previous and _POINTS_BACK.match(passage.text) and previous not in chosen and len(chosen) < most:
             chosen.append(previous)
         follows += [_NEXT_WEIGHT * (before.get((each.block, each.place)) is passage) for each in ranked]
     return chosen
@@ -422,8 +421,7 @@ def _compare_figures(ranking: Ranking, scored: PassageScores, context: Context) 
     order = order_of(asked[rows[0]]) if len(rows) == 1 else None
     if order is None:
         return ""
-    read = np.where(scored.others.all(axis=0), -np.inf, scored.read)
-    found = compare(order, ranking.ranked, scored.scores[rows[0]], read)[:MAX_CHOSEN]
+    found = compare(order, ranking.ranked, scored.scores[rows[0]], scored.read)[:MAX_CHOSEN]
     answers = np.asarray([passage in found for passage in ranking.ranked])
     if not found or not all((scored.holds[row] & answers).any() for row in range(len(asked)) if row not in rows):
         return ""

@@ -94,14 +94,6 @@ async def test_a_part_that_says_nothing_is_read_with_what_is_said_before(synthes
     assert read[1] > read[0]
 
 
-async def test_a_source_without_the_name_is_no_answer_where_another_has_it(synthesizer: ExtractiveSynthesizer) -> None:
-    tents = context("The Skerry weighs 1.94 kg with its pegs.", "Glim is a head torch with 350 lumens. It is red.")
-    assert not (await synthesizer.write(Question("How heavy is the Glim head torch?"), tents)).text
-    weighed = context("The Skerry weighs 1.94 kg with its pegs.", "Glim is a head torch. It weighs 86 grams.")
-    text = (await synthesizer.write(Question("How heavy is the Glim head torch?"), weighed)).text
-    assert "86 grams" in text and "1.94" not in text
-
-
 async def test_the_most_of_several_things_is_compared_by_their_figures(synthesizer: ExtractiveSynthesizer) -> None:
     plans = context("The Solo plan costs 49 euros a month.", "The Clinic plan costs 39 euros.", "The phone is green.")
     text = (await synthesizer.write(Question("Which plan is the cheapest?"), plans)).text
