@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_app.domain import EmbeddingFailed, frozen
-from rag_app.retrieval.embedding import alike, open_session
+from rag_app.retrieval.embedding import alike, asks_once, open_session
 from rag_app.retrieval.text import tokens
 
 MODEL_FILE = Path(__file__).with_name("reader.onnx")
@@ -74,6 +74,7 @@ class Reader:
 
     def __init__(self) -> None:
         self._session: Any = None
+        self._asks_once = asks_once.get()
         self._loading = Lock()
         self._pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="read")
 
@@ -87,7 +88,7 @@ class Reader:
         """Log-odds that each sentence answers the question, about -8 to 8; each is the same whatever it is read with."""
         session = self._session or self.load()
         asked, scores = encode_question(question), np.empty(len(readings))
-        for group in alike([*map(encode_reading, readings)]):
+        for group in alike([*map(encode_reading, readings)], self._asks_once):
             (odds,) = session.run(None, as_arrays(asked, [told for _, told in group]))
             scores[[place for place, _ in group]] = odds
         return scores

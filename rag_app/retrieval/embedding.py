@@ -34,6 +34,8 @@ _TOGETHER = 4
 """Queries that are encoded at once, at most: more of them cost more each."""
 _PADDING = 0.1
 """By which share of its length a text may differ from the one it is encoded with: padding soon costs what it saves."""
+_PADDING_ONCE = 16
+"""Tokens, in place of that share where weights are unpacked in each run, which takes as long as some sixty tokens."""
 _TOKENS_TOGETHER = 256
 """Of texts that are encoded at once, at most: short ones cost up to 40 % less together, long ones nothing less."""
 _SHORT = 2000
@@ -225,7 +227,7 @@ class MiniLM(Embedder):
         return self._encode([self._ids(text)], self._session)[0]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        groups = alike([*self._text_pool.map(self._ids, texts)])
+        groups = alike([*self._text_pool.map(self._ids, texts)], self._asks_once)
         found = dict(each for group in self._text_pool.map(self._encode_texts, groups) for each in group)
         return [found[place] for place in range(len(texts))]
 
@@ -271,17 +273,22 @@ class MiniLM(Embedder):
         return vector
 
 
-def alike(texts: Sequence[list[int]]) -> list[list[_Placed]]:
+def alike(texts: Sequence[list[int]], once: bool = False) -> list[list[_Placed]]:
     """The texts, with their places, in groups that are encoded at once; the longest first.
+
+    They are fewer where weights are unpacked for each (`once`).
 
     >>> [[place for place, _ in group] for group in alike([[1] * 10, [1] * 200, [1] * 30, [1] * 10])]
     [[1], [2], [0, 3]]
+    >>> [[place for place, _ in group] for group in alike([[1] * 10, [1] * 24], once=True)]
+    [[1, 0]]
     """
     groups: list[list[_Placed]] = []
+    padding, together = (_PADDING_ONCE, 2 * _TOKENS_TOGETHER) if once else (0, _TOKENS_TOGETHER)
     for place, ids in sorted(enumerate(texts), key=lambda each: -len(each[1])):
         longest = len(groups[-1][0][1]) if groups else 0
-        alike = longest - len(ids) <= _PADDING * longest
-        if groups and alike and longest * (len(groups[-1]) + 1) <= _TOKENS_TOGETHER:
+        alike = longest - len(ids) <= max(padding, _PADDING * longest)
+        if groups and alike and longest * (len(groups[-1]) + 1) <= together:
             groups[-1].append((place, ids))
         else:
             groups.append([(place, ids)])
