@@ -36,8 +36,10 @@ from rag_app.retrieval.periods import names_day
 MAX_RANKED = 40
 """Sentences that are embedded for one answer; of more, the most promising (`_promises`)."""
 MAX_READ = 8
-"""Sentences that the reader reads for each part of a question, the best by what is known before, and as many more where
-none of them answers: it takes as long for one as the embedder for three."""
+"""Sentences that the reader reads for each part of a question, the best by what is known before: it takes as long for one
+as the embedder for three."""
+MAX_FURTHER = 4
+"""As many more where none of them answers."""
 MAX_CHOSEN = 3
 """Sentences of an answer to one question; each further part of the question may have one more."""
 MAX_RIVALS = 12
@@ -65,7 +67,7 @@ SURE = 0.0
 _MOST_NEWS = 10
 _KIND_WEIGHT = 0.1
 """For a sentence without the kind of value that a part asks for: a price, a date, somebody's name."""
-_PART_WEIGHT = 0.7
+_PART_WEIGHT = 0.5
 """Of a part of the question; the rest is the whole question's."""
 _NEXT_WEIGHT = 0.05
 """For a sentence that follows a chosen one: an answer often goes on where the question's words are no longer repeated."""
@@ -221,7 +223,7 @@ async def _read(
         nearest = np.argsort(-promising[row], kind="stable")
         scores = await _odds(text, [readings[place] for place in nearest[:MAX_READ]])
         if scores.max() < 0:  # none of them rather answers than not
-            further = [readings[place] for place in nearest[MAX_READ : 2 * MAX_READ]]
+            further = [readings[place] for place in nearest[MAX_READ : MAX_READ + MAX_FURTHER]]
             scores = np.append(scores, await _odds(text, further))
         odds[row], odds[row, nearest[: len(scores)]] = scores.min(), scores
     return odds

@@ -127,14 +127,15 @@ def with_values(signals: Signals, question: Question, context: Context, ranking:
     blocks = [context.blocks[number] for number in sorted({passage.block for passage in nearest})]
     sources = [f"{block.header} {block.body} {' '.join(hit.title for hit in block.hits)}" for block in blocks]
     lacking = [all(lacks_kind(part, nearest)) for part in ranking.asked[1:]]
-    # the answer of what was said before the message is among the passages, too: it is no answer of the message
+    best = ranking.read.max(axis=1, initial=-MOST_ODDS)
+    # read together with what was said before, and alone: who has just one of them finds the answer of that, or nothing
     is_joined = (question.searched or "").count("\n") > question.text.count("\n")
-    read = ranking.read[1:] if is_joined else ranking.read
+    read = (best[0] + best[1:].max()) / 2 if is_joined else best.max()
     return replace(
         signals,
         unnamed=share_unnamed(question.text, sources),
         lacking=sum(lacking) / max(1, len(lacking)) if nearest else 0.0,
-        read=float(read.max(initial=-MOST_ODDS)) / MOST_ODDS,
+        read=float(read) / MOST_ODDS,
     )
 
 
