@@ -18,7 +18,18 @@ from litestar.openapi.spec import Example, SecurityRequirement, Tag
 from litestar.params import QueryParameter, SkipValidationMarker
 from litestar.types import AnyCallable
 
-from rag_app.domain import MOST_REQUESTS, Misconfigured, Principal, RateLimited, UnknownField, frozen
+from rag_app.domain import (
+    MOST_REQUESTS,
+    BudgetSpent,
+    Misconfigured,
+    ModelFailed,
+    ModelLimited,
+    ModelTimeout,
+    Principal,
+    RateLimited,
+    UnknownField,
+    frozen,
+)
 from rag_app.http.bodies import JsonBody
 from rag_app.http.problems import KINDS, Envelope, Kinds, document_errors, plain_envelope
 
@@ -32,6 +43,9 @@ Caller = Request[Principal, Any, Any]
 """A request whose caller is known: `caller.user`."""
 
 Route = Callable[[AnyCallable], HTTPRouteHandler]
+
+MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited(), BudgetSpent(1_000_000, 1_000_400, 1704067200))
+"""Errors that any route which answers questions lists among its own."""
 
 _Decorate = Callable[..., Route]
 _LONGEST_NAME = 100

@@ -12,13 +12,9 @@ from litestar.params import BodyKwarg, FromPath
 
 from rag_app.answering.capabilities import capability_for
 from rag_app.domain import (
-    BudgetSpent,
     EmbeddingFailed,
     InvalidInput,
     Mode,
-    ModelFailed,
-    ModelLimited,
-    ModelTimeout,
     StoreFailed,
     Unauthenticated,
     UnknownField,
@@ -26,7 +22,7 @@ from rag_app.domain import (
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.fields import SearchMode
 from rag_app.http.streaming import StreamedOperation, wants_stream
-from rag_app.http.surface import STRICT, Caller, Injected, Surface, example
+from rag_app.http.surface import MODEL_ERRORS, STRICT, Caller, Injected, Surface, example
 from rag_app.pipeline import Pipeline
 from rag_app.surfaces.knowledge.routes import (
     AnswerResponse,
@@ -92,10 +88,7 @@ async def search(
 @SURFACE.post(
     f"{INDEX}/answer",
     *ERRORS,
-    ModelTimeout(),
-    ModelFailed(),
-    ModelLimited(),
-    BudgetSpent(1_000_000, 1_000_400, 1704067200),
+    *MODEL_ERRORS,
     summary="Answer a question from an index, with citations",
     operation_class=StreamedOperation,
 )

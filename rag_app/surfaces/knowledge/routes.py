@@ -18,7 +18,6 @@ from msgspec import Meta, Struct, field
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.domain import (
     Answer,
-    BudgetSpent,
     Confidence,
     EmbeddingFailed,
     Event,
@@ -27,9 +26,6 @@ from rag_app.domain import (
     InvalidInput,
     MetadataValue,
     Mode,
-    ModelFailed,
-    ModelLimited,
-    ModelTimeout,
     Question,
     StoreFailed,
     Unauthenticated,
@@ -39,7 +35,7 @@ from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.exchange import exchange
 from rag_app.http.fields import WORD, AnswerRemarks, SearchMode, Warnings, Where, limit_text
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import Caller, Credential, Injected, Surface, example
+from rag_app.http.surface import MODEL_ERRORS, Caller, Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.filters import EQ, GTE, LTE, conditions, instants, parse_where
 
@@ -247,10 +243,7 @@ async def search(
 @SURFACE.post(
     ["/api/rag/answer", "/functions/v1/rag-answer"],
     *ERRORS,
-    ModelTimeout(),
-    ModelFailed(),
-    ModelLimited(),
-    BudgetSpent(1_000_000, 1_000_400, 1704067200),
+    *MODEL_ERRORS,
     summary="Answer a question with citations",
     operation_class=StreamedOperation,
 )

@@ -16,15 +16,12 @@ from msgspec import Meta, Struct, field
 
 from rag_app.domain import (
     Answer,
-    BudgetSpent,
     EmbeddingFailed,
     Filters,
     Hit,
     InvalidInput,
     Mode,
-    ModelFailed,
     ModelLimited,
-    ModelTimeout,
     Question,
     Refusal,
     StoreFailed,
@@ -45,7 +42,7 @@ from rag_app.http.fields import (
 )
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import Caller, Credential, Injected, Surface, example
+from rag_app.http.surface import MODEL_ERRORS, Caller, Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.filters import EQ, GTE, IN, LTE, conditions, parse_where
 
@@ -247,10 +244,7 @@ async def search(
 @SURFACE.post(
     "/owner/ask",
     *ERRORS,
-    ModelTimeout(),
-    ModelFailed(),
-    ModelLimited(),
-    BudgetSpent(1_000_000, 1_000_400, 1704067200),
+    *MODEL_ERRORS,
     summary="Answer a question with citations",
     operation_class=StreamedOperation,
 )
