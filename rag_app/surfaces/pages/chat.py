@@ -117,10 +117,10 @@ async def ask_by_form(
 ) -> Html:
     """Answers the form's question, for browsers without JavaScript."""
     form = await request.form()
-    text = convert_form({"query_text": form.get("text", "")}, IndexRequest).query_text
+    asked = convert_form({"query_text": form.get("text", "")}, IndexRequest)
     capability = capability_for(sources.index(str(form.get("index", KNOWLEDGE)), request.user).name)
-    question = IndexRequest(text).question()
-    respond = responder(request, text, question, capability, pipeline, kept_answers)
+    question = asked.question()
+    respond = responder(request, asked.query_text, question, capability, pipeline, kept_answers)
     answer = respond(await pipeline.answer(capability.name, question, request.user.scope()))
     return _show_knowledge(request, signing_in, sources, capability.index, answer)
 
