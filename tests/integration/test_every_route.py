@@ -33,6 +33,7 @@ OPEN = {
 """They show nothing that belongs to an organization."""
 SOURCES = "/api/v1/sources"
 INDEX = "/api/v1/indexes/{index}"
+INDEX_LIST = "/api/v1/indexes"
 FIELDS = f"{INDEX}/fields"
 SOURCE = f"{SOURCES}/{{source_id}}"
 KEYS_ALONE = "/api/v1/retrieval/"
@@ -266,6 +267,11 @@ def deleted_source(world: World, path: str) -> list[httpx.Response]:
 def fields(world: World, path: str) -> list[httpx.Response]:
     """Examples of values are of what one sees."""
     return [world.as_us("GET", path.format(index=index)) for index in world.ours.sources]
+
+
+def index_list(world: World, path: str) -> list[httpx.Response]:
+    """It names what is declared, whoever's sources are in it."""
+    return [world.as_us("GET", path)]
 
 
 def deleted_sources(world: World, path: str) -> list[httpx.Response]:
@@ -532,6 +538,7 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("GET", f"{SOURCE}/chunks"): one_source,
     ("GET", f"{SOURCE}/text"): one_source,
     ("GET", f"{SOURCE}/original"): original,
+    ("GET", INDEX_LIST): index_list,
     ("GET", FIELDS): fields,
     ("POST", f"{INDEX}/search"): any_index,
     ("POST", f"{INDEX}/answer"): any_index,
@@ -570,7 +577,7 @@ WALKS: dict[tuple[str, str], Walk] = {
 }
 SHOWS_NO_TEXT = {
     path for _, path in WALKS if "valid" in path or "collections" in path or "admin" in path or "playground" in path
-} | {FIELDS, CONSENT, "/api/lexybrain/usage", JOBS, JOB, f"{JOB}/events", f"{JOB}/cancel", f"{JOB}/retry"}
+} | {INDEX_LIST, FIELDS, CONSENT, "/api/lexybrain/usage", JOBS, JOB, f"{JOB}/events", f"{JOB}/cancel", f"{JOB}/retry"}
 
 
 async def tenant(application: Application, folder: Path) -> Tenant:
@@ -702,7 +709,7 @@ def test_nobody_gets_in_without_a_credential_or_with_one_of_another_kind(world: 
     at = re.sub(r"\{[^}]*_id\}", world.theirs.chunks["book"], path) if path.startswith(_ADMIN) else path
     at = re.sub(r"\{[^}]*\}", world.their_validation, at)
     person, key = world.ours.credentials
-    wrong = {KEYS_ALONE: [person], SOURCES: [], INDEX: [], JOBS: [], "/api/lexybrain/": [], "/api/admin/": []}
+    wrong = {KEYS_ALONE: [person], SOURCES: [], INDEX_LIST: [], JOBS: [], "/api/lexybrain/": [], "/api/admin/": []}
     others = next((each for start, each in wrong.items() if path.startswith(start)), [key])
     for headers in (
         {},

@@ -151,6 +151,15 @@ def test_an_index_that_one_may_not_search_is_none(desk: Desk) -> None:
         assert hidden == {"code": "not_found", "message": absent["message"].replace("'ticket'", "'tickets'")}
         assert desk.post(way, {"query_text": QUESTION}, "book", **bound).status_code == 200
         assert "tickets" in desk.post(way, {"query_text": QUESTION}, "nothing").json()["error"]["message"]
+    listed, alone = [desk.client.get("/api/v1/indexes", headers=each).json()["indexes"] for each in (key, bound)]
+    assert [each["name"] for each in listed] == sorted(each["name"] for each in listed)
+    [tickets] = [each for each in listed if each["name"] == "tickets"]
+    assert tickets == {
+        "name": "tickets",
+        "description": "what the tickets of a help desk say",
+        "source_types": ["ticket", "macro"],
+    }
+    assert [each["name"] for each in alone] == ["book"]
 
 
 def test_a_stranger_finds_nothing_of_it(desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""Any index over HTTP, also one of your own: its fields, search, and answers (`/api/v1/indexes`).
+"""Any index over HTTP, also one of your own: the list of them, their fields, search, and answers (`/api/v1/indexes`).
 
 Requests and responses of search and answer are those of `/api/rag`.
 """
@@ -35,7 +35,7 @@ from rag_app.surfaces.knowledge.routes import (
 )
 from rag_app.surfaces.sources.routes import NO_INDEX, SURFACE as SOURCES
 from rag_app.surfaces.sources.service import Sources
-from rag_app.surfaces.sources.types import FieldsResponse
+from rag_app.surfaces.sources.types import FieldsResponse, IndexesResponse, IndexInfo
 
 
 class IndexSearchRequest(IndexRequest, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +53,7 @@ ERRORS = (
 )
 SURFACE = Surface(
     name="indexes",
-    tag=Tag("Indexes", "the fields of an index, semantic search in it, and cited answers from it"),
+    tag=Tag("Indexes", "the indexes, their fields, semantic search in one, and cited answers from it"),
     paths=("/api/v1/indexes",),
     limit=60,
     windows={SOURCES.name: SOURCES.limit},
@@ -61,6 +61,13 @@ SURFACE = Surface(
     errors=(Unauthenticated("The token has expired"), UnknownField("colour", []), StoreFailed(), RuntimeError()),
     options=STRICT,
 )
+
+
+@SURFACE.get("/api/v1/indexes", summary="List the indexes that the caller may search", opt={"window": SOURCES.name})
+async def list_indexes(request: Caller, sources: Injected[Sources]) -> IndexesResponse:
+    """Returns the name, description and source types of each index, whether or not the caller sees a source in it."""
+    found = sorted(sources.indexes(request.user), key=lambda spec: spec.name)
+    return IndexesResponse([IndexInfo(spec.name, spec.description, [*spec.source_types]) for spec in found])
 
 
 @SURFACE.get(f"{INDEX}/fields", NO_INDEX, summary="List the fields that filters may use", opt={"window": SOURCES.name})

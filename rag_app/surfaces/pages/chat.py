@@ -128,7 +128,8 @@ async def ask_by_form(
 def _show_knowledge(
     request: Caller, signing_in: SigningIn, sources: Sources, index: str, answer: AnswerResponse | None = None
 ) -> Html:
-    indexes, chosen = sources.indexes(request.user), sources.index(index, request.user).name
+    chosen = sources.index(index, request.user).name
+    indexes = [spec.name for spec in sources.indexes(request.user)]
     return render(request, "knowledge.html", demo=signing_in.demo, indexes=indexes, chosen=chosen, answer=answer)
 
 

@@ -20,7 +20,7 @@ STATES = {"ready": "ready", "writing": "being written"}
 @page("/documents")
 async def documents(request: Caller, sources: Injected[Sources]) -> Html:
     """A page of the caller's sources, filtered by a part of the name, index and state."""
-    indexes = sources.indexes(request.user)
+    indexes = [spec.name for spec in sources.indexes(request.user)]
     index, state = query_value(request, "index", indexes), query_value(request, "state", STATES)
     search, sort = query_value(request, "search"), query_value(request, "sort", SORTS) or "-updated_at"
     asked = {"index": index, "search": search, "state": state, "sort": sort}

@@ -113,13 +113,13 @@ class Sources:
 
     # -- reading
 
-    def indexes(self, principal: Principal) -> list[str]:
-        """The names of the indexes that the caller may search."""
-        return [spec.name for spec in self._allowed_indexes(principal)]
+    def indexes(self, principal: Principal) -> list[IndexSpec]:
+        """The indexes that the caller may search."""
+        return [spec for spec in self._indexes.values() if principal.indexes is None or spec.name in principal.indexes]
 
     def index(self, name: str, principal: Principal) -> IndexSpec:
         """Raises NotFound for an index that is not there, or that the caller may not search."""
-        return find_index({spec.name: spec for spec in self._allowed_indexes(principal)}, name)
+        return find_index({spec.name: spec for spec in self.indexes(principal)}, name)
 
     async def organizations(self, principal: Principal) -> Sequence[Organization]:
         """The caller's organizations, by slug."""
@@ -165,7 +165,7 @@ class Sources:
 
         Raises InvalidInput and UnknownField for an invalid query, NotFound for an unknown index.
         """
-        specs = [self.index(index, principal)] if index is not None else self._allowed_indexes(principal)
+        specs = [self.index(index, principal)] if index is not None else self.indexes(principal)
         if filters and index is None:
             raise InvalidInput("index", None, "is required with a filter, because filters use the fields of an index")
         if sort.removeprefix("-") not in SORTS:
@@ -216,7 +216,7 @@ class Sources:
 
     async def _entry(self, principal: Principal, name: str) -> Entry:
         """A source by its id, or by its external id if the caller's organizations have exactly one of that name."""
-        specs = self._allowed_indexes(principal)
+        specs = self.indexes(principal)
         found = uuid_in(name) or await self._find_by_name(principal, name)
         if found is not None and specs:
             entry = await self._catalogue.entry(principal.scope(), found, await self._generations(specs))
@@ -225,7 +225,7 @@ class Sources:
         raise NotFound("source", name)
 
     async def _find_by_name(self, principal: Principal, name: str) -> UUID | None:
-        indexes = tuple(spec.name for spec in self._allowed_indexes(principal))
+        indexes = tuple(spec.name for spec in self.indexes(principal))
         if not principal.organizations or not indexes or "\0" in name:
             return None
         asked = SourceSelection(indexes, external_ids=(name,), organizations=principal.organizations)
@@ -389,9 +389,6 @@ class Sources:
         groups = sent.groups or ()
         audience = await self._groups.audience(await self._people.organization(org_id), groups) if groups else None
         return Target(org_id, site, owner, visibility, audience)
-
-    def _allowed_indexes(self, principal: Principal) -> Sequence[IndexSpec]:
-        return [spec for spec in self._indexes.values() if principal.indexes is None or spec.name in principal.indexes]
 
     async def _generations(self, specs: Sequence[IndexSpec]) -> set[int]:
         return {(await self._active(spec)).id for spec in specs}

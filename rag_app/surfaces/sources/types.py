@@ -87,6 +87,18 @@ class SourcesResponse(Struct, frozen=True):
     next: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
 
 
+class IndexInfo(Struct, frozen=True):
+    name: Annotated[str, Meta(description="the name to use in paths", examples=["org_knowledge"])]
+    description: Annotated[str, Meta(description="what the index holds", examples=["E-mails and documents"])]
+    source_types: Annotated[
+        list[str], Meta(description="the values of `filters.source_type`", examples=[["email", "doc"]])
+    ]
+
+
+class IndexesResponse(Struct, frozen=True):
+    indexes: Annotated[list[IndexInfo], Meta(description="ordered by name")]
+
+
 class FieldInfo(Struct, frozen=True):
     name: Annotated[str, Meta(description="the name to use in a filter: `key` in `where`", examples=["lang"])]
     type: Annotated[
