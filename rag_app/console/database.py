@@ -166,8 +166,9 @@ async def _look(application: Application, findings: _Findings, models: bool) -> 
             if state != "ok":
                 findings.add(name, state, problem=True)
                 continue
-            notes = [await note(application, name) for note in (_calibration, _limits, elsewhere)]
-            findings.add(name, "index, built with these settings" + "".join(notes))
+            notes = [await note(application, name) for note in (_calibration, _limits)]
+            left = await elsewhere(application, name)
+            findings.add(name, left or "index, built with these settings" + "".join(notes), problem=bool(left))
 
 
 _NOT_ASKED = "was not asked: `rag-app doctor --models` does"
@@ -235,7 +236,7 @@ async def elsewhere(application: Application, index: str) -> str:
     other = max(sources, key=lambda store: sources[store], default=asked.store)
     if sources.get(asked.store) or not sources.get(other):
         return ""
-    return f"; nothing is in it, its sources are in {other} ({sources[other]}): `rag-app indexes move {index} --to {asked.store}`"
+    return f"nothing is in it, its sources are in {other} ({sources[other]}): `rag-app indexes move {index} --to {asked.store}`"
 
 
 async def _calibration(application: Application, index: str) -> str:

@@ -91,7 +91,8 @@ def day(seconds: float | None) -> str | None:
 def place(hit: Hit) -> str:
     """Title and section, then type, date and page, in one line."""
     below = (hit.section or "").removeprefix(hit.title).removeprefix(" > ")  # a section often begins with the title
-    about = ", ".join(part for part in (hit.source_type, day(hit.date), f"p. {hit.page}" if hit.page else None) if part)
+    date = (day(hit.date) or "")[: len("2026-01-31")]
+    about = ", ".join(part for part in (hit.source_type, date, f"p. {hit.page}" if hit.page else None) if part)
     return f"{hit.title}{' > ' + below if below else ''} ({about}), relevance {hit.relevance:.2f}"
 
 

@@ -72,6 +72,8 @@ async def search(
         mode=mode,
     )
     print_result(as_json, {"question": question, "hits": [hit_json(hit) for hit in hits]}, hits_text(hits))
+    if not hits:
+        await _tell_of_other_store(application, index)
 
 
 @app.command()
@@ -115,6 +117,8 @@ async def ask(
         capability=capability,
     )
     print_result(as_json, {"question": question, **answer_json(answer)}, answer_text(answer))
+    if answer.refused and not answer.citations:
+        await _tell_of_other_store(application, index)
     if open_source and not answer.refused:
         addresses = [
             uri for each in answer.citations if (uri := each.hit.uri) and uri.startswith(("https://", "http://"))
@@ -232,6 +236,16 @@ async def _choose(application: Application, index: str | None, org: str | None) 
     chosen = index or _only("--index", {name for _, name in places})
     print(f"searches {chosen} of {organization}", file=sys.stderr)
     return chosen, organization
+
+
+async def _tell_of_other_store(application: Application, index: str) -> None:
+    """Where nothing is found because `RAG_VECTOR_STORE` was changed and the index was not copied."""
+    from rag_app.console.database import elsewhere
+    from rag_app.retrieval.index import find_index
+
+    name = find_index(application.indexes, index).name
+    if said := await elsewhere(application, name):
+        print(f"{name}: {said}", file=sys.stderr)
 
 
 def _only(option: str, names: Collection[str]) -> str:

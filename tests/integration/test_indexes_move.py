@@ -173,9 +173,7 @@ async def test_an_empty_index_names_the_store_that_its_sources_are_in(urls: Data
         assert await elsewhere(application, INDEX) == ""
     async with opened(urls, second) as application:
         said = await elsewhere(application, INDEX)
-        assert (
-            said == f"; nothing is in it, its sources are in {first} (1): `rag-app indexes move {INDEX} --to {second}`"
-        )
+        assert said == f"nothing is in it, its sources are in {first} (1): `rag-app indexes move {INDEX} --to {second}`"
         await move(application, second)
         assert await elsewhere(application, INDEX) == ""
 
