@@ -24,14 +24,14 @@ from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.disagreement import disagree
 from rag_app.answering.kinds import FIGURES, Calculation, find_calculation, has_kind, kind_of, states
 from rag_app.answering.models import Draft
-from rag_app.answering.passages import SENTENCE_END, TO_THE_ANSWERER, Passage, Ranking, passages, quotable
+from rag_app.answering.passages import SENTENCE_END, TO_THE_ANSWERER, Passage, Ranking, cells_of, passages, quotable
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain import Hit, Question, day_of, day_text, frozen
+from rag_app.domain import Hit, Period, Question, day_of, day_text, frozen
 from rag_app.retrieval.embedding import embed_passages, embed_query
-from rag_app.retrieval.periods import names_day
+from rag_app.retrieval.periods import names_day, names_period
 
 MAX_RANKED = 40
 """Sentences that are embedded for one answer; of more, the most promising (`_promises`)."""
@@ -100,13 +100,13 @@ class ExtractiveSynthesizer(Synthesizer):
         if compared := _compare_figures(ranking, scored, context):
             return Draft(compared, EXTRACTIVE)
         missing = _missing_parts(ranking.asked[1:], scored)
-        chosen = _choose(scored, ranking.ranked, ranking.pool)
+        chosen = _keep_named_rows(_choose(scored, ranking.ranked, ranking.pool), question)
         if not chosen or (ranking.asked[1] in missing and find_calculation(ranking.asked[1])):
             return Draft("", EXTRACTIVE)  # what is asked beside a result is about that result
         rivals = _rivals(chosen, ranking, question, context)
         said = [passage for passage in chosen if passage not in rivals][: len(chosen) - len(rivals)]
         if question.period is not None:
-            said = [_add_date(passage, context) for passage in said]
+            said = [_add_date(passage, context, question.period) for passage in said]
         understood = getattr(self._embedder, "languages", ())
         warning = not_understood_here(question.text, self._embedder.model_name, understood)
         written = (
@@ -392,6 +392,24 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
     return chosen
 
 
+def _keep_named_rows(chosen: list[Passage], question: Question) -> list[Passage]:
+    """Without rows of a table that name less of what is asked about than another one of that table.
+
+    Of a question that sets rows against each other all are left.
+    """
+    if find_calculation(question.text):
+        return chosen
+    wanted = content_words(question.searched or question.text)
+    rows = [cells_of(each.text) for each in chosen]
+    named = [wanted & content_words(" ".join(row.values())) for row in rows]
+    return [
+        passage
+        for passage, row, names in zip(chosen, rows, named, strict=True)
+        if not row
+        or not any(row.keys() == other.keys() and names < more for other, more in zip(rows, named, strict=True))
+    ]
+
+
 def _keep_holding(scores: NDArray[np.float64], holds: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The scores of those passages that have what is asked for, if they are among the nearest."""
     near = np.argsort(-scores)[:MOST_LOOKED_AT]
@@ -459,12 +477,18 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
     return ()
 
 
-def _add_date(passage: Passage, context: Context) -> Passage:
-    """With the date of its source, where it does not say that itself."""
-    date = next((hit.date for hit in context.blocks[passage.block].hits), None)
-    if date is None or names_day(passage.text, day_of(date)):
+def _add_date(passage: Passage, context: Context, asked: Period) -> Passage:
+    """With the date of its source, where it does not say that itself.
+
+    A source of another date whose text names what is asked about was found by its text: its date says nothing.
+    """
+    block = context.blocks[passage.block]
+    date = next((hit.date for hit in block.hits), None)
+    if date is None or names_day(passage.text, day := day_of(date)):
         return passage
-    return replace(passage, text=_insert_before_stop(passage.text, f"({day_text(day_of(date))})"))
+    if not asked.holds(day) and names_period(block.body, asked, day):
+        return passage
+    return replace(passage, text=_insert_before_stop(passage.text, f"({day_text(day)})"))
 
 
 def _alike(one: str, other: str) -> bool:

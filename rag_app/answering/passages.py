@@ -116,6 +116,15 @@ def passages(text: str, block: int = 0) -> list[Passage]:
     return found or [Passage(block, place, unit) for place, (unit, _) in enumerate(units) if not unit.endswith("?")]
 
 
+def cells_of(text: str) -> dict[str, str]:
+    """The cells of a table's row of three or more columns, by the column's name; of any other text none.
+
+    >>> cells_of("Role: Cook; Pay: £12; Notice: 2 weeks")
+    {'Role': 'Cook', 'Pay': '£12', 'Notice': '2 weeks'}
+    """
+    return dict(cell.split(": ", 1) for cell in text.split("; ") if ": " in cell) if _RECORD.match(text) else {}
+
+
 def quotable(text: str) -> list[str]:
     """The sentences of a text, as they stand there, that ask nobody for anything: no questions, no orders.
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from rag_app.answering.passages import passages
 from rag_app.domain.answer import Question
 from rag_app.domain.errors import EmbeddingFailed
 from rag_app.retrieval.embedding import MiniLM
+from rag_app.retrieval.periods import find_period
 from tests.unit.answering.hits import hit
 
 SALON = """# Prices
@@ -59,6 +61,19 @@ async def test_every_sentence_is_in_its_source_and_there_are_at_most_three(synth
         assert 1 <= len(cited) <= 3
         assert "".join(f"{sentence} [Source {n}]. " for sentence, n in cited).strip() == text
         assert all(sentence in texts[int(number) - 1] for sentence, number in cited)
+
+
+async def test_the_date_of_a_source_is_told_unless_its_text_names_what_is_asked_about(
+    synthesizer: ExtractiveSynthesizer,
+) -> None:
+    """A report of October that was saved in November happened in October."""
+    written = datetime(2026, 11, 26, tzinfo=UTC).timestamp()
+    question = Question("Who fell from the wall?", period=find_period("in October 2026", date(2026, 11, 27)))
+    for before, told in (("Report of 11 October 2026.", ""), ("Report of the hall.", " (26 November 2026)")):
+        found = build_context(
+            [hit(f"{before} A member fell from the wall.", date=written)], max_tokens=3000, max_sources=9
+        )
+        assert f"A member fell from the wall{told} [Source 1]." in (await synthesizer.write(question, found)).text
 
 
 async def test_another_source_adds_only_what_is_nearly_as_good(synthesizer: ExtractiveSynthesizer) -> None:
@@ -154,6 +169,21 @@ async def test_a_better_source_wins_between_equal_sentences(synthesizer: Extract
     rivals = context("The cut is 40 dollars here.", "The cut is 90 dollars there.", scores=(0.2, 0.9))
     text = (await synthesizer.write(Question("What is the cut?"), rivals)).text
     assert text == "Sources disagree: The cut is 90 dollars there [Source 2]. The cut is 40 dollars here [Source 1]."
+
+
+async def test_a_row_that_is_named_is_quoted_without_its_neighbours(synthesizer: ExtractiveSynthesizer) -> None:
+    rows = (
+        ("Desk assistant", "£12.60", "2 weeks"),
+        ("Route setter", "£18.20", "4 weeks"),
+        ("Manager", "£21", "8 weeks"),
+    )
+    pay = "\n".join(f"Role: {role}; Hourly pay: {hourly}; Notice period: {notice}" for role, hourly, notice in rows)
+    for question, roles in (
+        ("What is the hourly pay of a route setter?", ["Route setter"]),
+        ("What is the hourly pay?", [role for role, *_ in rows]),
+    ):
+        text = (await synthesizer.write(Question(question), context(pay))).text
+        assert re.findall(r"Role: ([^;]+)", text) == roles, text
 
 
 async def test_table_rows_carry_their_columns(synthesizer: ExtractiveSynthesizer) -> None:
