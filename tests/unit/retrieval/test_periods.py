@@ -103,6 +103,8 @@ Are you open on Sunday?                                   | none
 How long does next day delivery take?                     | none
 May I return it within 30 days?                           | none
 We sat in the second row. May we move?                    | none
+May 15 year olds climb alone?                             | none
+May 15-year-olds climb alone?                             | none
 I ordered it three weeks ago, it wobbles. What do I pay?  | none
 What gifts sell at Christmas?                             | none
 Compare this week with last week.                         | none
