@@ -74,5 +74,7 @@ def test_any_index_is_asked_and_stays_chosen(browser: Browser) -> None:
     expect(page.locator("#status")).to_have_text("The answer is complete.")
     assert [url.partition("/api/")[2] for url in asked] == ["v1/indexes/salon_calls/answer"]
     expect(page.locator("article.answer .prose")).to_contain_text("No relevant data found in call transcripts")
+    expect(page.locator("p.asked")).to_have_text(f"{QUESTION} in salon_calls")
     page.reload()
+    expect(page.locator("p.asked")).to_have_text(f"{QUESTION} in salon_calls")
     expect(page.get_by_role("combobox", name="Index")).to_have_value("salon_calls")

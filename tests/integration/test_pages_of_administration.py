@@ -310,7 +310,7 @@ def test_files_go_to_a_group_of_the_organization_that_they_are_for(engine: Any, 
             seen_by.select_option(there)
         file = {"name": "minutes.md", "mimeType": "text/markdown", "buffer": b"# Minutes\n\nThe board met at six."}
         page.locator("#files").set_input_files([file])
-        page.locator("#status", has_text="1 files done").wait_for(state="attached")
+        page.locator("#status", has_text="1 of 1 files done").wait_for(state="attached")
         assert "added" in page.locator("#uploads li").first.inner_text()
 
 
@@ -323,7 +323,7 @@ def test_files_are_put_in_with_the_reason_where_one_is_refused(engine: Any, site
         page.goto("/documents")
         page.get_by_text("Add documents").click()
         page.locator("#files").set_input_files(files)
-        page.locator("#status", has_text="2 files done, 1 refused").wait_for(state="attached")
+        page.locator("#status", has_text="1 of 2 files done, 1 refused").wait_for(state="attached")
         assert "added" in page.locator("#uploads li").nth(0).inner_text()
         assert "PDF" in page.locator("#uploads li").nth(1).inner_text()
         page.get_by_role("link", name="Show them in the list").click()

@@ -12,7 +12,7 @@ const by = (id) => document.getElementById(id);
 const page = by("chat");
 const MOST_KEPT = 20;
 
-/** @typedef {import("./message.js").Message & {question: string}} Kept */
+/** @typedef {import("./message.js").Message & {question: string, index?: string}} Kept */
 
 /** @param {{chunk_id: string, span?: string}} meta where a citation stands: characters of the text of a chunk */
 function spanOf({ chunk_id: chunkId, span = "" }) {
@@ -84,15 +84,16 @@ function keep() {
   }
 }
 
-/** @param {string} question */
-const heading = (question) => element("p", { class: "asked" }, question);
+/** @param {string} question @param {string} [index] where there is a choice */
+const heading = (question, index) =>
+  element("p", { class: "asked" }, question, ...(index ? [" ", element("span", { class: "small faint" }, `in ${index}`)] : []));
 
 /** @param {Kept} message */
 function shown(message) {
   const answer = answerOf(message);
   const again = answer.querySelector('[data-do="again"]');
   again?.remove();
-  return element("section", { class: "turn", "aria-label": message.question.slice(0, 80) }, heading(message.question), answer);
+  return element("section", { class: "turn", "aria-label": message.question.slice(0, 80) }, heading(message.question, message.index), answer);
 }
 
 function show() {
@@ -119,7 +120,8 @@ async function ask(question) {
   clearTrouble();
   showRemarks();
   const { made, text: growingText, state } = growing();
-  const turn = element("section", { class: "turn" }, heading(question), made);
+  const index = by("index")?.value;
+  const turn = element("section", { class: "turn" }, heading(question, index), made);
   by("messages").prepend(turn);
   let written = "";
   let id = "";
@@ -156,7 +158,7 @@ async function ask(question) {
     return;
   }
   const said = done ? kind.message(done) : { content: written, flags: { interrupted: true }, sources: [] };
-  kept.unshift({ id: id || String(Date.now()), role: "assistant", feedback: null, question, ...said });
+  kept.unshift({ id: id || String(Date.now()), role: "assistant", feedback: null, question, index, ...said });
   keep();
   turn.replaceWith(shown(kept[0]));
   if (!failed) by("status").textContent = done ? "The answer is complete." : "The answer was stopped.";

@@ -106,7 +106,7 @@ function settle({ good, text }, { progress, said }) {
   said.className = good ? "small" : "small worse";
   done += 1;
   failed += good ? 0 : 1;
-  by("status").textContent = `${done} files done${failed ? `, ${failed} refused` : ""}`;
+  by("status").textContent = `${done - failed} of ${done} files done${failed ? `, ${failed} refused` : ""}`;
   if (!running && !waiting.length) finish();
 }
 
