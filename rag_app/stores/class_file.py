@@ -88,33 +88,28 @@ def read_class_file(path: Path | None) -> ClassFile:
     return found
 
 
-class Builder:
+class Builder(Arguments):
     """Creates the store of a generation. An object whose arguments do not name the generation, such as a client, is created once.
 
     Everything here is blocking and may import anything: call it in a thread.
     """
 
     def __init__(self, declared: ClassFile) -> None:
+        super().__init__(declared._folder, _secret)
         self._declared = declared
-        self._arguments = Arguments(declared._folder, _secret)
 
-    @property
-    def made(self) -> dict[str, Any]:
-        """The objects created once, by their declaration."""
-        return self._arguments.made
-
-    def build(self, generation: str, dimension: int) -> BasePydanticVectorStore:
+    def open(self, generation: str, dimension: int) -> BasePydanticVectorStore:
         """Raises Misconfigured if the declaration is wrong, and whatever the store raises."""
         said, names = self._declared, {GENERATION: generation, DIMENSION: dimension}
         kind: type[BasePydanticVectorStore] = BasePydanticVectorStore  # type: ignore[type-abstract]
-        store = self._arguments.make(said.class_path, kind, said.arguments, said.constructor, names)
+        store = self.make(said.class_path, kind, said.arguments, said.constructor, names)
         if not isinstance(store, BasePydanticVectorStore):
             raise Misconfigured(f"{said.class_path}.{said.constructor} makes no vector store")
         return store
 
     def scrub(self, text: str) -> str:
         """The text without the secrets that the file refers to."""
-        for secret in sorted(self._arguments.secrets, key=len, reverse=True):
+        for secret in sorted(self.secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
 

@@ -207,7 +207,7 @@ class LlamaIndexBackend(OutsideBackend):
     async def _open(self, generation: str, dimension: int) -> None:
         async with self._opening:
             if generation not in self._stores:
-                self._stores[generation] = await self._run(lambda: self._builder.build(generation, dimension))
+                self._stores[generation] = await self._run(lambda: self._builder.open(generation, dimension))
 
     async def _clear(self, generation: str) -> None:
         """Empties the generation as far as the store can. The ledger does not know the rest, so it is never shown."""

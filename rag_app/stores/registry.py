@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rag_app.database.session import Database
     from rag_app.retrieval.store import Backend
     from rag_app.settings import Settings
+    from rag_app.stores.class_file import ClassFile
 
 Visible = Callable[[Scope, str, Sequence[UUID]], Awaitable[set[UUID]]]
 """(scope, generation, sources) -> those that the scope may see, according to PostgreSQL."""
@@ -72,36 +73,19 @@ def _open_qdrant(settings: "Settings", database: "Database", visible: Visible) -
 
 
 def _open_llamaindex(settings: "Settings", database: "Database", visible: Visible) -> "Backend":
-    from rag_app.stores.class_file import read_class_file
     from rag_app.stores.llamaindex import LlamaIndexBackend
 
-    return LlamaIndexBackend(database, visible, read_class_file(settings.store.class_file))
+    return LlamaIndexBackend(database, visible, _class_file(settings))
 
 
-def _llamaindex_place(settings: "Settings") -> str:
+def _class_file(settings: "Settings") -> "ClassFile":
     from rag_app.stores.class_file import read_class_file
 
-    return f"{read_class_file(settings.store.class_file).release} (as {settings.store.class_file} says)"
-
-
-def _llamaindex_unshared(settings: "Settings") -> str:
-    from rag_app.stores.class_file import read_class_file
-
-    alone = "the vector store is declared for one process: use --workers 1, or set several_processes in its file"
-    return "" if read_class_file(settings.store.class_file).several_processes else alone
+    return read_class_file(settings.store.class_file)
 
 
 def _qdrant_folder(settings: "Settings") -> "Path":
     return settings.store.qdrant_path or settings.database.home / "qdrant"
-
-
-def _qdrant_unshared(settings: "Settings") -> str:
-    local = "local Qdrant serves one process: use --workers 1, or a Qdrant server by QDRANT_URL"
-    return "" if settings.store.qdrant_url else local
-
-
-def _qdrant_configured(settings: "Settings") -> bool:
-    return bool(settings.store.qdrant_url or settings.store.qdrant_path) or _qdrant_folder(settings).exists()
 
 
 STORES: dict[str, Store] = {
@@ -109,13 +93,23 @@ STORES: dict[str, Store] = {
     "qdrant": Store(
         _open_qdrant,
         lambda settings: f"Qdrant ({settings.store.qdrant_url or f'local, in {_qdrant_folder(settings)}'})",
-        _qdrant_unshared,
-        _qdrant_configured,
+        lambda settings: (
+            ""
+            if settings.store.qdrant_url
+            else "local Qdrant serves one process: use --workers 1, or a Qdrant server by QDRANT_URL"
+        ),
+        lambda settings: (
+            bool(settings.store.qdrant_url or settings.store.qdrant_path) or _qdrant_folder(settings).exists()
+        ),
     ),
     "llamaindex": Store(
         _open_llamaindex,
-        _llamaindex_place,
-        _llamaindex_unshared,
+        lambda settings: f"{_class_file(settings).release} (as {settings.store.class_file} says)",
+        lambda settings: (
+            ""
+            if _class_file(settings).several_processes
+            else "the vector store is declared for one process: use --workers 1, or set several_processes in its file"
+        ),
         lambda settings: settings.store.class_file is not None,
         always_there=True,
     ),

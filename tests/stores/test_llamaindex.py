@@ -330,7 +330,7 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, written: str, why: 
     file = tmp_path / "store.toml"
     file.write_text(written, "utf-8")
     with pytest.raises(Misconfigured) as error:
-        Builder(read_class_file(file)).build("g", 8)
+        Builder(read_class_file(file)).open("g", 8)
     assert why in str(error.value) and "pw" not in str(error.value)
 
 
@@ -339,7 +339,7 @@ def test_a_store_of_ones_own_stands_in_a_file_beside_the_declaration(tmp_path: P
     file = tmp_path / "store.toml"
     file.write_text('class = "own.py:Mine"\n[arguments]\nshelf = "of {generation}"', "utf-8")
     builder = Builder(read_class_file(file))
-    assert isinstance(store := builder.build("g_1", 8), ShelfStore) and store.shelf == "of g_1"
+    assert isinstance(store := builder.open("g_1", 8), ShelfStore) and store.shelf == "of g_1"
     assert builder.made == {}
 
 
