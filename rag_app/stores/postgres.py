@@ -199,9 +199,7 @@ class ChunkStore(ScopedStore):
         return {word: spelling for word, spelling, *_ in reversed(found)}
 
     async def word_use(self, words: Sequence[str], among: Sequence[UUID]) -> Words:
-        query = self.begin()
-        sql = query.word_use(words, among)
-        rows = await self.backend.database.fetch_scoped(self.scope, sql, *query.values)
+        rows = await self.ask(Query.word_use, words, among)
         used = (WordUse(row["word"], row["chunks"], frozenset(row["hits"])) for row in rows)
         return Words(tuple(used), rows[0]["of"] if rows else 0.0)
 
@@ -220,8 +218,6 @@ class ChunkStore(ScopedStore):
     async def named_values(self, words: Sequence[str]) -> list[NamedValue]:
         asked = RecordStatement(self.spec, self.scope, self.prefix, self.records, self.languages)
         sql = asked.named_values(words)
-        if not sql:
-            return []
         rows = await self.backend.usual.fetch_scoped(self.scope, sql, *asked.values)
         return [NamedValue(row["field"], row["value"]) for row in rows]
 
