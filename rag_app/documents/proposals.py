@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from jinja2 import StrictUndefined, Template
+
 from rag_app.documents.documents import Document
 from rag_app.documents.ingest import offered_files
 from rag_app.documents.readers.formats import attempt, format_of
@@ -96,30 +98,26 @@ def _proposal(file: str, rows: int, columns: Mapping[str, _Column]) -> str:
     fields = {name: _field_name(name) for name, kind in kinds.items() if kind is not None and name != date}
     formats = {written[0] for written in times.values()} - {""}
     renamed = {name: field for name, field in fields.items() if field != column_name(name)}
-    called = _what_a_row_is(file, key)
-    lines = [f"# {file}: {rows:,} rows, types guessed from all of their values"]
-    lines += [f'source_types = ["{called}"]', f'default_source_type = "{called}"', "", "[fields]"]
-    lines += [f"{field} = {_declaration(name, kinds[name])}" for name, field in fields.items()]
-    lines += ["", "[[rows]]", f"files = {_toml(file)}"]
-    lines += (
-        [f"key = {_toml(key)}"] if key else ["# key: no column tells the rows apart; they are named by their numbers"]
+    template: Template = Template(
+        Path(__file__).with_name("proposal.txt").read_text("utf-8"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
     )
-    lines += [f"date = {_toml(date)}"] if date else []
-    lines.append(f'source_type = "{called}"')
-    lines += [f"date_formats = {json.dumps(sorted(formats))}"] if formats else []
-    lines += [  # 05/01/2026 may be 5 January or 1 May
-        f"# {name}: could be {' or '.join(written)}: say which"
-        for name, written in times.items()
-        if written[0] and len(written) > 1
-    ]
-    if renamed:
-        pairs = ", ".join(f"{_toml(name)} = {_toml(field)}" for name, field in renamed.items())
-        lines.append(f"columns = {{{pairs}}}")
-    lines.append(f"title = {_toml(_title(key, date, columns))}")
-    lines.append(f"text = {_toml(_sentence(columns))}")
-    lines += ["", f"[records.{called}]", f'source_types = ["{called}"]']
-    lines.append(f'words = ["{called}"]  # what a row is called in questions such as "how many"')
-    return "\n".join(lines)
+    return template.render(
+        file=_toml(file),
+        shown=file,
+        rows=f"{rows:,}",
+        fields=[(field, _declaration(name, kinds[name])) for name, field in fields.items()],
+        key=key and _toml(key),
+        date=date and _toml(date),
+        formats=formats and json.dumps(sorted(formats)),
+        times=times,
+        renamed={_toml(name): _toml(field) for name, field in renamed.items()},
+        title=_toml(_title(key, date, columns)),
+        text=_toml(_sentence(columns)),
+        called=_what_a_row_is(file, key),
+    )
 
 
 def _declaration(column: str, kind: FieldType | None) -> str:
