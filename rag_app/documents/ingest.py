@@ -426,12 +426,8 @@ def offered_files(paths: Iterable[Path], exclude: Sequence[str] = ()) -> Iterato
 
 def find_unused_patterns(paths: Iterable[Path], exclude: Sequence[str]) -> list[str]:
     """The patterns of `exclude` that exclude none of the files below `paths`."""
-    unused = [*exclude]
-    for given, path in offered_files(paths):
-        unused = [pattern for pattern in unused if not _excludes(pattern, given, path)]
-        if not unused:
-            break
-    return unused
+    offered = [*offered_files(paths)] if exclude else []
+    return [pattern for pattern in exclude if not any(_excludes(pattern, *each) for each in offered)]
 
 
 def _excludes(pattern: str, given: Path, path: Path) -> bool:

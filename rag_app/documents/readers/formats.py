@@ -152,29 +152,25 @@ def check_unpacked(size: int) -> None:
 def _check_document(document: Document, shown: str) -> Document | UnreadableDocument:
     """The document cleaned; of many in a file, one that is over a limit does not cost the others."""
     try:
-        return _clean_document(document, shown)
+        passages = tuple(
+            replace(p, text=text, section=clean(p.section) or None if p.section else p.section)
+            for p in check_output(document.passages)
+            if (text := clean(p.text))
+        )
+        if not passages:
+            raise UnreadableDocument(shown, "no text")
+        return replace(
+            document,
+            name=clean(document.name),
+            title=clean(document.title) if document.title else None,
+            passages=passages,
+            metadata=clean_mapping(document.metadata),
+            derived=clean_mapping(document.derived),
+        )
     except OverLimit as error:
         if not document.name:
             raise
         return UnreadableDocument(f"{shown}#{document.name}", str(error))
-
-
-def _clean_document(document: Document, shown: str) -> Document:
-    passages = tuple(
-        replace(p, text=text, section=clean(p.section) or None if p.section else p.section)
-        for p in check_output(document.passages)
-        if (text := clean(p.text))
-    )
-    if not passages:
-        raise UnreadableDocument(shown, "no text")
-    return replace(
-        document,
-        name=clean(document.name),
-        title=clean(document.title) if document.title else None,
-        passages=passages,
-        metadata=clean_mapping(document.metadata),
-        derived=clean_mapping(document.derived),
-    )
 
 
 def check_output(passages: Iterable[Passage]) -> Iterator[Passage]:
