@@ -58,7 +58,7 @@ from rag_app.domain.period import (
     days_text,
 )
 from rag_app.domain.resources import resource_folder
-from rag_app.domain.rows import RowMapping, RowsRule, column_name, row_mapping
+from rag_app.domain.rows import RowMapping, RowsRule, column_name, row_mapping, rules_as_written
 from rag_app.domain.scope import MOST_REQUESTS, PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.source import (
     JsonObject,
@@ -139,6 +139,7 @@ __all__ = [
     "require",
     "resource_folder",
     "row_mapping",
+    "rules_as_written",
     "source_id",
     "storable",
     "uuid_in",

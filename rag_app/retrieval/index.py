@@ -18,8 +18,7 @@ from pydantic import (
     with_config,
 )
 
-from rag_app.domain import FieldType, Misconfigured, Mode, NotFound, RowsRule
-from rag_app.domain.rows import rules_as_written
+from rag_app.domain import FieldType, Misconfigured, Mode, NotFound, Principal, RowsRule, rules_as_written
 from rag_app.retrieval.formulas import names_in
 
 BASE_FIELDS: Mapping[str, FieldType] = {
@@ -315,6 +314,11 @@ def load_indexes(*folders: Path) -> dict[str, IndexSpec]:
     """Every index below these folders, by name; of two of a name, that in the later folder."""
     declared = {path.parent.name: path.parent for folder in folders for path in sorted(folder.glob("*/index.toml"))}
     return {name: load_index(folder) for name, folder in declared.items()}
+
+
+def allowed_indexes(indexes: Mapping[str, IndexSpec], principal: Principal) -> list[IndexSpec]:
+    """Those that the principal may search: a key may be bound to some."""
+    return [spec for spec in indexes.values() if principal.indexes is None or spec.name in principal.indexes]
 
 
 def find_index(indexes: Mapping[str, IndexSpec], name: str) -> IndexSpec:

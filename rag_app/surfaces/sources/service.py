@@ -48,7 +48,7 @@ from rag_app.evaluation.validation import ask_all, locate
 from rag_app.http.bodies import BodyLimits
 from rag_app.retrieval.filters import OPERATORS, check_filters, names_something
 from rag_app.retrieval.hits import to_hit
-from rag_app.retrieval.index import IndexSpec, find_index
+from rag_app.retrieval.index import IndexSpec, allowed_indexes, find_index
 from rag_app.retrieval.searcher import OpenStore
 from rag_app.surfaces.sources.addresses import Networks, fetch
 from rag_app.surfaces.sources.repeats import Repeats
@@ -115,7 +115,7 @@ class Sources:
 
     def indexes(self, principal: Principal) -> list[IndexSpec]:
         """The indexes that the caller may search."""
-        return [spec for spec in self._indexes.values() if principal.indexes is None or spec.name in principal.indexes]
+        return allowed_indexes(self._indexes, principal)
 
     def index(self, name: str, principal: Principal) -> IndexSpec:
         """Raises NotFound for an index that is not there, or that the caller may not search."""

@@ -31,7 +31,7 @@ from rag_app.evaluation.validation import (
 from rag_app.http.fields import as_wire
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.hits import to_hit
-from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.index import IndexSpec, allowed_indexes
 from rag_app.retrieval.searcher import OpenStore
 from rag_app.surfaces.validation.types import (
     DEFAULT_COLLECTION,
@@ -168,7 +168,7 @@ class RetrievalValidation:
 
     async def collections(self, user: Principal) -> CollectionsResponse:
         """One for each name of each index that the user may search."""
-        specs = self._allowed_indexes(user)
+        specs = allowed_indexes(self._indexes, user)
         generations = [await self._active(spec) for spec in specs]
         stores = [await self._open_store(spec, user.scope()) for spec in specs]
         counts = await asyncio.gather(*(store.count() for store in stores))
@@ -180,13 +180,10 @@ class RetrievalValidation:
             ]
         )
 
-    def _allowed_indexes(self, user: Principal) -> list[IndexSpec]:
-        return [spec for spec in self._indexes.values() if user.indexes is None or spec.name in user.indexes]
-
     def _collection(self, name: str | None, user: Principal) -> IndexSpec:
         """A collection by name or alias. Raises NoCollection with the known names, also for one outside the key's indexes."""
         name = DEFAULT_COLLECTION if name is None else name
-        specs = reversed([*self._allowed_indexes(user)])  # of two with one alias it is the first one's
+        specs = reversed([*allowed_indexes(self._indexes, user)])  # of two with one alias it is the first one's
         named = {each: spec for spec in specs for each in (*spec.aliases, spec.name)}
         if name not in named:
             raise NoCollection("collection_name", name, str(NotFound("collection", name[: LONGEST_NAME + 1], named)))
