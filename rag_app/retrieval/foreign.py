@@ -16,6 +16,7 @@ from rag_app.retrieval.store import OTHER_LANGUAGE, searchable_text
 NOWHERE = UUID(int=0)
 """The organization of a node that names none."""
 _TEXTS = ("title", "uri", "section", "external_id", "file_name")
+_OURS = {"org_id", "source_id", "source_type", "title", "lang", "position"}
 
 
 def adopt(found: Sequence[NodeWithScore], scope: Scope | None = None) -> list[NodeWithScore]:
@@ -30,7 +31,7 @@ def adopt(found: Sequence[NodeWithScore], scope: Scope | None = None) -> list[No
     ('hours.md', True)
     """
     seen = [each for each in found if scope is None or _may_be_seen(each.node.metadata, scope)]
-    return [each if _is_ours(each.node) else _complete_node(each) for each in seen]
+    return [each if each.node.metadata.keys() >= _OURS else _complete_node(each) for each in seen]
 
 
 async def with_cosines(
@@ -56,10 +57,6 @@ def _cosine(one: Sequence[float], other: Sequence[float] | None) -> float:
     first, second = np.asarray(one), np.asarray(other)
     length = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float(first @ second) / length if length else 0.0
-
-
-def _is_ours(node: BaseNode) -> bool:
-    return all(name in node.metadata for name in ("org_id", "source_id", "source_type", "title", "lang", "position"))
 
 
 def _may_be_seen(meta: dict[str, Any], scope: Scope) -> bool:

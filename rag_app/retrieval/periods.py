@@ -25,7 +25,7 @@ from rag_app.domain import (
     days_around,
     days_text,
 )
-from rag_app.retrieval.filters import GTE, LT, conditions, epoch_seconds, fields_of, or_missing as or_none
+from rag_app.retrieval.filters import GTE, LT, conditions, epoch_seconds, fields_of
 from rag_app.retrieval.index import IndexSpec
 
 __all__ = [
@@ -54,19 +54,18 @@ _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?!\d)(?:st|nd|rd|th|er|\.)?"
 _NUMERIC = rf"{_YEAR}-\d\d-\d\d|\d{{1,2}}[./]\d{{1,2}}[./](?:{_YEAR}|\d\d)"
 
 
-def conditions_of(period: Period, field: str = "date", *, or_missing: bool = False) -> Filters:
-    """That a time lies in a period. A day is that of UTC, as in a request's dates; see docs/answering.md.
+def conditions_of(period: Period) -> Filters:
+    """That a source's date lies in a period. A day is that of UTC, as in a request's dates; see docs/answering.md.
 
     >>> week = Period(date(2026, 1, 12), date(2026, 1, 18), "this week", (0, 9), "week")
     >>> [(each.operator.value, each.value) for each in conditions_of(week)]
     [('>=', 1768176000.0), ('<', 1768780800.0)]
     """
     after = period.end and period.end + timedelta(days=1)
-    bounds = conditions(
-        (field, GTE, period.start and epoch_seconds(field, period.start)),
-        (field, LT, after and epoch_seconds(field, after)),
+    return conditions(
+        ("date", GTE, period.start and epoch_seconds("date", period.start)),
+        ("date", LT, after and epoch_seconds("date", after)),
     )
-    return tuple(map(or_none, bounds)) if or_missing else bounds
 
 
 _MONTHS = {name: number for names in (MONTHS, FRENCH_MONTHS, GERMAN_MONTHS) for number, name in enumerate(names, 1)}

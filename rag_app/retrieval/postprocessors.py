@@ -57,11 +57,6 @@ def leave_out(nodes: Nodes, sources: Set[UUID]) -> Nodes:
     return [node for node in nodes if UUID(_source(node)) not in sources]
 
 
-def keep_best(nodes: Nodes, top_k: int) -> Nodes:
-    """Keeps the first `top_k` nodes."""
-    return nodes[:top_k]
-
-
 def keep_best_sources(
     nodes: Nodes, top_k: int, chunks: int, user: UUID | None = None, named: Set[UUID] = frozenset(), within: float = 0.1
 ) -> Nodes:
@@ -213,7 +208,7 @@ def postprocessors_for(
     if question.at_most:
         wanted.append(step(keep_at_most, limits=dict(question.at_most)))
     if chunks_per_source is None:
-        return [*wanted, step(keep_best, top_k=question.top_k)]
+        return [*wanted, Step(choose=lambda nodes: nodes[: question.top_k])]
     return [
         *wanted,
         step(keep_best_sources, top_k=question.top_k, chunks=chunks_per_source, user=user, named=named),

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from rag_app.domain import Period, day_of, days_text
 from rag_app.retrieval import periods
-from rag_app.retrieval.filters import condition, or_missing
+from rag_app.retrieval.filters import condition
 from rag_app.retrieval.periods import LANGUAGES, conditions_of, find_period, find_periods
 
 SUNDAY = "2026-11-22"
@@ -238,8 +238,7 @@ def test_of_the_same_kind_is_the_period_of_a_day() -> None:
 def test_conditions_are_whole_days_of_utc() -> None:
     leap = Period(date(2024, 2, 29), date(2024, 2, 29), "", (0, 0), "day")
     first, last = condition("date", ">=", 1709164800.0), condition("date", "<", 1709251200.0)
-    assert conditions_of(leap, "date") == (first, last)
-    assert conditions_of(leap, "date", or_missing=True) == (or_missing(first), or_missing(last))
+    assert conditions_of(leap) == (first, last)
     assert leap.holds(day_of(1709251199.0)) and not leap.holds(day_of(1709251200.0))
 
 
