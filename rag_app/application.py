@@ -28,7 +28,7 @@ from rag_app.documents.originals import Originals
 from rag_app.domain import Forbidden, Misconfigured, RagError, Scope, StoreFailed, require, resource_folder
 from rag_app.evaluation.stored_fits import Calibrations
 from rag_app.retrieval.confidence import shipped_fit
-from rag_app.retrieval.embedders import EMBEDDERS, build_embedder
+from rag_app.retrieval.embedders import EMBEDDERS, BundledModel, build_embedder
 from rag_app.retrieval.index import LAYOUT, ConfidenceRule, IndexSpec, find_index, load_indexes
 from rag_app.settings import Settings
 from rag_app.stores.registry import STORES, store_named, unshared_store
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from rag_app.http.entrance import Entrance
     from rag_app.http.server import Site
     from rag_app.pipeline import Pipeline
-    from rag_app.retrieval.embedders import BundledModel
     from rag_app.retrieval.searcher import Searcher
     from rag_app.retrieval.store import Backend, ScopedStore
     from rag_app.surfaces.lexybrain.conversations import Conversations
@@ -245,7 +244,7 @@ class Application:
         return read_models(self.settings.model.models_file)
 
     @cached_property
-    def bundled(self) -> "BundledModel | None":
+    def bundled(self) -> BundledModel | None:
         """The embedding model, if it comes with this package."""
         given = self._parts.embedder or (self.settings.model.models_file and self._models_file.embedding)
         return None if given else EMBEDDERS[self.settings.embedding.kind].bundled

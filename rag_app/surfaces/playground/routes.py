@@ -199,7 +199,18 @@ class Playground:
             await self._sentences(question, evidence.context, answer),
             _gate(engine, evidence),
             await self._prompt(capability, question, evidence.context),
-            None if answer is None else _answer(answer),
+            None
+            if answer is None
+            else PlaygroundAnswer(
+                answer.text,
+                answer.refusal and answer.refusal.value,
+                answer.confidence,
+                answer.model,
+                [
+                    as_wire(PlaygroundCitation, each.hit, number=each.number, quote=each.quote)
+                    for each in answer.citations
+                ],
+            ),
             took,
         )
 
@@ -263,16 +274,6 @@ def _gate(engine: CapabilityEngine, evidence: Evidence) -> GateSignals:
         basis=judgment.basis,
         probability=judgment.probability,
         signals={name: round(value, 4) for name, value in signals.items()},
-    )
-
-
-def _answer(answer: Answer) -> PlaygroundAnswer:
-    return PlaygroundAnswer(
-        answer.text,
-        answer.refusal and answer.refusal.value,
-        answer.confidence,
-        answer.model,
-        [as_wire(PlaygroundCitation, each.hit, number=each.number, quote=each.quote) for each in answer.citations],
     )
 
 

@@ -17,8 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from rag_app.database.session import Database
 from rag_app.documents.tables import repeats_table
-from rag_app.domain import InvalidInput, JsonObject, Scope
-from rag_app.domain.errors import StoreFailed
+from rag_app.domain import InvalidInput, JsonObject, Scope, StoreFailed
 
 _LIFETIME = timedelta(days=1)
 LEASE = timedelta(minutes=1)

@@ -1,5 +1,6 @@
 """The requests and responses of `/api/v1/sources`, and the OpenAPI description of bodies that handlers read piece by piece."""
 
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 from uuid import UUID
@@ -291,15 +292,14 @@ class DeletedResponse(Struct, frozen=True):
     deleted: Annotated[int, Meta(description="sources that never answer again")]
 
 
+@dataclass(eq=False)
 class _FixedSchema(Schema):
     """A schema that is given as a dictionary."""
 
-    def __init__(self, written: JsonObject) -> None:
-        super().__init__()
-        self._written = written
+    written: JsonObject = field(default_factory=dict)
 
     def to_schema(self) -> JsonObject:
-        return self._written
+        return self.written
 
 
 def _schema(of: type[Struct]) -> JsonObject:
@@ -341,7 +341,7 @@ def _body(of: type[Struct], several: bool) -> RequestBody:
     )
     return RequestBody(
         content={
-            "application/json": OpenAPIMediaType(schema=_FixedSchema(_schema(of))),
+            "application/json": OpenAPIMediaType(schema=_FixedSchema(written=_schema(of))),
             "multipart/form-data": OpenAPIMediaType(schema=form),
         },
         required=True,
@@ -356,7 +356,7 @@ class UploadOperation(Operation):
             "202": OpenAPIResponse(
                 description="A job has been made of it: it was more than is done at once (RAG_UPLOAD_AT_ONCE_MEGABYTES), "
                 "or asked for by `Prefer: respond-async`",
-                content={"application/json": OpenAPIMediaType(schema=_FixedSchema(_schema(QueuedResponse)))},
+                content={"application/json": OpenAPIMediaType(schema=_FixedSchema(written=_schema(QueuedResponse)))},
             ),
         }
 
