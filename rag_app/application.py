@@ -467,14 +467,6 @@ class Application:
         await self._check_index(spec)
         return await self._ingestor(spec, target)
 
-    async def node_store(self, spec: IndexSpec, target: "Target", scope: Scope) -> "ScopedStore":
-        """The index as `scope` sees it; ordinary nodes that are put into it become chunks of sources of `target`.
-
-        Raises Misconfigured where these settings do not fit the index.
-        """
-        writer = await self.node_writer(spec, target)
-        return self.backends.scoped(spec, await self.backends.active(spec), scope).model_copy(update={"writer": writer})
-
     async def node_writer(self, spec: IndexSpec, target: "Target") -> "NodeWriter":
         """What makes nodes chunks of sources of `target`. Raises Misconfigured where these settings do not fit the index."""
         from rag_app.documents.chunking import NodeWriter

@@ -18,7 +18,6 @@ from uuid import UUID
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_app.access.limits import Budgets
 from rag_app.answering.asked import QuestionBundle
@@ -211,9 +210,6 @@ class Pipeline(Searcher):
             fetched = replace(asked, fetch=max(asked.fetch or 0, parts.candidates)) if parts.postprocessors else asked
             return parts.retriever_for(self.retriever(chosen.index, fetched, scope), scope), [*left_out, *kept]
 
-        async def adopted(nodes: Sequence[NodeWithScore], query: QueryBundle) -> list[NodeWithScore]:
-            return await with_cosines(adopt(nodes, scope), query, self._embedder)
-
         retriever, postprocessors = prepare(question)
         return CapabilityEngine(
             capability=chosen,
@@ -231,7 +227,7 @@ class Pipeline(Searcher):
             ),
             records=self._finder(chosen, scope) if by_fields and isinstance(retriever, ChunkRetriever) else None,
             question=question,
-            foreign=adopted,
+            foreign=lambda nodes, query: with_cosines(adopt(nodes, scope), query, self._embedder),
             dated=lambda asked: self.resolve_dates(capability, asked, scope),
         )
 

@@ -267,15 +267,11 @@ async def _restore_archive(settings: "Settings", urls: "DatabaseUrls", archive: 
             raise
         migrations, gateway = resource_folder("migrations"), settings.database.gateway_role
         await asyncio.to_thread(upgrade, owner, urls.app, migrations, gateway=gateway)
-        await _drop_missing(application, manifest)
+        for each in await application.generations.list():
+            # those of an earlier layout, which were kept for going back, are not in a backup
+            missing = not store_named(each.store).always_there and _member(each) not in manifest["points"]
+            if missing and each.state == "retired":
+                await application.generations.drop(each.id)
         for name, state in (await application.problems()).items():
             if state != "ok":
                 print(f"note: {name}: {state}", file=sys.stderr)
-
-
-async def _drop_missing(application: Application, manifest: JsonObject) -> None:
-    """Generations of an earlier layout, which were kept for going back, are not in a backup."""
-    for each in await application.generations.list():
-        missing = not store_named(each.store).always_there and _member(each) not in manifest["points"]
-        if missing and each.state == "retired":
-            await application.generations.drop(each.id)

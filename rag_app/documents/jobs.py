@@ -282,7 +282,11 @@ async def take_turn(jobs: Jobs, ingest: Ingest, org_id: UUID) -> None:
     if taken is None:
         return
     try:
-        received = await _ingest(ingest, taken)
+        with temporary_folder() as folder:
+            uploads = await asyncio.to_thread(
+                lambda: [_upload(folder, place, *each) for place, each in taken.files.items()]
+            )
+            received = await ingest(taken.index, taken.target, uploads, taken.sender)
     except Exception as error:
         passing = not isinstance(error, RagError) or isinstance(error, _PASSING_ERRORS)
         told = str(error) if isinstance(error, RagError) else type(error).__name__
@@ -293,14 +297,6 @@ async def take_turn(jobs: Jobs, ingest: Ingest, org_id: UUID) -> None:
         outcomes = zip(taken.files, received, strict=True)
         await jobs.record(org_id, taken.job, {position: _reason(each) for position, each in outcomes})
     await jobs.queue(org_id)
-
-
-async def _ingest(ingest: Ingest, taken: Slice) -> Sequence[UploadedDocument]:
-    with temporary_folder() as folder:
-        uploads = await asyncio.to_thread(
-            lambda: [_upload(folder, place, *each) for place, each in taken.files.items()]
-        )
-        return await ingest(taken.index, taken.target, uploads, taken.sender)
 
 
 def _reason(received: UploadedDocument) -> str | None:

@@ -7,12 +7,10 @@ larger than the ranking. All values are between 0 and 1.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
 
 from rag_app.domain import InvalidInput, frozen
 
 Grades = Mapping[str, int]
-_Cut = TypeVar("_Cut", int, None)
 
 
 def ndcg(ranked: Sequence[str], grades: Grades, k: int) -> float:
@@ -60,12 +58,12 @@ def hit_rate(ranked: Sequence[str], grades: Grades, k: int) -> float:
     return float(_count_relevant(ranked, grades, k) > 0)
 
 
-def reciprocal_rank(ranked: Sequence[str], grades: Grades, k: int | None = None) -> float:
+def reciprocal_rank(ranked: Sequence[str], grades: Grades, k: int) -> float:
     """1 / rank of the first relevant document; 0 where there is none, or none among the first k.
 
-    Its mean is the MRR (Voorhees, TREC-8 QA track, 1999); uncut (None) it is trec_eval's recip_rank.
+    Its mean is the MRR (Voorhees, TREC-8 QA track, 1999), trec_eval's recip_rank of a ranking that is cut there.
 
-    >>> reciprocal_rank(["x", "a"], {"a": 1}), reciprocal_rank(["x", "a"], {"a": 1}, 1)
+    >>> reciprocal_rank(["x", "a"], {"a": 1}, 2), reciprocal_rank(["x", "a"], {"a": 1}, 1)
     (0.5, 0.0)
     """
     return next((1 / rank for rank, name in enumerate(ranked[:k], 1) if grades.get(name, 0) >= 1), 0.0)
@@ -85,7 +83,6 @@ class Scores:
     recall: Mapping[int, float]
     hit_rate: Mapping[int, float]
     mrr: Mapping[int, float]
-    mrr_uncut: float
 
 
 def evaluate_run(run: Mapping[str, Sequence[str]], qrels: Mapping[str, Grades], ks: Sequence[int] = (5, 10)) -> Scores:
@@ -101,7 +98,7 @@ def evaluate_run(run: Mapping[str, Sequence[str]], qrels: Mapping[str, Grades], 
     if not judged:
         raise InvalidInput("judgments", None, "no query has a judged document, so there is nothing to measure against")
 
-    def mean(metric: Callable[[Sequence[str], Grades, _Cut], float], k: _Cut) -> float:
+    def mean(metric: Callable[[Sequence[str], Grades, int], float], k: int) -> float:
         return math.fsum(metric(run.get(query, ()), grades, k) for query, grades in judged.items()) / len(judged)
 
     return Scores(
@@ -111,5 +108,4 @@ def evaluate_run(run: Mapping[str, Sequence[str]], qrels: Mapping[str, Grades], 
         recall={k: mean(recall, k) for k in ks},
         hit_rate={k: mean(hit_rate, k) for k in ks},
         mrr={k: mean(reciprocal_rank, k) for k in ks},
-        mrr_uncut=mean(reciprocal_rank, None),
     )

@@ -7,7 +7,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from rag_app.domain import Scope, uuid_in
 from rag_app.retrieval.embedding import embed_query, embed_texts
@@ -72,14 +72,15 @@ def _complete_node(found: NodeWithScore) -> NodeWithScore:
     node, said = found.node, found.node.metadata
     document = str(said.get("source_id") or node.ref_doc_id or node.node_id)
     texts = {name: str(said[name]) for name in _TEXTS if said.get(name)}
-    name = texts.get("title") or texts.get("file_name") or _document_title(node) or document
+    whole = (node.source_node.metadata if node.source_node is not None else None) or {}
+    name = texts.get("title") or texts.get("file_name") or whole.get("title") or whole.get("file_name") or document
     meta = {
         **{key: value for key, value in said.items() if key not in _TYPED},
         **texts,
         "org_id": str(uuid_in(str(said.get("org_id"))) or NOWHERE),
         "source_id": str(uuid_in(document) or uuid5(NAMESPACE_URL, document)),
         "source_type": str(said.get("source_type") or "document"),
-        "title": name,
+        "title": str(name),
         "lang": str(said.get("lang") or OTHER_LANGUAGE),
         "position": _number(said.get("position"), int) or 0,
         "date": _number(said.get("date"), float),
@@ -99,12 +100,6 @@ def _complete_node(found: NodeWithScore) -> NodeWithScore:
 
 _TYPED = frozenset({"position", "date", "page", "site_id", "owner_id", "private_to", "version", "untyped", "metadata"})
 """Fields of a hit whose values are not taken over as they come."""
-
-
-def _document_title(node: BaseNode) -> str:
-    of = node.source_node
-    said = (of.metadata if of is not None else None) or {}
-    return str(said.get("title") or said.get("file_name") or "")
 
 
 def _number(value: Any, kind: type[int] | type[float]) -> float | int | None:

@@ -301,16 +301,14 @@ class EndpointReranker(AsyncPostprocessor):
 
             headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
             self._client = httpx.AsyncClient(headers=headers, timeout=self.seconds)
-        asked = self._request(query_bundle.query_str, [searchable_text(each.node) for each in nodes])
+        query, texts = query_bundle.query_str, [searchable_text(each.node) for each in nodes]
+        asked: dict[str, Any] = {"model": self.model, "query": query, "documents": texts, "top_n": len(texts)}
+        if self.kind == "tei":
+            asked = {"query": query, "texts": texts, "truncate": True}
         response = await self._client.post(self.url, json=asked)
         response.raise_for_status()
         first = ranking(response.json(), len(nodes))
         return [nodes[place] for place in (*first, *(place for place in range(len(nodes)) if place not in first))]
-
-    def _request(self, query: str, texts: Sequence[str]) -> dict[str, Any]:
-        if self.kind == "tei":
-            return {"query": query, "texts": texts, "truncate": True}
-        return {"model": self.model, "query": query, "documents": texts, "top_n": len(texts)}
 
     async def aclose(self) -> None:
         if self._client is not None:

@@ -15,7 +15,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.dispatcher import Dispatcher
 
-from rag_app.domain import Filters, InvalidInput, Mode, Question, day_of
+from rag_app.domain import InvalidInput, Mode, Question, day_of
 from rag_app.retrieval.embedding import asking, embed_query, embed_together
 from rag_app.retrieval.filters import IN, checked_text, condition, fields_of
 from rag_app.retrieval.periods import conditions_of, names_period
@@ -92,7 +92,9 @@ class ChunkRetriever(BaseRetriever):
             first = await self._search_named(store, text, vector)
             search = Search(vector, text, asked.filters, asked.mode, asked.top_k)
             beside = await self._further_searches(search)
-            preferred = self._preferred_filters()
+            preferred = asked.preferred
+            if asked.period:  # a period that is said is meant, whatever dates are preferred
+                preferred = tuple(each for each in preferred if "date" not in fields_of((each,)))
             found = await store.search(
                 search if not preferred else replace(search, filters=(*asked.filters, *preferred))
             )
@@ -106,15 +108,6 @@ class ChunkRetriever(BaseRetriever):
         kept = [[*filter(self._may_be_of_period, each)] for each in (found, *others)]
         rest = interleave([*within, *kept])
         return join([first, rest]) if first else rest
-
-    def _preferred_filters(self) -> Filters:
-        """A period that is said is meant, whatever dates are preferred."""
-        preferred = self._question.preferred
-        return (
-            tuple(each for each in preferred if "date" not in fields_of((each,)))
-            if self._question.period
-            else preferred
-        )
 
     def _may_be_of_period(self, node: NodeWithScore) -> bool:
         period, meta = self._question.period, node.node.metadata

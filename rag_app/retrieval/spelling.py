@@ -54,12 +54,14 @@ def spellings(word: str) -> dict[str, float]:
     (0.8, 0.5, True)
     """
     found: dict[str, float] = {}
+    known = _known_triples() | _triples(word)
     by_ear = dict.fromkeys(_slips(word), _SLIP)
     twice = {other: 2 * _SLIP for each in by_ear for other in _slips(each)} if len(word) >= _TWICE else {}
     for options in (by_ear, _edits(word), twice):
         for spelling, cost in options.items():
             unlikely = cost + (_FIRST if spelling[:1] != word[:1] else 0.0)
-            if unlikely <= _AT_MOST and len(spelling) >= SHORTEST - 1 and _can_be_written(spelling, word):
+            # three letters in a row that are new in it are in words, but for one seam: of most spellings they are not
+            if unlikely <= _AT_MOST and len(spelling) >= SHORTEST - 1 and len(_triples(spelling) - known) <= 1:
                 found[spelling] = min(unlikely, found.get(spelling, unlikely))
     found.pop(word, None)
     return found
@@ -84,11 +86,6 @@ def correct_spelling(text: str, meant: Mapping[str, str]) -> str:
     'The headphones?'
     """
     return _WORD.sub(lambda found: meant.get(found[0].lower(), found[0]), text)
-
-
-def _can_be_written(spelling: str, word: str) -> bool:
-    """Whether all three letters in a row that are new in it, but for one seam, are in words: of most spellings they are not."""
-    return len(_triples(spelling) - _triples(word) - _known_triples()) <= 1
 
 
 def _triples(text: str) -> set[str]:

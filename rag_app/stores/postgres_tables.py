@@ -395,8 +395,10 @@ class Query:
         elif operator in (FilterOperator.IN, FilterOperator.NIN):
             sql_type = f"{sql_type}[]"
         indexed = ""
-        if operator in (FilterOperator.EQ, FilterOperator.IN):
-            indexed = _index_hint(name, kind, value if isinstance(value, list) else [value])
+        if operator in (FilterOperator.EQ, FilterOperator.IN) and kind is FieldType.KEYWORD:
+            values: Any = value if isinstance(value, list) else [value]
+            if all(len(each.encode()) <= _LONGEST_INDEXED for each in values):  # then the partial index can be used
+                indexed = f"octet_length({name}) <= {_LONGEST_INDEXED} AND "
         return indexed + _COMPARED[operator].format(name=name, value=self.bind(value, sql_type))
 
     def best(self, asked: Search, method: Method) -> str:
@@ -694,12 +696,6 @@ def propose(signs: Signs, asked: Search) -> Proposal:
 
 def _columns_told(asked: Search, method: Method) -> Mapping[str, str]:
     return {} if asked.mode is Mode.TEXT else _TOLD.get(method, {})
-
-
-def _index_hint(name: str, kind: FieldType, values: Any) -> str:
-    """The extra condition that lets PostgreSQL use the partial index of short keywords."""
-    short = kind is FieldType.KEYWORD and all(len(each.encode()) <= _LONGEST_INDEXED for each in values)
-    return f"octet_length({name}) <= {_LONGEST_INDEXED} AND " if short else ""
 
 
 def _planes(vector: Sequence[float]) -> tuple[BitString, BitString]:

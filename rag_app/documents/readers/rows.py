@@ -325,13 +325,8 @@ def fill(template: str, cells: Mapping[str, str], formats: Iterable[str] = ()) -
 
     def cell(match: re.Match[str]) -> str:
         value = cells.get(column_name(match[1]), "")
-        return _format_value(value, match[2], formats) if match[2] and value else value
+        with suppress(ValueError):
+            return _moment(value, formats).strftime(match[2]) if match[2] and value else value
+        return value
 
     return _PLACE.sub(cell, _OPTIONAL.sub(optional, template)).strip()
-
-
-def _format_value(value: str, shape: str, formats: Iterable[str]) -> str:
-    try:
-        return _moment(value, formats).strftime(shape)
-    except ValueError:
-        return value

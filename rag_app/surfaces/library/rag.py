@@ -241,7 +241,9 @@ class Rag:
         spec = self.application.index(index)
         scope = await scope_of(self.application, organization, user, site)
         target = await target_of(self.application, organization, site, user, visibility, {}, groups)
-        return await self.application.node_store(spec, target, scope)
+        writer = await self.application.node_writer(spec, target)
+        generation = await self.application.backends.active(spec)
+        return self.application.backends.scoped(spec, generation, scope).model_copy(update={"writer": writer})
 
     @checked_call
     async def engine(

@@ -171,13 +171,15 @@ def render(
     """Render a template. It gets `visitor` (None without a session), `path`, `csrf()` and `said`, too."""
     visitor = visitor_of(request)
     token = csrf_token(request) if visitor else ""
-    said = _flash_message(request)
+    said = ""
+    with suppress(ValueError):
+        said = urlsafe_b64decode(request.cookies.get(_FLASH_COOKIE, "")).decode()[:_LONGEST_FLASH]
     content = TEMPLATES.get_template(template).render(
         visitor=visitor,
         path=request.scope["path"],
         csrf=lambda: Markup('<input type="hidden" name="{}" value="{}">').format(CSRF_FIELD, token),
         csrf_token=token,
-        said=said,
+        said=said or None,
         **values,
     )
     cookies = [Cookie(_FLASH_COOKIE, value="", max_age=0, path="/", httponly=True)] if said else []
@@ -193,13 +195,6 @@ def redirect(request: AnyRequest, path: str, said: str | None = None) -> Html:
         kept = urlsafe_b64encode(said[:_LONGEST_FLASH].encode("utf-8", "replace")).decode()
         cookies.append(Cookie(_FLASH_COOKIE, value=kept, max_age=60, path="/", httponly=True, samesite="lax"))
     return Redirect(path, status_code=303, headers=dict(SECURITY), cookies=cookies)
-
-
-def _flash_message(request: AnyRequest) -> str | None:
-    try:
-        return urlsafe_b64decode(request.cookies.get(_FLASH_COOKIE, "")).decode()[:_LONGEST_FLASH] or None
-    except ValueError:
-        return None
 
 
 def local_path(path: str) -> str:
