@@ -6,7 +6,6 @@ OpenID Connect Core 1.0 (3.1), Discovery 1.0, RP-Initiated Logout 1.0; RFC 7636 
 import asyncio
 import hmac
 import json
-import logging
 import re
 import secrets
 from base64 import urlsafe_b64encode
@@ -20,13 +19,12 @@ from urllib.parse import quote, urlencode, urlsplit
 import httpx
 import jwt
 
-from rag_app.access.tokens import COOLDOWN, LIFESPAN, Claims, PublicKeys, Tokens, accepted_keys, is_trustworthy
+from rag_app.access.tokens import COOLDOWN, LIFESPAN, Claims, PublicKeys, Tokens, accepted_keys, is_trustworthy, logger
 from rag_app.domain import JsonObject, Misconfigured, RagError, Unauthenticated, frozen, require
 
 SECONDS = 10.0  # that a reply of a provider may take, from the first byte to the last
 LARGEST = 1_000_000  # bytes of a reply
 
-logger = logging.getLogger("rag_app.http")
 
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "rag-app"}
 

@@ -1,7 +1,6 @@
 """Authenticates the callers of a surface by its credentials, and applies its rate and concurrency limits."""
 
 import asyncio
-import logging
 import re
 from collections.abc import Collection
 from ipaddress import ip_address
@@ -28,13 +27,12 @@ from rag_app.domain import (
     frozen,
     require,
 )
-from rag_app.http.exchange import exchange
+from rag_app.http.exchange import exchange, logger
 from rag_app.http.surface import Credential, Surface
 from rag_app.telemetry.observing import Stage, identify
 
 AnyConnection = ASGIConnection[Any, Any, Any, Any]
 
-logger = logging.getLogger("rag_app.http")
 
 API_KEY_HEADER = "x-api-key"
 EXTENSION_HEADER = "x-ext-client"

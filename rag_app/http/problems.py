@@ -1,6 +1,5 @@
 """Errors as responses: status and code of each kind, and the envelope."""
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import UTC, date, datetime
@@ -38,11 +37,9 @@ from rag_app.domain import (
     UnknownField,
     frozen,
 )
-from rag_app.http.exchange import SECONDS_FOR_BODY, exchange
+from rag_app.http.exchange import SECONDS_FOR_BODY, exchange, logger
 from rag_app.http.fields import NOT_BLANK, WORD
 from rag_app.telemetry import observing
-
-logger = logging.getLogger("rag_app.http")
 
 
 @frozen

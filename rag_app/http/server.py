@@ -2,7 +2,6 @@
 
 import asyncio
 import hmac
-import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib.resources import files
@@ -30,14 +29,13 @@ from rag_app.access.people import PREFIX as KEY_PREFIX
 from rag_app.access.tokens import bearer_token
 from rag_app.domain import Forbidden, JsonObject, Unauthenticated, frozen
 from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Access, Entrance, gate, is_local_client
-from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish
+from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish, logger
 from rag_app.http.problems import KINDS, UNTIL_BACK, AnyRequest, plain_envelope, respond
 from rag_app.http.surface import Injected, Surface, security, surface_of
 from rag_app.telemetry.observing import RequestSpan
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
 
-logger = logging.getLogger("rag_app.http")
 
 _STATUS_CLIENT_LEFT = 499  # for what has no status: its client has gone before there was one. nginx's number
 

@@ -1,7 +1,6 @@
 """Signing in and out: at an identity provider, by a link that the operator hands out, or as a sample user of the demo."""
 
 import hmac
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import IPv4Address, ip_address, ip_network
@@ -19,6 +18,7 @@ from rag_app.access.people import People
 from rag_app.access.sessions import ATTEMPT_LIFETIME, Sessions
 from rag_app.domain import NotFound, RagError, RateLimited, Unauthenticated, frozen, require
 from rag_app.http.entrance import PAGES_COOKIES, AnyConnection, is_near, is_same_origin, loopback_host, pages_cookie
+from rag_app.http.exchange import logger
 from rag_app.http.problems import AnyRequest
 from rag_app.http.surface import Injected
 from rag_app.surfaces.pages.site import SECURITY, Html, action, local_path, page, redirect, render, visitor_of
@@ -40,8 +40,6 @@ CALLBACK = "/sign-in/callback"
 MISDIRECTED_STATUS = 421
 _NO_REFERRER = {"Referrer-Policy": "no-referrer"}
 _NOT_THIS_BROWSER = "This sign-in was started in another browser, or it has expired. Start again."
-
-logger = logging.getLogger("rag_app.http")
 
 
 @frozen

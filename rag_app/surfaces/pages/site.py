@@ -1,7 +1,6 @@
 """What all pages share: who may open them, scripts and styles, rendering, what forms send, and error pages."""
 
 import hmac
-import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +27,7 @@ from rag_app.access.people import People
 from rag_app.access.sessions import Sessions, Visitor
 from rag_app.domain import Forbidden, InvalidInput, Unauthenticated, require
 from rag_app.http.entrance import AnyConnection, is_same_origin, pages_cookie
-from rag_app.http.exchange import exchange
+from rag_app.http.exchange import exchange, logger
 from rag_app.http.problems import AnyRequest, Kinds, kind_of, problem_of
 from rag_app.http.surface import Route
 from rag_app.surfaces.management.types import TrendDay
@@ -52,8 +51,6 @@ CSRF_FIELD, CSRF_HEADER = "csrf", "x-csrf-token"
 _FLASH_COOKIE = "rag_said"
 _LONGEST_FLASH = 500  # characters
 _LONGEST_PATH = 2000  # characters; it is kept while a browser is at an identity provider
-
-logger = logging.getLogger("rag_app.http")
 
 
 class NotSignedIn(Unauthenticated):
