@@ -112,7 +112,10 @@ def test_who_has_documents_in_knowledge_alone_asks_there(pages: Pages) -> None:
     pages.work(lambda database: Roles(database).grant(member["org_id"], user.id, Role.WRITE))
     with pages.browser() as browser:
         pages.sign_in(browser, code)
-        assert browser.get("/").status_code == 200
+        assert "There are no documents that you may see yet." in browser.get("/").text
+        nothing, none_of_it = browser.get("/documents").text, browser.get("/documents?search=shop").text
+        assert "There are none that you may see yet." in nothing and '<details id="upload" open>' in nothing
+        assert "None matches." in none_of_it and '<details id="upload">' in none_of_it
         sent = {"index": "org_knowledge", "documents": [{"text": "The shop is closed on Mondays."}]}
         assert browser.post("/api/v1/sources", json=sent, headers=OWN).status_code == 200
         there = browser.get("/")

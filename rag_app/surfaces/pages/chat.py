@@ -36,16 +36,19 @@ from rag_app.surfaces.sources.service import Sources
 async def ask(request: Caller, signing_in: Injected[SigningIn], sources: Injected[Sources]) -> Html:
     """The chat, which uses the public routes. If only other indexes have documents, redirects to *Knowledge*, which asks
     the one that changed last."""
-    if not (await sources.page(request.user, index=INDEX, limit=1)).sources:
+    found = (await sources.page(request.user, index=INDEX, limit=1)).sources
+    if not found:
         for newest in (await sources.page(request.user, limit=1)).sources:
             return redirect(request, f"/knowledge?index={newest.index}")
-    return render(request, "chat.html", thread="", capabilities=DESCRIPTIONS, demo=signing_in.demo)
+    return render(request, "chat.html", thread="", capabilities=DESCRIPTIONS, demo=signing_in.demo, empty=not found)
 
 
 @page("/threads/{thread_id:uuid}")
 async def show_thread(request: Caller, signing_in: Injected[SigningIn], thread_id: FromPath[UUID]) -> Html:
     """The chat with one thread open."""
-    return render(request, "chat.html", thread=str(thread_id), capabilities=DESCRIPTIONS, demo=signing_in.demo)
+    return render(
+        request, "chat.html", thread=str(thread_id), capabilities=DESCRIPTIONS, demo=signing_in.demo, empty=False
+    )
 
 
 @page("/threads")
