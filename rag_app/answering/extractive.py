@@ -73,6 +73,8 @@ _NEXT_WEIGHT = 0.05
 """For a sentence that follows a chosen one: an answer often goes on where the question's words are no longer repeated."""
 _SAME = 0.8
 _POINTS_BACK = re.compile(r"(?:it|its|they|their|he|his|she|her|this|these|those|such)\b", re.IGNORECASE)
+_MOST_ROWS = 10
+"""Of a table, that are quoted where several answer."""
 _LITTLE = 1
 """Words that carry meaning: a part of a question with no more is read with what is said before it."""
 _ASKS = r"(?:(?:at|from|by|until|for|in|to|on|of|with|about|after|before|under|over|below|above|within) )?(?:who|whom|whose|what|when|where|why|how|which|until)\b"
@@ -100,7 +102,7 @@ class ExtractiveSynthesizer(Synthesizer):
         if compared := _compare_figures(ranking, scored, context):
             return Draft(compared, EXTRACTIVE)
         missing = _missing_parts(ranking.asked[1:], scored)
-        chosen = _keep_named_rows(_choose(scored, ranking.ranked, ranking.pool), question)
+        chosen = _complete_tables(_choose(scored, ranking.ranked, ranking.pool), ranking.pool, question)
         if not chosen or (ranking.asked[1] in missing and find_calculation(ranking.asked[1])):
             return Draft("", EXTRACTIVE)  # what is asked beside a result is about that result
         rivals = _rivals(chosen, ranking, question, context)
@@ -392,22 +394,29 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
     return chosen
 
 
-def _keep_named_rows(chosen: list[Passage], question: Question) -> list[Passage]:
-    """Without rows of a table that name less of what is asked about than another one of that table.
+def _complete_tables(chosen: Sequence[Passage], pool: Sequence[Passage], question: Question) -> list[Passage]:
+    """Of each table the rows that name most of what is asked about: without rows that name less, and with all that name as
+    much where several were chosen.
 
     Of a question that sets rows against each other all are left.
     """
     if find_calculation(question.text):
-        return chosen
+        return [*chosen]
     wanted = content_words(question.searched or question.text)
-    rows = [cells_of(each.text) for each in chosen]
-    named = [wanted & content_words(" ".join(row.values())) for row in rows]
-    return [
-        passage
-        for passage, row, names in zip(chosen, rows, named, strict=True)
-        if not row
-        or not any(row.keys() == other.keys() and names < more for other, more in zip(rows, named, strict=True))
+    cells = {each: cells_of(each.text) for each in dict.fromkeys((*chosen, *pool))}
+    named = {each: wanted & content_words(" ".join(row.values())) for each, row in cells.items()}
+
+    def of_one_table(one: Passage, other: Passage) -> bool:
+        return one.block == other.block and bool(cells[one]) and cells[one].keys() == cells[other].keys()
+
+    kept = [
+        one for one in chosen if not any(of_one_table(one, other) and named[one] < named[other] for other in chosen)
     ]
+    for one in [*kept]:
+        equals = [other for other in pool if of_one_table(one, other) and named[one] == named[other]]
+        if len(equals) <= _MOST_ROWS and sum(each in kept for each in equals) > 1:
+            kept += [each for each in equals if each not in kept]
+    return kept
 
 
 def _keep_holding(scores: NDArray[np.float64], holds: NDArray[np.bool_]) -> NDArray[np.float64]:

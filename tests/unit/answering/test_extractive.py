@@ -171,9 +171,10 @@ async def test_a_better_source_wins_between_equal_sentences(synthesizer: Extract
     assert text == "Sources disagree: The cut is 90 dollars there [Source 2]. The cut is 40 dollars here [Source 1]."
 
 
-async def test_a_row_that_is_named_is_quoted_without_its_neighbours(synthesizer: ExtractiveSynthesizer) -> None:
+async def test_a_row_that_is_named_is_quoted_alone_and_equal_rows_together(synthesizer: ExtractiveSynthesizer) -> None:
     rows = (
         ("Desk assistant", "£12.60", "2 weeks"),
+        ("Instructor", "£16.40", "4 weeks"),
         ("Route setter", "£18.20", "4 weeks"),
         ("Manager", "£21", "8 weeks"),
     )

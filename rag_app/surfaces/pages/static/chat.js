@@ -41,6 +41,7 @@ let follows = true;
 let placed = 0; // where it was when it was last looked at
 /** Where the end is in view: of the last text, for its sources may be longer; the question stays in view where both fit. */
 function goal() {
+  if (!turns.childElementCount) return 0; // the start is read from its beginning
   const top = box.getBoundingClientRect().top - box.scrollTop;
   const question = [...turns.querySelectorAll(".question")].at(-1);
   const main = [...turns.querySelectorAll(".answer-main")].at(-1);
