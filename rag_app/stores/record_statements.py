@@ -1,4 +1,7 @@
-"""Questions about records as SQL, over the table of filter fields, with one row per source."""
+"""Questions about records as SQL, over the table of filter fields, with one row per source.
+
+Equals come in the order in which they were loaded: ids of sources differ from one organization to the next.
+"""
 
 from collections.abc import Sequence
 
@@ -36,7 +39,7 @@ class RecordStatement(Query):
         aggregate = _COMPUTED[query.aggregate] if query.aggregate else "NULL::float8"
         direction = "DESC" if query.descending else "ASC"
         return f"""WITH found AS MATERIALIZED (
-                SELECT v.source_id, {value} AS value, {self._number(query)} AS number, v.source_type
+                SELECT v.source_id, {value} AS value, {self._number(query)} AS number, v.source_type, min(v.no) AS no
                 FROM {self.fields} v WHERE {self._visible(query)} GROUP BY v.source_id, v.source_type),
             types AS MATERIALIZED (
                 SELECT source_type, count(*) AS size, sum(number) AS number FROM found GROUP BY source_type),
@@ -45,23 +48,24 @@ class RecordStatement(Query):
                     array_agg(source_type ORDER BY source_type) AS types
                 FROM types)
             SELECT ARRAY[source_id] AS sources, value, NULL AS of_group, 1::bigint AS size, total, aggregate, types
-            FROM found, totals ORDER BY value {direction} NULLS LAST, source_id LIMIT {self.bind(query.limit, "bigint")}"""
+            FROM found, totals ORDER BY value {direction} NULLS LAST, no LIMIT {self.bind(query.limit, "bigint")}"""
 
     def _first_of_each(self, query: RecordQuery, group: str) -> str:
         """The first record of each group, and its equals; the groups in byte order."""
         direction = "DESC" if query.descending else "ASC"
         return f"""WITH found AS MATERIALIZED (
                 SELECT v.source_id, min({self._key(query, group)}::text COLLATE "C") AS of_group,
-                    min(v.{column(query.order or "date")}) AS value, min(v.source_type COLLATE "C") AS source_type
+                    min(v.{column(query.order or "date")}) AS value, min(v.source_type COLLATE "C") AS source_type,
+                    min(v.no) AS no
                 FROM {self.fields} v WHERE {self._visible(query)} GROUP BY v.source_id),
             totals AS MATERIALIZED (
                 SELECT count(DISTINCT of_group) AS total, array_agg(DISTINCT source_type ORDER BY source_type) AS types FROM found),
             ranked AS (
-                SELECT source_id, of_group, value, rank() OVER (PARTITION BY of_group ORDER BY value {direction}) AS place
+                SELECT source_id, no, of_group, value, rank() OVER (PARTITION BY of_group ORDER BY value {direction}) AS place
                 FROM found)
             SELECT ARRAY[source_id] AS sources, value, of_group, 1::bigint AS size, total, NULL::float8 AS aggregate, types
             FROM ranked, totals WHERE place = 1
-            ORDER BY of_group, source_id LIMIT {self.bind(query.limit, "bigint")}"""
+            ORDER BY of_group, no LIMIT {self.bind(query.limit, "bigint")}"""
 
     def _key(self, query: RecordQuery, group: str) -> str:
         """What records are grouped by: a value, or the day, week, month or year that a time falls in."""

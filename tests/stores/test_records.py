@@ -58,8 +58,10 @@ async def test_lists_totals_and_groups_are_those_of_a_loop(stores: Stores, org: 
 
     for descending in (True, False):
         listed = await store.find_records(RecordQuery(order="price", descending=descending, limit=50))
-        wanted_prices = sorted((row["price"] for row in rows if "price" in row), reverse=descending)
-        assert [row.value for row in listed.rows] == wanted_prices[:50] and listed.total == len(wanted_prices)
+        in_order = sorted((row for row in rows if "price" in row), key=lambda row: row["price"], reverse=descending)
+        assert [row.value for row in listed.rows] == [row["price"] for row in in_order][:50]
+        assert [row.sources[0] for row in listed.rows] == [row["source"] for row in in_order][:50], "equals as loaded"
+        assert listed.total == len(in_order)
 
     sums: dict[str, float] = defaultdict(float)
     for row in rows:
