@@ -3,9 +3,8 @@
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import convert
 from sqlalchemy import Row, and_, func, insert, select, text, update
@@ -16,18 +15,11 @@ from rag_app.documents.tables import generations_table
 from rag_app.domain import InvalidInput, Misconfigured, NotFound, frozen, require
 
 
-class GenerationState(StrEnum):
-    BUILDING = "building"
-    ACTIVE = "active"
-    RETIRED = "retired"
-    DROPPED = "dropped"
-
-
 @frozen
 class Generation:
     """One build. `number` counts from 1 in each index and store; `settings` is what it was built with.
 
-    >>> Generation(7, "book", "postgres", 2, "minilm", 384, GenerationState.ACTIVE, {}, datetime.now()).table_prefix
+    >>> Generation(7, "book", "postgres", 2, "minilm", 384, "active", {}, datetime.now()).table_prefix
     'g_book_2'
     """
 
@@ -37,7 +29,7 @@ class Generation:
     number: int
     embedding_model: str
     dimension: int
-    state: GenerationState
+    state: Literal["building", "active", "retired", "dropped"]
     settings: Mapping[str, Any]
     created_at: datetime
 

@@ -13,8 +13,7 @@ Reading takes a Scope, and has `operator` only for the operator's own commands.
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import field, fields
-from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -53,23 +52,18 @@ def locate(source: Source) -> Place:
     return source.origin, source.file_name, source.row, source.sheet
 
 
-class BuildState(StrEnum):
-    WRITING = "writing"
-    READY = "ready"
-
-
 @frozen
 class Build:
     """A source in a generation. While it is being written, the store may contain both old and new chunks."""
 
     version: str
-    state: BuildState
+    state: Literal["writing", "ready"]
     chunks: int
     place: "Place" = field(default=("", None, None, None), compare=False)
 
     def holds(self, source: Source) -> bool:
         """Whether the generation holds the present version of the source."""
-        return self.state is BuildState.READY and self.version == source.version
+        return self.state == "ready" and self.version == source.version
 
 
 FileRead = tuple[str, str, int, int]
@@ -85,7 +79,7 @@ def version_number(version: str) -> int:
     return int(version[:15], 16)
 
 
-NO_BUILD = Build("", BuildState.WRITING, 0)
+NO_BUILD = Build("", "writing", 0)
 
 
 WriteLock = Callable[[], AbstractAsyncContextManager[None]]
@@ -262,7 +256,7 @@ class SourceLedger:
             )
         )
         return {
-            source: Build(version, BuildState(state), chunks, tuple(place))
+            source: Build(version, state, chunks, tuple(place))
             for source, version, state, chunks, *place in await self._rows_of({org_id}, standing)
         }
 

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 
@@ -41,20 +40,16 @@ REQUEST = "5b1f0c9e3f0d4f0f8f3e2d1c0b9a8f7e"
 KEPT_FOR = timedelta(hours=24)
 ANSWER_EVENT, REFUSAL_EVENT = "answer", "refusal"
 """Types of usage events, of answers outside of conversations."""
+Verdict = Literal["right", "wrong"]
 _WITHOUT_VERDICT = kept_answers_table.c.verdict.is_(None)
 _PAST_ITS_DAY = kept_answers_table.c.asked_at < func.now() - KEPT_FOR
-
-
-class Verdict(StrEnum):
-    RIGHT = "right"
-    WRONG = "wrong"
 
 
 class KeptAnswerFeedback(Struct, frozen=True):
     """A user's feedback on one answer. `expected_source_id`: the source that should have been among its sources."""
 
     request_id: Annotated[str, Meta(description="the id of the answer's request", examples=[REQUEST])]
-    verdict: Literal["right", "wrong"]
+    verdict: Verdict
     comment: str | None
     expected_source_id: UUID | None
     judged_at: Annotated[datetime, Meta(examples=["2026-01-15T10:30:00Z"])]
@@ -139,13 +134,13 @@ class KeptAnswers:
     ) -> KeptAnswerFeedback:
         """Store the asker's feedback on an answer, replacing all earlier feedback.
 
-        RIGHT records a judgment that the cited sources answer the question. WRONG may name the source that should have
+        `right` records a judgment that the cited sources answer the question. `wrong` may name the source that should have
         been cited (`expected`), by id or external id: it is judged to answer the question.
 
         Raises NotFound for an answer that is not the principal's, or was given more than a day ago; InvalidInput for a
         source that the principal may not see or whose name several have, and for text that PostgreSQL cannot keep.
         """
-        if expected is not None and verdict is Verdict.RIGHT:
+        if expected is not None and verdict == "right":
             raise InvalidInput("expected_source", expected, "can only be sent with the verdict wrong")
         check_comment(comment)
         scope, this = principal.scope(), select(kept_answers_table).where(*_own(principal, request_id))
@@ -159,11 +154,11 @@ class KeptAnswers:
             named = None if expected is None else await expected_source(session, found, "expected_source", expected)
             # made anew, not updated: so what it had judged goes, in whatever organization that was
             await session.execute(delete(kept_answers_table).where(kept_answers_table.c.id == row.id))
-            values = {**row._mapping, "id": uuid4(), "verdict": verdict.value, "comment": comment}
+            values = {**row._mapping, "id": uuid4(), "verdict": verdict, "comment": comment}
             values |= {"judged_at": func.now(), "expected_source_id": named and named.id}
             made = insert(kept_answers_table).values(values).returning(kept_answers_table)
             kept = (await session.execute(made)).one()
-            cited = [UUID(each["source_id"]) for each in row.sources] if verdict is Verdict.RIGHT else []
+            cited = [UUID(each["source_id"]) for each in row.sources] if verdict == "right" else []
             for source in await held_sources(session, cited) if named is None else [named]:
                 await judge(session, principal, row.index_name, row.question, source, answer=kept.id)
         return convert(kept._mapping, KeptAnswerFeedback)

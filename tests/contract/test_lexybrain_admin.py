@@ -27,7 +27,6 @@ from rag_app.http.surface import Credential, surface_of
 from rag_app.surfaces.lexybrain import types as wire
 from rag_app.surfaces.lexybrain.statistics import LexyBrainStats, StageLatencies, round_figures
 from rag_app.surfaces.lexybrain.tables import feedback_table
-from rag_app.surfaces.lexybrain.types import Rating
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, BEGAN, ISSUER, SECRET, TABLES, Backstage
 from tests.contract.test_lexybrain import Validate, refused, validator
@@ -175,7 +174,7 @@ def test_feedback(client: httpx.Client, backstage: Backstage, validator: Validat
     names = ("rating", "capability", "prompt", "since", "until")
     assert [tuple(how[name] for name in names) for _, how in backstage.feedback.asked][1:] == [
         (None, None, NAME, None, None),
-        (Rating.POSITIVE, "general_chat", NAME, date(2026, 1, 1), date(2026, 1, 31)),
+        ("positive", "general_chat", NAME, date(2026, 1, 1), date(2026, 1, 31)),
     ]
 
 

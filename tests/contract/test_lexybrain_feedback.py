@@ -11,7 +11,6 @@ from sqlalchemy import delete
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Scope
 from rag_app.surfaces.lexybrain.tables import feedback_table
-from rag_app.surfaces.lexybrain.types import Rating
 from tests.contract.conftest import TABLES, Backstage
 from tests.contract.test_lexybrain import THREADS, Validate, any_of, refused
 from tests.contract.test_lexybrain_threads import ADA, ANSWERED, ASKED, BERTA, EXPECTED, IDS, THREAD, answered, kept
@@ -41,7 +40,7 @@ def unrated(kept: None) -> None:
 
 
 def given(rating: str, comment: str | None, expected: str | None) -> tuple[str, dict[str, Any]]:
-    return "give", {"message": ANSWERED.id, "rating": Rating(rating), "comment": comment, "expected": expected}
+    return "give", {"message": ANSWERED.id, "rating": rating, "comment": comment, "expected": expected}
 
 
 def rated(client: httpx.Client) -> list[Any]:

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from sqlalchemy import Insert, delete, insert, select
 
 from rag_app.access.tokens import issue_token
-from rag_app.documents.generations import Generation, GenerationState
+from rag_app.documents.generations import Generation
 from rag_app.documents.tables import sources_table
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, StoreFailed
@@ -67,7 +67,7 @@ def built(tables: Tables) -> Iterator[Generation]:
         " VALUES ('book', 'nowhere', 1, 'minilm', 384, 'retired', '{}') RETURNING id"
     )
     moment = datetime(2025, 12, 15, 9, 0, 0, 1, tzinfo=UTC)
-    yield Generation(made, "book", "postgres", 1, "minilm", 384, GenerationState.ACTIVE, {}, moment)
+    yield Generation(made, "book", "postgres", 1, "minilm", 384, "active", {}, moment)
     tables.fetch("DELETE FROM generations WHERE id = $1", made)
 
 

@@ -54,11 +54,11 @@ class Desk:
         return begun.id, asked, made
 
     async def give(
-        self, rating: str = "positive", comment: str | None = None, expected: object = None,
+        self, rating: Rating = "positive", comment: str | None = None, expected: object = None,
         who: Principal | None = None, message: UUID | None = None,
     ) -> KeptMessageFeedback:  # fmt: skip
         name = None if expected is None else str(expected)
-        return await self.feedback.give(who or self.ann, message or self.answer, Rating(rating), comment, name)
+        return await self.feedback.give(who or self.ann, message or self.answer, rating, comment, name)
 
     async def shown(self, who: Principal | None = None) -> list[MessageFeedback | None]:
         return [message.feedback for message in await self.talk.read(who or self.ann, self.thread)]
@@ -264,7 +264,7 @@ async def test_a_name_that_several_sources_have_is_no_name(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("rating", ["positive", "neutral"])
-async def test_nothing_is_missed_where_the_answer_was_good(rating: str, desk: Desk) -> None:
+async def test_nothing_is_missed_where_the_answer_was_good(rating: Rating, desk: Desk) -> None:
     expected = await source(desk.talk.database, desk.org.id)
     with pytest.raises(InvalidInput, match="expectedSourceId: can only be sent with the rating negative"):
         await desk.give(rating, None, expected)
@@ -486,10 +486,10 @@ async def test_the_queries_hold_by_themselves_where_row_level_security_does_not(
     begun, _ = await talk.say(ann)
     answer = await talk.answer(ann, begun.id)
     assert answer
-    await feedback.give(ann, answer, Rating.NEGATIVE, "Hers", None)
+    await feedback.give(ann, answer, "negative", "Hers", None)
     for who in (bob, admin):
         with pytest.raises(NotFound):
-            await feedback.give(who, answer, Rating.POSITIVE, None, None)
+            await feedback.give(who, answer, "positive", None, None)
         with pytest.raises(NotFound):
             await feedback.withdraw(who, answer)
     other = await source(database, PUBLIC_ORGANIZATION)

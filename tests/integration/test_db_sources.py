@@ -14,7 +14,7 @@ import pytest
 from rag_app.access.people import People
 from rag_app.database.session import Database
 from rag_app.documents.generations import Generations
-from rag_app.documents.ledger import Build, BuildState, SourceLedger
+from rag_app.documents.ledger import Build, SourceLedger
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Source, Visibility
@@ -117,11 +117,11 @@ async def test_a_build_is_writing_then_ready(ledger: SourceLedger, org: UUID, ge
     first, second = source(org), source(org, "ch2.md")
     ids = [first.id, second.id]
     await ledger.begin([(first, PASSAGES), (second, [])], generation)
-    writing = Build("v1", BuildState.WRITING, 0)
+    writing = Build("v1", "writing", 0)
     assert await ledger.builds(org, generation, [*ids, uuid4()]) == dict.fromkeys(ids, writing)
 
     await ledger.finish([(first, 3)], generation)
-    ready = Build("v1", BuildState.READY, 3)
+    ready = Build("v1", "ready", 3)
     assert await ledger.builds(org, generation, ids) == {first.id: ready, second.id: writing}
 
 
@@ -132,11 +132,11 @@ async def test_a_new_version_begins_again_and_an_old_one_cannot_finish_it(
     await write(ledger, generation, old)
     await ledger.begin([(new, [])], generation)
     await ledger.finish([(old, 99)], generation)
-    assert await ledger.builds(org, generation, [new.id]) == {new.id: Build("v2", BuildState.WRITING, 3)}
+    assert await ledger.builds(org, generation, [new.id]) == {new.id: Build("v2", "writing", 3)}
     assert await ledger.visible(of(org), generation, [new.id]) == {new.id: "v2"}
     assert await ledger.get(of(org), new.id) == new
     await ledger.finish([(new, 1)], generation)
-    assert await ledger.builds(org, generation, [new.id]) == {new.id: Build("v2", BuildState.READY, 1)}
+    assert await ledger.builds(org, generation, [new.id]) == {new.id: Build("v2", "ready", 1)}
 
 
 async def test_generations_are_built_apart(
@@ -148,7 +148,7 @@ async def test_generations_are_built_apart(
     same = source(org).id
     assert await ledger.visible(of(org), generation, [same]) == {same: "v1"}
     assert await ledger.visible(of(org), other, [same]) == {same: "v2"}
-    assert await ledger.builds(org, generation, [same]) == {same: Build("v1", BuildState.READY, 3)}
+    assert await ledger.builds(org, generation, [same]) == {same: Build("v1", "ready", 3)}
 
 
 async def test_only_what_the_scope_sees_is_visible(
@@ -204,7 +204,7 @@ async def test_writing_reaches_private_sources_and_no_other_organization(
     await ledger.mark_deleting(theirs, [private.id])
     await ledger.forget(theirs, [private.id])
     assert await ledger.builds(theirs, generation, [private.id]) == {}
-    assert await ledger.builds(ours, generation, [private.id]) == {private.id: Build("v1", BuildState.READY, 3)}
+    assert await ledger.builds(ours, generation, [private.id]) == {private.id: Build("v1", "ready", 3)}
     await ledger.mark_deleting(ours, [private.id])
     await ledger.forget(ours, [private.id])
     assert await listed(ledger, of(ours), operator=True) == []
@@ -248,7 +248,7 @@ async def test_a_deletion_that_was_killed_is_never_seen_and_found_again(
     assert await later.list_deleting(org, INDEX) == []
     assert await later.visible(of(org), generation, ids) == {stays.id: "v1"}
     await later.begin([(gone, PASSAGES)], generation)  # nothing is left in its way
-    assert await later.builds(org, generation, [gone.id]) == {gone.id: Build("v1", BuildState.WRITING, 0)}
+    assert await later.builds(org, generation, [gone.id]) == {gone.id: Build("v1", "writing", 0)}
 
 
 async def test_a_source_that_returns_while_it_is_deleted_is_written_again_everywhere(
@@ -260,8 +260,8 @@ async def test_a_source_that_returns_while_it_is_deleted_is_written_again_everyw
     await write(ledger, other, back)
     await ledger.mark_deleting(org, [back.id])
     await write(ledger, generation, back)
-    assert await ledger.builds(org, generation, [back.id]) == {back.id: Build("v1", BuildState.READY, 3)}
-    left = Build("v1", BuildState.WRITING, 3)  # who knows which of its chunks are left there
+    assert await ledger.builds(org, generation, [back.id]) == {back.id: Build("v1", "ready", 3)}
+    left = Build("v1", "writing", 3)  # who knows which of its chunks are left there
     assert await ledger.builds(org, other, [back.id]) == {back.id: left}
     await ledger.forget(org, [back.id])
     assert await ledger.visible(of(org), generation, [back.id]) == {back.id: "v1"}

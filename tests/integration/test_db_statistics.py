@@ -23,7 +23,6 @@ from rag_app.surfaces.lexybrain import statistics
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger, FeedbackReview
 from rag_app.surfaces.lexybrain.statistics import Statistics, bounded_period
 from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table, threads_table
-from rag_app.surfaces.lexybrain.types import Rating
 from tests.conftest import NewOrganization
 from tests.integration.test_db_threads import somebody
 
@@ -126,7 +125,7 @@ async def test_what_is_done_is_written_down_without_texts(
     await Statistics(database).read(admin, SINCE, UNTIL)
     wanted: dict[str, Any] = {"capability": "market_brief", "prompt": new.name, "since": SINCE, "until": UNTIL}
     await FeedbackLedger(database, SourceLedger(database), "marketplace").review(
-        admin, rating=Rating.NEGATIVE, **wanted, limit=5, after=None
+        admin, rating="negative", **wanted, limit=5, after=None
     )
     await configs.publish(admin, new)
     await configs.change(admin, new.name, active=True, weight=7)
@@ -216,7 +215,7 @@ async def test_feedback_comes_with_what_it_is_about(database: Database, admin: P
     message = await talked(database, ann, prompt)
     await rated(database, ann, message, said="It is missing")
     [review] = await reviews_of(database, admin, prompt)
-    assert (review.user_id, review.message_id, review.rating) == (ann.user, message, Rating.NEGATIVE)
+    assert (review.user_id, review.message_id, review.rating) == (ann.user, message, "negative")
     assert review.question == f"What sells, {message.hex}?" and review.answer == f"Rings, {message.hex}."
     assert (review.comment, review.capability, review.model) == ("It is missing", "market_brief", "m")
     assert review.prompts == {"global": prompt}
@@ -251,9 +250,9 @@ async def test_feedback_is_chosen_and_comes_in_pages(database: Database, admin: 
         await rated(database, who, made[-1], ("positive", "negative")[number % 2], at)
     assert {each.message_id for each in await reviews_of(database, admin, prompt)} == set(made)
     for wanted, expected in (
-        ({"rating": Rating.NEGATIVE}, [made[3], made[1]]), ({"capability": "general_chat"}, [made[4]]),
+        ({"rating": "negative"}, [made[3], made[1]]), ({"capability": "general_chat"}, [made[4]]),
         ({"since": date(2026, 10, 5)}, [made[4], made[3]]), ({"until": date(2026, 10, 3)}, [made[0]]),
-        ({"since": date(2026, 10, 5), "until": date(2026, 10, 5)}, [made[3]]), ({"rating": Rating.NEUTRAL}, []),
+        ({"since": date(2026, 10, 5), "until": date(2026, 10, 5)}, [made[3]]), ({"rating": "neutral"}, []),
         ({"until": date.max}, made[::-1]),
     ):  # fmt: skip
         assert [each.message_id for each in await reviews_of(database, admin, prompt, **wanted)] == expected

@@ -18,7 +18,6 @@ from rag_app.documents.metadata import Target
 from rag_app.domain.scope import Principal
 from rag_app.domain.source import source_id
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
-from rag_app.surfaces.lexybrain.types import Rating
 from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, THREADS, Chat, citing
 from tests.integration.service import bearer, prepare
 from tests.integration.test_db_threads import Talk
@@ -203,7 +202,7 @@ def test_rag_app_evaluate_asks_what_was_recorded(
             begun, _ = await talk.say(who, asked)
             answer = await talk.answer(who, begun.id)
             assert answer
-            await feedback.give(who, answer, Rating.NEGATIVE, None, "box")
+            await feedback.give(who, answer, "negative", None, "box")
 
     prepare(rated_answers)
 

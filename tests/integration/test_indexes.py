@@ -16,7 +16,6 @@ from sqlalchemy import text
 from rag_app.application import Application, open_application
 from rag_app.console import cli
 from rag_app.database.urls import DatabaseUrls
-from rag_app.documents.generations import GenerationState
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, StoreFailed
@@ -311,7 +310,7 @@ async def test_a_switch_waits_for_whoever_writes_and_refuses_what_is_not_complet
             source = await application.ledger.get(Scope(frozenset({org})), source_id(org, INDEX, "doc-001.md"))
             await application.ledger.mark_deleting(org, [source.id])
             await application.ledger.forget(org, [source.id])
-        assert (await switching).generation.state is GenerationState.ACTIVE
+        assert (await switching).generation.state == "active"
 
         await indexing.switch(INDEX, 1)
         await reread(application)
@@ -514,7 +513,7 @@ async def test_a_dropped_generation_is_gone_but_for_its_row(urls: DatabaseUrls, 
             with pytest.raises((InvalidInput, NotFound), match=message):
                 await indexing.drop(INDEX, refused)
         for _ in range(2):  # safe to repeat
-            assert (await indexing.drop(INDEX, 1)).state is GenerationState.DROPPED
+            assert (await indexing.drop(INDEX, 1)).state == "dropped"
         assert await states(application) == [(1, "dropped", 0), (2, "active", 2)]
         with pytest.raises(StoreFailed):
             await application.backends.scoped(SPEC, first, Scope(frozenset({org}))).count()

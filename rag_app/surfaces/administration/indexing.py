@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from rag_app.application import Application
-from rag_app.documents.generations import Generation, GenerationState
+from rag_app.documents.generations import Generation
 from rag_app.documents.rebuild import Comparison, Move, Rebuild, RebuildResult
 from rag_app.domain import InvalidInput, Misconfigured, NotFound, Scope, frozen
 from rag_app.retrieval.index import IndexSpec
@@ -96,12 +96,12 @@ class Indexing:
         async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
             if number is not None:
                 generation = await self._find_generation(spec, number)
-            elif built := [each for each in await self._ours(spec) if each.state is GenerationState.BUILDING]:
+            elif built := [each for each in await self._ours(spec) if each.state == "building"]:
                 generation = built[-1]
             else:
                 raise InvalidInput("", index, f"index {spec.name} has no new generation; `{_rebuild(spec)}` makes one")
             lacking = await self._count_lacking(spec, generation)
-            if lacking and generation.state in (GenerationState.BUILDING, GenerationState.RETIRED):
+            if lacking and generation.state in ("building", "retired"):
                 raise InvalidInput(
                     "",
                     number,
@@ -229,7 +229,7 @@ class Indexing:
 
     async def _taken_up(self, spec: IndexSpec, store: str | None = None) -> Generation | None:
         for each in reversed(await self._ours(spec, store)):
-            if each.state is GenerationState.BUILDING and self._app.misfit(spec, each) is None:
+            if each.state == "building" and self._app.misfit(spec, each) is None:
                 if each.id not in await self._ledger.totals(await self.organizations()):
                     await self._app.backends.create(spec, each)  # nothing is in it: perhaps not even tables
                 return each
@@ -260,7 +260,7 @@ class Indexing:
     async def _begin_load(self, generation: Generation) -> None:
         """For an empty generation. One that a killed command has begun to fill is as that command has left it."""
         begun = await self._ledger.totals(await self.organizations())
-        if generation.state is GenerationState.BUILDING and generation.id not in begun:
+        if generation.state == "building" and generation.id not in begun:
             await self._app.backends.begin_load(generation)
 
     async def _take_out_outdated(self, spec: IndexSpec, generation: Generation) -> None:
@@ -283,16 +283,16 @@ class Indexing:
     async def _find_generation(self, spec: IndexSpec, number: int) -> Generation:
         ours = {each.number: each for each in await self._ours(spec)}
         if number not in ours:
-            known = [str(each.number) for each in ours.values() if each.state is not GenerationState.DROPPED]
+            known = [str(each.number) for each in ours.values() if each.state != "dropped"]
             raise NotFound(f"generation of {spec.name}", str(number), known)
         return ours[number]
 
     async def _before_the_active(self, spec: IndexSpec) -> Generation:
         before: list[Generation] = []
         for each in await self._ours(spec):
-            if each.state is GenerationState.ACTIVE and before:
+            if each.state == "active" and before:
                 return before[-1]
-            if each.state is GenerationState.RETIRED:
+            if each.state == "retired":
                 before.append(each)
         raise InvalidInput("", spec.name, f"index {spec.name} has no previous generation to go back to")
 

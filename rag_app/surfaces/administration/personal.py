@@ -21,7 +21,7 @@ from rag_app.access.tables import memberships_table, organizations_table, sites_
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.application import Application
 from rag_app.database.session import Database
-from rag_app.documents.generations import Generation, GenerationState
+from rag_app.documents.generations import Generation
 from rag_app.documents.ledger import SOURCE, source_of
 from rag_app.documents.metadata import add_version
 from rag_app.documents.tables import source_builds_table, sources_table
@@ -137,7 +137,7 @@ class _Erasure:
             for generation in await self._find_holding(org_id, [source.id]):
                 build = (await self._ledger.builds(org_id, generation.id, [source.id])).get(source.id)
                 current = (
-                    generation.state is GenerationState.ACTIVE
+                    generation.state == "active"
                     and generation.settings.get("layout") == LAYOUT  # into another one nothing is written
                     and build is not None
                     and build.holds(source)

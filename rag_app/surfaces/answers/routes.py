@@ -3,7 +3,7 @@
 An answer is named by the `X-Request-ID` of its response (`request_id` in a stream's `meta`).
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg, FromPath
@@ -20,7 +20,7 @@ FEEDBACK = "/api/v1/answers/{request_id:str}/feedback"
 class AnswerFeedback(Struct, frozen=True, forbid_unknown_fields=True):
     """A null is the same as an omitted field."""
 
-    verdict: Annotated[Literal["right", "wrong"], Meta(description="one of right, wrong")]
+    verdict: Annotated[Verdict, Meta(description="one of right, wrong")]
     comment: (
         Annotated[
             str,
@@ -74,7 +74,7 @@ async def give(
     Feedback is also stored as a judgment: with `right`, that the cited sources answer the question; with `wrong`, that
     `expected_source` does.
     """
-    return await kept_answers.judge(request.user, request_id, Verdict(data.verdict), data.comment, data.expected_source)
+    return await kept_answers.judge(request.user, request_id, data.verdict, data.comment, data.expected_source)
 
 
 @SURFACE.delete(

@@ -24,7 +24,7 @@ from rag_app.surfaces.lexybrain.types import (
     Count,
     Kind,
     Moment,
-    RatingName,
+    Rating,
     Share,
 )
 
@@ -130,7 +130,7 @@ async def stats(
 async def feedback(
     request: Caller,
     feedback: Injected[FeedbackLedger],
-    rating: Annotated[RatingName | None, QueryParameter()] = None,
+    rating: Annotated[Rating | None, QueryParameter()] = None,
     capability: Annotated[Capability | None, QueryParameter(description="the capability that answered")] = None,
     prompt: Annotated[
         str | None,

@@ -120,7 +120,7 @@ class FeedbackLedger:
         Raises NotFound, and InvalidInput for a message that is no answer, for a source that the principal may not see
         or whose name several have, and for text that PostgreSQL cannot keep.
         """
-        if expected is not None and rating is not Rating.NEGATIVE:
+        if expected is not None and rating != "negative":
             raise InvalidInput("expectedSourceId", expected, "can only be sent with the rating negative")
         check_comment(comment)
         scope, found = principal.scope(), list[UUID]()
@@ -134,7 +134,7 @@ class FeedbackLedger:
             made = insert(feedback_table).values(
                 message_id=message,
                 user_id=principal.user,
-                rating=rating.value,
+                rating=rating,
                 comment=comment,
                 expected_source_id=source and source.id,
                 **({} if since is None else {"created_at": since}),

@@ -46,7 +46,6 @@ from rag_app.surfaces.lexybrain.types import (
     KeptMessageFeedback,
     RagRequest,
     RagResponse,
-    Rating,
     RatingValue,
     ThreadInfo,
     ThreadsResponse,
@@ -467,7 +466,7 @@ async def give(
     """Only the user of the thread can rate its answers. Each answer has at most one feedback: sending another replaces
     all of it."""
     comment = data.comment and data.comment.strip()
-    return await feedback.give(request.user, message_id, Rating(data.rating), comment, data.expected_source_id)
+    return await feedback.give(request.user, message_id, data.rating, comment, data.expected_source_id)
 
 
 @SURFACE.delete(

@@ -6,7 +6,7 @@ of models (`ai_usage_events`) stays. Percentiles are PostgreSQL's `percentile_co
 """
 
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from msgspec import Meta, Struct, convert, field
 from sqlalchemy import Date, DateTime, bindparam, text
@@ -183,7 +183,7 @@ _PLAN = text(
 )
 
 _STAGES = StageLatencies.__struct_fields__
-_RATINGS = ", ".join(f"count(*) FILTER (WHERE rating = '{each}') AS {each}" for each in Rating)
+_RATINGS = ", ".join(f"count(*) FILTER (WHERE rating = '{each}') AS {each}" for each in get_args(Rating))
 _MESSAGES = "m.created_at >= :since AND m.created_at < :until"
 _STAGE_COLUMNS = ", ".join(f"(stages -> '{stage}')::int AS {stage}" for stage in _STAGES)
 _FLAGS = ", ".join(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from uuid import UUID
 
 from litestar.openapi.spec import Schema
@@ -25,12 +25,6 @@ class Role(StrEnum):
     ASSISTANT = "assistant"
 
 
-class Rating(StrEnum):
-    POSITIVE = "positive"
-    NEGATIVE = "negative"
-    NEUTRAL = "neutral"
-
-
 THREAD = "550e8400-e29b-41d4-a716-446655440000"
 MESSAGE = "660e8400-e29b-41d4-a716-446655440001"
 
@@ -41,13 +35,12 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 if TYPE_CHECKING:
     Capability = str
     Kind = str
-    RatingName = str
 else:  # what the registries have; a type checker wants each name written out
     Capability = Literal[tuple(DESCRIPTIONS)]
     Kind = Literal[prompts.conversation_types()]
-    RatingName = Literal[tuple(each.value for each in Rating)]
 
-RatingValue = Annotated[RatingName, Meta(description=f"one of {', '.join(Rating)}")]
+Rating = Literal["positive", "negative", "neutral"]
+RatingValue = Annotated[Rating, Meta(description=f"one of {', '.join(get_args(Rating))}")]
 
 
 # -- what comes
