@@ -16,7 +16,7 @@ from rag_app.stores.registry import STORES
 if TYPE_CHECKING:
     from rag_app.documents.generations import Generation
     from rag_app.documents.rebuild import RebuildResult
-    from rag_app.surfaces.administration.indexing import Indexing, MoveOutcome, Outcome
+    from rag_app.surfaces.administration.indexing import Indexing, Outcome
 
 app = group("Manage the generations of an index. A generation is one build of an index with one embedding model.")
 
@@ -130,7 +130,26 @@ async def move(
     indexing = _indexing_of(application)
     with ExitStack() as bars:
         moved = await indexing.move(index, to, begin=partial(_open_bar, bars))
-    shown = _moved_json(moved, await indexing.organizations())
+    slugs = await indexing.organizations()
+    sides = {moved.origin.store: "original", moved.generation.store: "copy"}
+    compared = [
+        {
+            "organization": slugs.get(each.org_id),
+            **record(each, "sources differing"),
+            "chunks": {store: getattr(each, side).chunks for store, side in sides.items()},
+            "checksums": {store: f"{getattr(each, side).checksum:032x}" for store, side in sides.items()},
+            "embeddings_deviate_by": each.deviation,
+        }
+        for each in moved.compared
+        if each.sources
+    ]
+    shown = {
+        **_outcome_json(moved, slugs),
+        "moved_from": record(moved.origin, "store generation=number"),
+        "differing": moved.differing,
+        "compared": compared,
+        **record(moved, "setting others"),
+    }
     print_result(as_json, shown, render_text("moved.txt", **shown))
     if moved.built.failed or moved.differing:
         raise Exit(2)
@@ -161,26 +180,3 @@ def _outcome_json(outcome: "Outcome", slugs: Mapping[UUID, str]) -> JsonObject:
         for each in outcome.built.failed
     ]
     return {**record(outcome, f"{_GENERATION} built=built.sources chunks=built.chunks lacking"), "failed": failed}
-
-
-def _moved_json(moved: "MoveOutcome", slugs: Mapping[UUID, str]) -> JsonObject:
-    """As `_outcome_json`, with both sides of each organization that has sources; checksums are 32 hexadecimal digits."""
-    sides = {moved.origin.store: "original", moved.generation.store: "copy"}
-    compared = [
-        {
-            "organization": slugs.get(each.org_id),
-            **record(each, "sources differing"),
-            "chunks": {store: getattr(each, side).chunks for store, side in sides.items()},
-            "checksums": {store: f"{getattr(each, side).checksum:032x}" for store, side in sides.items()},
-            "embeddings_deviate_by": each.deviation,
-        }
-        for each in moved.compared
-        if each.sources
-    ]
-    return {
-        **_outcome_json(moved, slugs),
-        "moved_from": record(moved.origin, "store generation=number"),
-        "differing": moved.differing,
-        "compared": compared,
-        **record(moved, "setting others"),
-    }

@@ -151,19 +151,12 @@ async def ingest(
     told = summary_text(summary)
     print_result(as_json, summary_json(summary), f"would be: {told}" if dry_run else told)
     if rows and dry_run:
-        _propose(application, paths, passed_over, spec, as_json)
+        from rag_app.documents.proposals import propose
+
+        for proposal in propose(application.readers, paths, passed_over, spec):
+            print(f"\n{proposal}", file=sys.stderr if as_json else sys.stdout)
     if summary.failed:
         raise Exit(2)
-
-
-def _propose(
-    application: Application, paths: list[Path], passed_over: list[str], spec: "IndexSpec", as_json: bool
-) -> None:
-    """Print what index.toml could say of each table."""
-    from rag_app.documents.proposals import propose
-
-    for proposal in propose(application.readers, paths, passed_over, spec):
-        print(f"\n{proposal}", file=sys.stderr if as_json else sys.stdout)
 
 
 def _folders(paths: list[Path], prune: bool) -> list[Path]:
