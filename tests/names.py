@@ -123,6 +123,7 @@ NOUNS_AND_VERBS = frozenset(
         "nothing",
         "proceed",
         "ranking",
+        "rating",
         "seed",
         "speed",
         "split",
