@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import replace
 from datetime import date
 from functools import partial
 from uuid import UUID
@@ -18,6 +17,7 @@ from uuid import UUID
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from msgspec.structs import replace
 
 from rag_app.access.limits import Budgets
 from rag_app.answering.asked import QuestionBundle

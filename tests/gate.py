@@ -26,13 +26,14 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import capability_for
 from rag_app.application import Application, open_application

@@ -2,16 +2,16 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import field
 from typing import Any
 from uuid import UUID
 
+from msgspec import Struct, field
 from sqlalchemy import insert, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.access.tables import audit_events_table
 from rag_app.database.session import Database
-from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, Principal, Scope, frozen, storable
+from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, Principal, Scope, storable
 
 EVERYBODY = "everybody"
 """The subject of acts that concern all users."""
@@ -24,8 +24,7 @@ _MAY = text(
 )
 
 
-@frozen
-class Act:
+class Act(Struct, frozen=True):
     """`details` are the request's parameters, without any user's text."""
 
     name: str

@@ -7,6 +7,7 @@ principal carries the audiences of their groups, so a row needs one id for any n
 from collections.abc import Sequence
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
 
@@ -20,19 +21,17 @@ from rag_app.access.tables import (
     users_table,
 )
 from rag_app.database.session import Database
-from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, audience_id, frozen, require
+from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, audience_id, require
 
 
-@frozen
-class Group:
+class Group(Struct, frozen=True):
     id: UUID
     org_id: UUID
     slug: str
     name: str
 
 
-@frozen
-class Groups:
+class Groups(Struct, frozen=True):
     """Slugs are unique in an organization and compared exactly; wherever one is accepted, so is the id as text."""
 
     _database: Database

@@ -8,10 +8,11 @@ from datetime import datetime
 from math import ceil
 from uuid import UUID, uuid4
 
+from msgspec import Struct
 from sqlalchemy import JSON, BigInteger, DateTime, Double, Uuid, bindparam, text
 
 from rag_app.database.session import Database
-from rag_app.domain import PUBLIC_ORGANIZATION, BudgetSpent, Scope, Usage, frozen
+from rag_app.domain import PUBLIC_ORGANIZATION, BudgetSpent, Scope, Usage
 
 SECONDS = 60
 """The length of the window."""
@@ -54,8 +55,7 @@ _EXTEND = """
     """
 
 
-@frozen
-class Window:
+class Window(Struct, frozen=True):
     """The state after a hit: `remaining` places are free now, the next one becomes free at `resets_at` (Unix time, seconds)."""
 
     limit: int
@@ -64,8 +64,7 @@ class Window:
     allowed: bool
 
 
-@frozen
-class RateLimiter:
+class RateLimiter(Struct, frozen=True):
     """Allows at most `limit` requests of a key in any 60 seconds. The key's row holds the time of each."""
 
     _database: Database

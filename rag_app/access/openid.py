@@ -18,9 +18,10 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
 import jwt
+from msgspec import Struct
 
 from rag_app.access.tokens import COOLDOWN, LIFESPAN, Claims, PublicKeys, Tokens, accepted_keys, is_trustworthy, logger
-from rag_app.domain import JsonObject, Misconfigured, RagError, Unauthenticated, frozen, require
+from rag_app.domain import JsonObject, Misconfigured, RagError, Unauthenticated, require
 
 SECONDS = 10.0  # that a reply of a provider may take, from the first byte to the last
 LARGEST = 1_000_000  # bytes of a reply
@@ -46,8 +47,7 @@ class Attempt:
         return hmac.new(self.secret.encode("utf-8", "replace"), use.encode(), sha256).hexdigest()
 
 
-@frozen
-class Metadata:
+class Metadata(Struct, frozen=True):
     """The parts of a provider's metadata that are used here."""
 
     authorization: str

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo, available_timezones
 
-from msgspec import convert
+from msgspec import Struct, convert
 from sqlalchemy import ColumnElement, Row, Table, delete, false, func, or_, select, update
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -34,7 +34,6 @@ from rag_app.domain import (
     Principal,
     Scope,
     Unauthenticated,
-    frozen,
     require,
     storable,
     uuid_in,
@@ -82,8 +81,7 @@ _MOST_TOKENS = 2**63 - 1  # what the column holds
 _SECONDS_REMEMBERED = 60.0  # that a process remembers time zones
 
 
-@frozen
-class Organization:
+class Organization(Struct, frozen=True):
     id: UUID
     slug: str
     name: str
@@ -91,15 +89,13 @@ class Organization:
     concurrent_requests: int | None = None
 
 
-@frozen
-class Site:
+class Site(Struct, frozen=True):
     id: UUID
     org_id: UUID
     name: str
 
 
-@frozen
-class User:
+class User(Struct, frozen=True):
     """`id` is the `sub` of the user's tokens, unless an identity provider uses another one.
 
     `role` "admin" may read everybody's threads, choose a plan for a message, and administer.
@@ -111,8 +107,7 @@ class User:
     role: str = "user"
 
 
-@frozen
-class ApiKey:
+class ApiKey(Struct, frozen=True):
     """Everything about a key except the key itself. `beginning` is its first 12 characters; `indexes` None is all of them."""
 
     id: UUID
@@ -127,8 +122,7 @@ class ApiKey:
     concurrent_requests: int | None = None
 
 
-@frozen
-class People:
+class People(Struct, frozen=True):
     """Names and slugs are unique and compared exactly; wherever a name is accepted, so is the id as text.
 
     Creating something raises InvalidInput if the name is taken, empty, or looks like an id.
@@ -349,8 +343,7 @@ class Calendar:
         return self.now().astimezone(ZoneInfo(zone)).date()
 
 
-@frozen
-class Keys:
+class Keys(Struct, frozen=True):
     """Keys are `rag_` and 43 characters that hold 256 random bits; the database holds the SHA-256 of each.
 
     Keys need neither salt nor a slow hash, unlike passwords: nobody can try or precompute 2^256 keys. A key is looked up

@@ -11,13 +11,14 @@ or in every one (`*`); the higher one counts.
 from enum import StrEnum
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from rag_app.access.tables import index_roles_table, users_table
 from rag_app.database.session import Database
-from rag_app.domain import Forbidden, InvalidInput, Principal, Scope, frozen
+from rag_app.domain import Forbidden, InvalidInput, Principal, Scope
 
 EVERY_INDEX = "*"
 
@@ -32,8 +33,7 @@ class Role(StrEnum):
         return [*Role].index(self)
 
 
-@frozen
-class Roles:
+class Roles(Struct, frozen=True):
     """Roles, granted by operators and checked before each write."""
 
     _database: Database

@@ -7,8 +7,10 @@ from hashlib import sha256
 from typing import cast
 from uuid import UUID
 
+from msgspec import Struct
+
 from rag_app.database.session import Database
-from rag_app.domain import Unauthenticated, frozen
+from rag_app.domain import Unauthenticated
 
 CODE_LIFETIME = timedelta(minutes=5)
 ATTEMPT_LIFETIME = timedelta(minutes=10)  # what people take at a provider: a password, a second factor
@@ -49,8 +51,7 @@ _BEGIN = """
 _FINISH = "DELETE FROM sign_in_attempts WHERE digest = $1 RETURNING after, expires_at > now()"
 
 
-@frozen
-class Visitor:
+class Visitor(Struct, frozen=True):
     """The user of a session as the pages show them: name, role, and names of their organizations.
 
     `groups` are those named by the identity provider at sign-in.
@@ -69,8 +70,7 @@ class Visitor:
         return self.role == "admin"
 
 
-@frozen
-class Sessions:
+class Sessions(Struct, frozen=True):
     """A session ends `lifetime` after its beginning, after `idle` without a request, or when it is closed.
 
     Its cookie is 256 random bits. The database holds their SHA-256, with which nobody can sign in.

@@ -8,7 +8,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from math import inf
@@ -22,8 +22,9 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+from msgspec import Struct
 
-from rag_app.domain import JsonObject, Misconfigured, RagError, Unauthenticated, frozen, require
+from rag_app.domain import JsonObject, Misconfigured, RagError, Unauthenticated, require
 
 ALGORITHM = "HS256"  # of tokens signed with the secret
 PUBLIC_KEY_ALGORITHMS = ("RS256", "ES256")
@@ -45,8 +46,7 @@ _MOST_VERIFIED = 4096
 _PEM = re.compile(r"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 
 
-@frozen
-class Claims:
+class Claims(Struct, frozen=True):
     """The claims of a token that are used here: subject, and kind of client and groups, if given."""
 
     subject: str
@@ -174,7 +174,7 @@ def accepted_keys(keys: Sequence[jwt.PyJWK] | jwt.PyJWKSet) -> list[jwt.PyJWK]:
     return found
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Tokens:
     """Reads tokens of one issuer: `key` is its secret, or its public keys.
 

@@ -6,8 +6,9 @@ every word of the subject has to be understood.
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import date
+
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import RecordList
 from rag_app.answering.planning import Plan, read_question, without_period

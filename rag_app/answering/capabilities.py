@@ -4,14 +4,14 @@ A capability is an entry of `CAPABILITIES` and a prompt in `prompts/`; a module 
 choices and descriptions elsewhere (the models file, prompt versions, detection) are read from here.
 """
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rag_app.answering.parts import NO_PARTS, Parts
-from rag_app.domain import Misconfigured, NotFound, frozen, require
+from rag_app.domain import Misconfigured, NotFound, require
 
 
-@frozen
-class RecordList:
+class RecordList(Struct, frozen=True):
     """Records of one `kind` that tell of a subject: those with the most of `order` first, one's `own` or those of others.
 
     `of` is the kind that they come along with where it is named. `texts`: each is told with its own text as well.
@@ -24,8 +24,7 @@ class RecordList:
     texts: bool = False
 
 
-@frozen
-class Capability:
+class Capability(Struct, frozen=True):
     """One way to answer from one index, and the words for when it cannot.
 
     `description` says what it is for, as a model is told that sorts messages. Capabilities of one `group` share a

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+
 from rag_app.answering.context import Context
-from rag_app.domain import Citation, Hit, frozen
+from rag_app.domain import Citation, Hit
 from rag_app.retrieval.text import sentence_pieces, sentences
 
 QUOTE_LENGTH = 300
@@ -52,8 +54,7 @@ _STOP_WORDS = frozenset(
 )
 
 
-@frozen
-class CheckedAnswer:
+class CheckedAnswer(Struct, frozen=True):
     """An answer whose citations all exist: `[Source i]` is numbered from 1 in order of first mention and stands
     for block `blocks[i - 1]` of the context."""
 

@@ -4,12 +4,12 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rag_app.answering.citations import content_words
 from rag_app.answering.passages import Passage
 from rag_app.answering.verification.figures import MONEY, figures_of
-from rag_app.domain import frozen
 
 LEAST_READ = -1.0
 """Of the reader's log-odds: a sentence that is compared says something of the question, though not which is the most."""
@@ -27,8 +27,7 @@ _WORDS = {
 }
 
 
-@frozen
-class Order:
+class Order(Struct, frozen=True):
     """By which units things are compared, and whether the most comes first."""
 
     units: frozenset[str]

@@ -7,13 +7,15 @@ and `[Source N]` inside it becomes `(its Source N)`, so it can neither pose as a
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rag_app.answering.passages import Ranking
-from rag_app.domain import Hit, MetadataValue, frozen
+from rag_app.domain import Hit, MetadataValue
 from rag_app.retrieval.text import sentence_pieces, tokens
 
 T = TypeVar("T")
@@ -32,8 +34,7 @@ _MIN_OVERLAP = 20
 _LONGEST_WORD = 100
 
 
-@frozen
-class ContextBlock:
+class ContextBlock(Struct, frozen=True):
     """`[Source number]`: a header, and the merged text of one source's `hits` (in document order).
 
     `body` is neutralised but not quoted; `text` is how a prompt shows the block.
@@ -60,12 +61,11 @@ class ContextBlock:
         return max((hit.score for hit in self.hits), default=0.0)
 
 
-@frozen
-class Context:
+class Context(Struct, frozen=True):
     """Blocks numbered from 1, best source first. `ranking` is there where its passages have been ranked already."""
 
     blocks: tuple[ContextBlock, ...] = ()
-    ranking: Ranking | None = field(default=None, repr=False, compare=False)
+    ranking: Ranking | None = None
 
     @property
     def text(self) -> str:

@@ -7,9 +7,10 @@ they speak of the same thing in nearly the same words, and one value of one kind
 import re
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from rag_app.answering.citations import content_words
 from rag_app.answering.verification.figures import DAYS, MONEY, MONTHS, NUMBER_WORDS, UNITS, figures_of
-from rag_app.domain import frozen
 from rag_app.retrieval.text import words_in
 
 _COLOURS = frozenset(words_in("black white red green blue yellow orange purple pink brown grey gray"))
@@ -35,8 +36,7 @@ _PLAIN = frozenset(
 _NO_SUBJECT = _PLAIN | NUMBER_WORDS.keys() | UNITS.keys() | DAYS.keys() | MONTHS.keys()
 
 
-@frozen
-class Statement:
+class Statement(Struct, frozen=True):
     """What a sentence says: the words for what it is about, the values by their kinds, and whether it denies something."""
 
     about: frozenset[str]

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -15,6 +14,8 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rag_app.answering.asked import AnswerStream, EngineResponse, QuestionBundle, answer_metadata
 from rag_app.answering.capabilities import SEARCH_FAILED, Capability
@@ -59,7 +60,6 @@ from rag_app.domain import (
     StoreFailed,
     Usage,
     day_of,
-    frozen,
 )
 from rag_app.retrieval.foreign import adopt
 from rag_app.retrieval.hits import average_relevance, to_hits
@@ -80,8 +80,7 @@ _CLEARLY = 0.1  # of probability: how much better a look over all types has to b
 T = TypeVar("T")
 
 
-@frozen
-class Evidence:
+class Evidence(Struct, frozen=True):
     """What was found for a question, and what an answer may be made from: `context` is empty where that is nothing.
 
     `retrieved` and `above_threshold` count chunks, and `look` says where they come from, as Answer does. `failures` are

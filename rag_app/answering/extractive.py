@@ -11,11 +11,12 @@ of the right passage have .509.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 from math import fsum, log
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
@@ -29,7 +30,7 @@ from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain import Hit, Period, Question, day_of, day_text, frozen
+from rag_app.domain import Hit, Period, Question, day_of, day_text
 from rag_app.retrieval.embedding import embed_passages, embed_query
 from rag_app.retrieval.periods import names_day, names_period
 
@@ -120,8 +121,7 @@ class ExtractiveSynthesizer(Synthesizer):
         return Draft(" ".join(part for part in written if part), EXTRACTIVE)
 
 
-@frozen
-class PassageScores:
+class PassageScores(Struct, frozen=True):
     """Of the ranked passages: `scores` has a row for each part of the question, and `holds` whether a passage has what
     that part asks for. `read` are the reader's log-odds for the part that
     each fits best."""

@@ -6,7 +6,8 @@ else, and what comes of it is read like any other question.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rag_app.answering.conditions import BOUND_OPERATORS, SUPERLATIVES
 from rag_app.answering.planning import without_period

@@ -3,16 +3,17 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field, replace
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rag_app.answering.context import Context
 from rag_app.answering.extractive import MOST_ODDS, lacks_kind, rank_passages
 from rag_app.answering.kinds import share_unnamed
 from rag_app.answering.passages import Passage, Ranking
-from rag_app.domain import Confidence, Hit, Question, frozen
+from rag_app.domain import Confidence, Hit, Question
 from rag_app.retrieval.confidence import Basis, Fit, Sentence, Signals, Words, measure, words_of
 from rag_app.retrieval.embedding import embed_passages, embed_query
 from rag_app.retrieval.hits import judge
@@ -28,8 +29,7 @@ _NEAREST = 3
 """Passages that are searched for what is asked for."""
 
 
-@frozen
-class Judgment:
+class Judgment(Struct, frozen=True):
     """Whether hits are good enough, and for whom.
 
     `asks`: a model may be asked; `answers`: the extractive answerer may answer; `level` is what an answer is called.
@@ -43,7 +43,7 @@ class Judgment:
     basis: Basis
     probability: float | None = None
     signals: Signals = Signals()
-    ranking: Ranking | None = field(default=None, repr=False, compare=False)
+    ranking: Ranking | None = None
 
 
 NOTHING = Judgment(asks=False, answers=False, level=Confidence.LOW, basis="fixed", probability=0.0)

@@ -22,13 +22,14 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from inspect import getattr_static, isawaitable
 from itertools import count
 from json import JSONDecodeError
 from typing import Any, TypedDict, Unpack
 
 from llama_index.core.llms import LLM, ChatMessage, ChatResponse, CustomLLM
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rag_app.answering.context import count_tokens
 from rag_app.answering.providers import OWN, PROVIDERS, ModelSettings
@@ -41,7 +42,6 @@ from rag_app.domain import (
     ModelSilent,
     ModelTimeout,
     Usage,
-    frozen,
     storable,
 )
 from rag_app.telemetry.observing import ModelCall, safe_text
@@ -53,8 +53,7 @@ _MOST_TOKENS = 10**8
 """More than this in one answer is not believed."""
 
 
-@frozen
-class Draft:
+class Draft(Struct, frozen=True):
     """What a synthesizer wrote, before its citations are checked. `text` is empty where it found nothing to say.
 
     `cut_off`: it had to stop before the end, for its limit of tokens or a filter of the model's. `extracted`: the reply
@@ -71,8 +70,7 @@ class Draft:
     prompt: str | None = None
 
 
-@frozen
-class Restart:
+class Restart(Struct, frozen=True):
     """The pieces so far are void: the model is asked again, or another one. Who has passed some on raises `error`."""
 
     error: ModelFailed

@@ -7,11 +7,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from rag_app.answering.capabilities import CAPABILITIES
 from rag_app.answering.providers import EXTRACTIVE, PROVIDERS
-from rag_app.domain import JsonObject, Misconfigured, frozen, require
+from rag_app.domain import JsonObject, Misconfigured, require
 from rag_app.domain.class_paths import Arguments, bare_secrets, load_class
 from rag_app.settings import one_of, secret, variable
 
@@ -149,8 +150,7 @@ class _File(_Table):
     rerank: JsonObject = {}
 
 
-@frozen
-class ModelsFile:
+class ModelsFile(Struct, frozen=True):
     """What the file says: `models` and `rerank` by capability, group of capabilities, or "default"."""
 
     folder: Path

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import convert
+from msgspec import Struct, convert
 from numpy.typing import NDArray
 
 from rag_app.answering.wording import figure, stem, stems, word_set
 from rag_app.answering.written_queries import WrittenFilter, WrittenQuery
-from rag_app.domain import frozen
 from rag_app.retrieval.embedding import open_session
 from rag_app.retrieval.records import Aggregate, Grain
 from rag_app.retrieval.text import tokenizer, tokens
@@ -46,8 +45,7 @@ _WORD = re.compile(r"[^\W_]+")
 _FIGURE = re.compile(r"(?<![\w.,-])-?\d+(?:[.,]\d+)*|[^\W\d_]+")
 
 
-@frozen
-class Item:
+class Item(Struct, frozen=True):
     """What a query may name: a kind, a field, or a value of the field `name`. `text` says it in words.
 
     `kind` is the one that alone has the field, where that is known.
@@ -60,8 +58,7 @@ class Item:
     kind: str = ""
 
 
-@frozen
-class ParserInput:
+class ParserInput(Struct, frozen=True):
     """What the model reads: the `ids` of the question; the items have the places behind it. `figures` have their values."""
 
     ids: tuple[int, ...]
@@ -80,8 +77,7 @@ class ParserInput:
         return [place for place, item in zip(self.places, self.items, strict=True) if item.sort in sorts]
 
 
-@frozen
-class ReadQuery:
+class ReadQuery(Struct, frozen=True):
     """What the model read: a query, the fields that it shows, and the title of the one record that is asked for.
 
     `query` is None where it finds none. `signals` say how much all that was chosen costs in likelihood, and the kind, and

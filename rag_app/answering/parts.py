@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rag_app.domain import Scope, frozen
+from msgspec import Struct
+
+from rag_app.domain import Scope
 
 if TYPE_CHECKING:
     from llama_index.core.base.base_retriever import BaseRetriever
@@ -19,8 +21,7 @@ MakeRetriever = Callable[["ChunkRetriever", Scope], "BaseRetriever"]
 to keep to it, too."""
 
 
-@frozen
-class Parts:
+class Parts(Struct, frozen=True):
     """LlamaIndex parts; what is None or empty is as the settings say.
 
     `embedder`, whose vectors have `dimension` numbers, is for all indexes, so no capability has one of its own.

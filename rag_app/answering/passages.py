@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from rag_app.domain import frozen
 from rag_app.retrieval.text import sentences
 
 _LONG, _LONGEST = 40, 80
@@ -62,8 +62,7 @@ _BASE_FORM = (
 _ORDER = re.compile(rf"{_POLITELY}(?:{_BASE_FORM})\b(?!\s*[:,])", re.IGNORECASE)
 
 
-@frozen
-class Passage:
+class Passage(Struct, frozen=True):
     """A sentence of block `block`, at `place` in it. `lead` is the question or heading it stands under."""
 
     block: int
@@ -72,8 +71,7 @@ class Passage:
     lead: str = ""
 
 
-@frozen
-class Ranking:
+class Ranking(Struct, frozen=True):
     """The passages of a context that come into question, and how near each is to what is asked.
 
     `cosines` has a row for each of `asked` (what is looked for first, then the parts of the question) and a column for

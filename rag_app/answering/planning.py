@@ -6,11 +6,12 @@ change what is meant, so with one left over there is no query, and the words' wa
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import date
 from itertools import pairwise, takewhile
 
 from llama_index.core.vector_stores.types import MetadataFilter
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rag_app.answering.conditions import (
     BOUND_OPERATORS,
@@ -39,7 +40,7 @@ from rag_app.answering.wording import (
     word_set,
     words_alike,
 )
-from rag_app.domain import FieldType, day_text, frozen
+from rag_app.domain import FieldType, day_text
 from rag_app.retrieval.filters import CONTAINS, GT, LT, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.periods import Period, conditions_of
@@ -76,8 +77,7 @@ _INCLUDED = re.compile(
 _LONGEST_FIELD = 2  # words of a field that no record has
 
 
-@frozen
-class Plan:
+class Plan(Struct, frozen=True):
     """A query, and what it was made of: the kind of record, the figures that are named, the words for the conditions.
 
     `single`: one record is asked for, so that others come in only where they are its equals; the one at `place`, 1 being
@@ -129,8 +129,7 @@ class Plan:
         return replace(self, query=moved(self.query), everything=moved(self.everything), period=self.period.otherwise)
 
 
-@frozen
-class Reading:
+class Reading(Struct, frozen=True):
     """A question as far as it is understood: `plan` where it is a query, `unknown` the words that are left.
 
     `ranks`: all records of something have to be looked at. `limits`: no text does so, since a field is compared with a

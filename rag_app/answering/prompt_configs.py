@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, fields, replace
 from uuid import uuid4
 
+from msgspec.structs import asdict, fields, replace
 from sqlalchemy import bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncConnection

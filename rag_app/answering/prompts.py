@@ -30,7 +30,6 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -39,19 +38,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from uuid import UUID
 
-from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError as MsgspecError, convert
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError as MsgspecError, convert, field
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS
-from rag_app.domain import InvalidInput, JsonObject, Misconfigured, frozen
+from rag_app.domain import InvalidInput, JsonObject, Misconfigured
 
 if TYPE_CHECKING:
     from llama_index.core.llms import ChatMessage
     from llama_index.core.prompts import BasePromptTemplate
 
 
-@frozen
-class Prompt:
+class Prompt(Struct, frozen=True):
     """One version of a prompt."""
 
     name: str
@@ -162,8 +160,7 @@ def _same(what: str, declared: frozenset[str], given: frozenset[str]) -> None:
         raise Misconfigured(f"{what}: does not declare {', '.join(sorted(unknown))}")
 
 
-@frozen
-class PromptConfig:
+class PromptConfig(Struct, frozen=True):
     """One version of what a model is told. `type` is a capability of conversations, "global" for all, or a prompt.
 
     Of the active versions of a type, each new thread (each question, of a prompt) gets one, by `weight` (0: none). `constraints` are checked:
@@ -179,8 +176,7 @@ class PromptConfig:
     active: bool = True
 
 
-@frozen
-class PromptVersion:
+class PromptVersion(Struct, frozen=True):
     """A version as it is used: the `share` (0..1) of new threads that get it, and how many `threads` have it."""
 
     config: PromptConfig
@@ -244,8 +240,7 @@ class _File(Struct, forbid_unknown_fields=True):
     is_active: bool = False
 
 
-@frozen
-class Constraints:
+class Constraints(Struct, frozen=True):
     """What a version demands; None: nothing.
 
     `temperature` (0..2) and `max_tokens` (16..4096) of the answer. `retrieval_scope` are the source types to retrieve,

@@ -5,10 +5,12 @@ model, and not before, so names and choices can be read from here without any ve
 """
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rag_app.domain import JsonObject, Misconfigured, frozen
+from msgspec import Struct
+
+from rag_app.domain import JsonObject, Misconfigured
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
@@ -19,7 +21,7 @@ LlamaIndex LLM that is given as an object or by its class."""
 OPENAI_URL = "https://api.openai.com/v1"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
     """An answering model and its limits.
 
@@ -42,8 +44,7 @@ class ModelSettings:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
-@frozen
-class Provider:
+class Provider(Struct, frozen=True):
     """One kind of answering model.
 
     `build` makes the LlamaIndex LLM, with all retries of its SDK off and nothing read from the environment. It raises

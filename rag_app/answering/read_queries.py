@@ -6,10 +6,10 @@ asker's records have, and what it is not certain of is no query.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 
 from msgspec import convert
+from msgspec.structs import replace
 
 from rag_app.answering.conditions import SUPERLATIVES
 from rag_app.answering.parser import Item, parse

@@ -11,9 +11,10 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from rag_app.domain import EmbeddingFailed, frozen
+from rag_app.domain import EmbeddingFailed
 from rag_app.retrieval.embedding import alike, asks_once, open_session
 from rag_app.retrieval.text import tokens
 
@@ -24,8 +25,7 @@ _MOST_QUESTION, _MOST_TEXT, _MOST_HEADING, _MOST_BEFORE = 48, 80, 24, 32
 _CLS, _SEP = 101, 102
 
 
-@frozen
-class Reading:
+class Reading(Struct, frozen=True):
     """A sentence to be read: `heading` is its document's title and what it stands under, `before` the sentence before."""
 
     text: str

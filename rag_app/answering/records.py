@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -11,6 +10,8 @@ from uuid import UUID
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.vector_stores.types import MetadataFilter
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rag_app.answering.briefs import read_lists, subject_of
 from rag_app.answering.capabilities import RecordList
@@ -43,7 +44,7 @@ from rag_app.answering.telling import OPENS, Outcome, Telling, missing_text, unr
 from rag_app.answering.titles import read_names, words_of_titles
 from rag_app.answering.wording import Token, figure, is_figure, read_words, stem, stems, variants, word_set
 from rag_app.answering.written_queries import QueryWriter
-from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage, frozen
+from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage
 from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import EQ, GTE, IN, LT, condition, fields_of
 from rag_app.retrieval.hits import to_hits
@@ -64,8 +65,7 @@ _TITLED = 100  # chunks whose titles are read
 _EQUALS = 5  # records that are the best together
 
 
-@frozen
-class FoundRecords:
+class FoundRecords(Struct, frozen=True):
     """What a question about records found: `nodes`, the first one first, with their cosines, are the sources of `text`.
 
     `[Source N]` in the text is the Nth of them. `understood` says in a line what was asked. `computed`: the text tells a
@@ -78,8 +78,7 @@ class FoundRecords:
     computed: bool
 
 
-@frozen
-class NotRecorded:
+class NotRecorded(Struct, frozen=True):
     """A question about records was understood, but for a field that they have not: `text` says so.
 
     `figures` are the fields of records of which no single one answers the question; with `words` one does that has any of
@@ -97,8 +96,7 @@ class NotRecorded:
         return not is_record or bool(self.words & {*stems(hit.text)})
 
 
-@frozen
-class Step:
+class Step(Struct, frozen=True):
     """The `figure` of one of two queries, its sources, and how it is told."""
 
     figure: float

@@ -5,7 +5,6 @@ Each is read as one or two questions that planning.py reads, so every word of it
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import date, timedelta
 from enum import StrEnum
 from functools import partial
@@ -13,12 +12,14 @@ from math import ceil, floor
 
 from dateutil.relativedelta import relativedelta
 from llama_index.core.vector_stores.types import MetadataFilter
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rag_app.answering.conditions import told_condition
 from rag_app.answering.planning import Plan, read_question, without_period
 from rag_app.answering.titles import read_names
 from rag_app.answering.wording import Token, is_figure, price_field, vocabulary_of, without_phrases
-from rag_app.domain import FieldType, Filters, days_around, frozen
+from rag_app.domain import FieldType, Filters, days_around
 from rag_app.retrieval.filters import GT, LTE
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period
@@ -71,8 +72,7 @@ class Way(StrEnum):
     RATE = "rate"
 
 
-@frozen
-class Steps:
+class Steps(Struct, frozen=True):
     """`first` and `second` are what is counted or measured, of a share the part and the whole.
 
     Of a mean, `first` has one condition with the value MEAN. Of a rate, `first` is divided by `number` units of a `grain`.

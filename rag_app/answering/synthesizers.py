@@ -4,13 +4,13 @@ import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import ChatMessage
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.response_synthesizers import BaseSynthesizer
+from msgspec.structs import replace
 
 from rag_app.answering.context import Context, plain_context
 from rag_app.answering.models import AnsweringModel, Draft, Limits, Pieces

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-from rag_app.domain import FieldType, frozen
+from msgspec import Struct
+
+from rag_app.domain import FieldType
 from rag_app.retrieval.index import IndexSpec, Vocabulary
 from rag_app.retrieval.records import NUMBER_FIELDS, NamedValue
 from rag_app.retrieval.spelling import SHORTEST
@@ -28,8 +30,7 @@ _LONGEST = 6  # words of a phrase
 _MOST_NAMED = 12  # values that a part of them may stand for
 
 
-@frozen
-class Meaning:
+class Meaning(Struct, frozen=True):
     """What a phrase may mean: `role` as in planning.toml, or of the index's words "kind", "field", "total", "high", "low",
     "value", "unit", or "weekday"; "unclear" is a value of two fields. "over" and "under" may be of a field: "hotter than".
     """
@@ -435,8 +436,7 @@ def _is_name(value: str) -> bool:
     return 1 < len(words) <= 4 and all(word[:1].isupper() for word in words)
 
 
-@frozen
-class _Place:
+class _Place(Struct, frozen=True):
     """A word among the others of its question."""
 
     tokens: Sequence[Token]

@@ -8,11 +8,12 @@ no SQL, computes nothing, and says no days: those are the question's own.
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
 from msgspec import Struct, ValidationError, convert
+from msgspec.structs import replace
 
 from rag_app.answering.conditions import kind_conditions, told_condition
 from rag_app.answering.models import AnsweringModel, estimate_usage

@@ -1,7 +1,8 @@
 """`rag-app calibrate`: questions whose answers are known, asked as they would be, and the fit that judges hits by them."""
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import Capability, capability_for
 from rag_app.application import Application

@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TextIO
+
+from msgspec.structs import asdict
 
 from rag_app.domain import Answer, Hit, JsonObject, Source, UnreadableDocument
 
@@ -145,8 +146,7 @@ def source_json(source: Source) -> JsonObject:
 
 
 def summary_json(summary: "Summary") -> JsonObject:
-    counts = asdict(replace(summary, failed=[]))  # asdict cannot copy an exception
-    return {**counts, "failed": [record(failure, "path reason") for failure in summary.failed]}
+    return {**asdict(summary), "failed": [record(failure, "path reason") for failure in summary.failed]}
 
 
 def summary_text(summary: "Summary") -> str:

@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec.structs import replace
 from typer import Argument, Option, launch
 
 from rag_app.console.commands import Application, Filter, Index, Json, Mode, Site, User, group, on_application

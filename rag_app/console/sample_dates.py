@@ -10,9 +10,10 @@ What stays as written: names of files, bare years, months that come back ("every
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from rag_app.documents.documents import Document
 from rag_app.domain import FRENCH_MONTHS, MONTHS

@@ -6,11 +6,11 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
+from msgspec.structs import asdict, replace
 from typer import Argument, Exit, Option
 
 from rag_app.console.commands import (

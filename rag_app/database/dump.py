@@ -13,10 +13,11 @@ from secrets import token_urlsafe
 from typing import IO, cast
 
 import asyncpg
+from msgspec import Struct
 
 from rag_app.database.private import programs
 from rag_app.database.session import asyncpg_url
-from rag_app.domain import Misconfigured, StoreFailed, frozen, require
+from rag_app.domain import Misconfigured, StoreFailed, require
 
 Sums = dict[str, tuple[int, str]]
 """Of each table: how many rows, and the sum of their hashes, so that order does not matter."""
@@ -36,8 +37,7 @@ _CLOSED_FUNCTIONS = """SELECT oid::regprocedure::text FROM pg_proc WHERE proname
     AND proacl IS NOT NULL AND NOT EXISTS (SELECT FROM aclexplode(proacl) WHERE grantee = 0) ORDER BY 1"""
 
 
-@frozen
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """A consistent view of the database, while its transaction lasts. `closed`: functions that PUBLIC may not call."""
 
     url: str

@@ -43,13 +43,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
 
-from rag_app.domain import Misconfigured, RagError, StoreFailed, frozen
+from msgspec import Struct
+
+from rag_app.domain import Misconfigured, RagError, StoreFailed
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +104,7 @@ kill -9 $(find /proc -mindepth 2 -maxdepth 2 -name cwd -lname "$2" | cut -d / -f
 _INSTEAD = "set RAG_DATABASE_URL and RAG_DATABASE_OWNER_URL to a PostgreSQL of yours"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PrivatePostgres:
     """A running server. The URLs are valid as long as the context, even if the server is restarted.
 
@@ -173,8 +175,7 @@ def _supervise(folder: Path, cluster: "_Cluster", port: int, leaving: Event) -> 
                 return
 
 
-@frozen
-class _Account:
+class _Account(Struct, frozen=True):
     """The user that the server runs as: ourselves or, when we are root, another."""
 
     user: int | None = None
@@ -208,8 +209,7 @@ class _Account:
                 os.chown(path, self.user, self.group, follow_symlinks=False)
 
 
-@frozen
-class _Cluster:
+class _Cluster(Struct, frozen=True):
     """A cluster on disk, with the programs that serve it."""
 
     home: Path

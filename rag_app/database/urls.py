@@ -5,16 +5,17 @@ from collections.abc import Iterator
 from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from rag_app.database.private import private_postgres
 from rag_app.database.session import Database
-from rag_app.domain import Misconfigured, frozen, resource_folder
+from rag_app.domain import Misconfigured, resource_folder
 
 if TYPE_CHECKING:
     from rag_app.settings import Settings
 
 
-@frozen
-class DatabaseUrls:
+class DatabaseUrls(Struct, frozen=True):
     """URLs of the application's role, of the schema's owner (None: this process cannot migrate), and of a role that
     sees all rows, for backups."""
 

@@ -6,13 +6,14 @@ Filters have the same meaning as in a search (docs/filters.md): a source without
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field, fields
 from datetime import UTC, datetime, timedelta
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 from uuid import UUID
 
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter
+from msgspec import Struct, field
+from msgspec.structs import fields
 from sqlalchemy import (
     ColumnElement,
     DateTime,
@@ -38,7 +39,7 @@ from sqlalchemy.types import Uuid
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SOURCE, seen_by, source_of
 from rag_app.documents.tables import originals_table, source_builds_table, sources_table
-from rag_app.domain import Filters, InvalidInput, NotFound, Scope, Source, frozen, require, storable
+from rag_app.domain import Filters, InvalidInput, NotFound, Scope, Source, require, storable
 from rag_app.retrieval.filters import translate
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,8 +56,7 @@ SORTS: dict[str, tuple[Any, Any]] = {
 """What a page may be ordered by; the id decides between equals."""
 
 
-@frozen
-class Entry:
+class Entry(Struct, frozen=True):
     """A source in a list. `chunks` are its chunks in the active generation; `ready` if all of them are there.
 
     `size` is the size of its stored text in bytes. `original` is the file's size in bytes, if the file is kept.
@@ -71,8 +71,7 @@ class Entry:
     original: int | None = None
 
 
-@frozen
-class SourceSelection:
+class SourceSelection(Struct, frozen=True):
     """Selects sources of these indexes that match `filters` and have `search` in their title, id or file's name.
 
     `ready`: only sources with all their chunks (True), or only those being written (False). `page` alone uses it.
@@ -90,8 +89,7 @@ class SourceSelection:
     ready: bool | None = None
 
 
-@frozen
-class Catalogue:
+class Catalogue(Struct, frozen=True):
     """`generations` in its methods are the active ones."""
 
     _database: Database

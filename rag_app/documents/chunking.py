@@ -1,13 +1,13 @@
 """Passages to chunks, cut between sentences, never across a page or a section; and nodes of others to chunks, as they are."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 from uuid import UUID, uuid5
 
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.generations import Generation

@@ -1,16 +1,16 @@
 """A reader's output: documents of titled passages, which do not belong to an organization yet."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 
-from rag_app.domain import UnreadableDocument, frozen
+from msgspec import Struct, field
+
+from rag_app.domain import UnreadableDocument
 
 SIDECAR = ".meta.json"
 """Behind the name of a file: what people wrote about it."""
 
 
-@frozen
-class Passage:
+class Passage(Struct, frozen=True):
     """A piece of a document with its place in it.
 
     The splitter never joins two passages, and splits one that is too long. A heading is in `section`, not in `text`,
@@ -23,8 +23,7 @@ class Passage:
     atomic: bool = False  # rows of a table: text that should stay together if it fits
 
 
-@frozen
-class Document:
+class Document(Struct, frozen=True):
     """The material of one source.
 
     `metadata` was written by a person (front matter, a JSON record, a sidecar file), raw and unvalidated. An index keeps

@@ -6,17 +6,16 @@ from datetime import datetime
 from math import inf
 from typing import Any, Literal
 
-from msgspec import convert
+from msgspec import Struct, convert
 from sqlalchemy import Row, and_, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.database.session import Database
 from rag_app.documents.tables import generations_table
-from rag_app.domain import InvalidInput, Misconfigured, NotFound, frozen, require
+from rag_app.domain import InvalidInput, Misconfigured, NotFound, require
 
 
-@frozen
-class Generation:
+class Generation(Struct, frozen=True):
     """One build. `number` counts from 1 in each index and store; `settings` is what it was built with.
 
     >>> Generation(7, "book", "postgres", 2, "minilm", 384, "active", {}, datetime.now()).table_prefix

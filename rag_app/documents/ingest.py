@@ -18,7 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from importlib.metadata import version
 from itertools import islice
@@ -28,6 +28,8 @@ from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Documents, Passage
@@ -56,8 +58,7 @@ Erase = Callable[[Collection[UUID]], Awaitable[None]]
 """Takes the chunks of these sources out of every generation that holds some."""
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Struct):
     """The result of an ingest in sources. `chunks` were written; `failed` names files or parts, with reasons."""
 
     added: int = 0
@@ -65,7 +66,7 @@ class Summary:
     unchanged: int = 0
     removed: int = 0
     chunks: int = 0
-    failed: list[UnreadableDocument] = field(default_factory=list)
+    failed: list[UnreadableDocument] = []
 
 
 Progress = Callable[[Path, Summary], None]

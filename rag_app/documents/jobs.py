@@ -13,13 +13,13 @@ jobs and files it has, and then goes to the end of the queue, so a large job del
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 
 from msgspec import Meta, Struct, convert, to_builtins
+from msgspec.structs import replace
 from sqlalchemy import Row, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -39,7 +39,6 @@ from rag_app.domain import (
     RagError,
     Scope,
     StoreFailed,
-    frozen,
     require,
 )
 
@@ -98,8 +97,7 @@ class JobFileInfo(Struct, frozen=True):
     reason: Annotated[str | None, Meta(description="why the file failed completely or in part")]
 
 
-@frozen
-class Slice:
+class Slice(Struct, frozen=True):
     """The documents that a worker takes at once, with their content, by position in the job."""
 
     job: UUID
@@ -109,8 +107,7 @@ class Slice:
     files: Mapping[int, tuple[JsonObject, bytes]]
 
 
-@frozen
-class Jobs:
+class Jobs(Struct, frozen=True):
     """Jobs of users, who see their own; a worker acts for the organization as a whole."""
 
     _database: Database

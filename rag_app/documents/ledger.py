@@ -12,11 +12,12 @@ Reading takes a Scope, and has `operator` only for the operator's own commands.
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from msgspec.structs import fields
 from sqlalchemy import ColumnElement, Row, Select, and_, any_, exists, false, func, literal, or_, select, text, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import DBAPIError
@@ -35,7 +36,6 @@ from rag_app.domain import (
     Source,
     StoreFailed,
     Visibility,
-    frozen,
     require,
     uuid_in,
 )
@@ -52,7 +52,7 @@ def locate(source: Source) -> Place:
     return source.origin, source.file_name, source.row, source.sheet
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Build:
     """A source in a generation. While it is being written, the store may contain both old and new chunks."""
 

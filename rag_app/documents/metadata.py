@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field, replace
 from datetime import datetime
 from functools import cache
 from math import isfinite
@@ -11,10 +10,12 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from rag_app.documents.documents import Document
-from rag_app.domain import FieldType, InvalidInput, JsonObject, MetadataValue, Source, UnknownField, Visibility, frozen
+from rag_app.domain import FieldType, InvalidInput, JsonObject, MetadataValue, Source, UnknownField, Visibility
 from rag_app.retrieval.filters import checked_text, coerce, epoch_seconds, language_code
 from rag_app.retrieval.formulas import compute
 from rag_app.retrieval.index import IndexSpec
@@ -28,8 +29,7 @@ _SAMPLE = 2000  # characters of a text: more does not make its language surer
 _ENOUGH = 20  # characters below which a guess is no better than the default
 
 
-@frozen
-class Target:
+class Target(Struct, frozen=True):
     """The destination of documents, and metadata for all of them, which override a document's own."""
 
     org_id: UUID
@@ -151,9 +151,9 @@ def add_version(source: Source, content: Sequence[Mapping[str, Any]]) -> Source:
     values = asdict(source) | {"origin": "", "version": ""}
     for place in ("file_name", "row", "sheet"):
         del values[place]
-    values["untyped"].pop("date", None)  # the moment counts, not its notation
-    if not values["untyped"]:
-        del values["untyped"]
+    untyped = {name: value for name, value in values.pop("untyped").items() if name != "date"}
+    if untyped:  # a date's moment counts, not its notation
+        values["untyped"] = untyped
     if source.audience_id is None:  # so that versions of releases without groups stay as they are
         del values["audience_id"]
     said = json.dumps([values, [*content]], sort_keys=True, default=str, ensure_ascii=True)

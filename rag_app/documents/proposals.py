@@ -11,13 +11,14 @@ from contextlib import closing
 from pathlib import Path
 
 from jinja2 import StrictUndefined, Template
+from msgspec import Struct
 
 from rag_app.documents.documents import Document
 from rag_app.documents.ingest import offered_files
 from rag_app.documents.readers.formats import attempt, format_of
 from rag_app.documents.readers.rows import typed_value
 from rag_app.documents.reading import File, Readers
-from rag_app.domain import FieldType, RowMapping, RowsRule, column_name, frozen
+from rag_app.domain import FieldType, RowMapping, RowsRule, column_name
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 
 _GUESSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME, FieldType.BOOLEAN)
@@ -32,8 +33,7 @@ _WITH_UNIT = re.compile(r"(?P<name>[^()\[\]]+?)\s*[(\[](?P<unit>[^()\[\]]{1,20})
 _NAMES_A_ROW = re.compile("(?:^|_)(?:id|key|no|nr|number|sku|code|uuid)$")
 
 
-@frozen
-class _Column:
+class _Column(Struct, frozen=True):
     """What the values of a column have in common. `formats` are the notations of dates that fit all of them.
 
     `kind` is None for free text, which is searched and not filtered.

@@ -21,13 +21,14 @@ from uuid import UUID
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import MetadataMode, TextNode
+from msgspec import Struct
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Passage
 from rag_app.documents.ingest import Work, embed_nodes, overlap, write_sources
 from rag_app.documents.ledger import NO_BUILD, Build, Passages, SourceLedger
 from rag_app.documents.metadata import convert_metadata
-from rag_app.domain import EmbeddingFailed, InvalidInput, Scope, Source, frozen
+from rag_app.domain import EmbeddingFailed, InvalidInput, Scope, Source
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
 
@@ -39,8 +40,7 @@ Batch = Sequence[tuple[Source, Passages]]
 """Sources with the content that the ledger keeps."""
 
 
-@frozen
-class Unbuilt:
+class Unbuilt(Struct, frozen=True):
     """A source that could not be built, with the reason."""
 
     source: Source
@@ -175,8 +175,7 @@ class Rebuild(Filling):
         return taken
 
 
-@frozen
-class Tally:
+class Tally(Struct, frozen=True):
     """The number of chunks and the sum of their digests, which does not depend on their order.
 
     >>> one, other = TextNode(id_="1", text="a", metadata={"price": 5.0}), TextNode(id_="2", text="b")

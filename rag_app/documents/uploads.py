@@ -13,12 +13,13 @@ import hashlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from rag_app.documents.catalogue import Catalogue
 from rag_app.documents.documents import Document, Documents, Passage
@@ -36,7 +37,6 @@ from rag_app.domain import (
     Source,
     UnknownField,
     UnreadableDocument,
-    frozen,
     passage_link,
     row_mapping,
 )
@@ -50,8 +50,7 @@ class OrganizationFull(RagError):
     """An organization has reached its limit of sources or of text. The message names the limit."""
 
 
-@frozen
-class Upload:
+class Upload(Struct, frozen=True):
     """One document as sent: `text`, or a completely received `file`.
 
     `external_id` is the name to replace it by; by default what the document says of itself, the file's name, or, of a
@@ -102,8 +101,7 @@ class UploadedDocument(Struct, frozen=True, kw_only=True):
     link: Annotated[str | None, Meta(description="the path of the source")]
 
 
-@frozen
-class Limits:
+class Limits(Struct, frozen=True):
     """An organization's limits: the number of sources and their bytes; None: no limit."""
 
     sources: int | None = None

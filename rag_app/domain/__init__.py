@@ -44,7 +44,6 @@ from rag_app.domain.errors import (
     require,
 )
 from rag_app.domain.filters import FieldType, Filters, Value
-from rag_app.domain.frozen import frozen
 from rag_app.domain.period import (
     FRENCH_MONTHS,
     GERMAN_MONTHS,
@@ -134,7 +133,6 @@ __all__ = [
     "day_text",
     "days_around",
     "days_text",
-    "frozen",
     "passage_link",
     "require",
     "resource_folder",

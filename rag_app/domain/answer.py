@@ -1,14 +1,14 @@
 """The way from a question to an answer, as values."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from rag_app.domain.errors import RagError
 from rag_app.domain.filters import Filters
-from rag_app.domain.frozen import frozen
 from rag_app.domain.period import Period
 from rag_app.domain.source import JsonObject, MetadataValue, passage_link
 
@@ -21,8 +21,7 @@ class Mode(StrEnum):
     TEXT = "text"
 
 
-@frozen
-class Instructions:
+class Instructions(Struct, frozen=True):
     """What the asker's side wants of the model, besides question and context.
 
     `values` are the other variables of the capability's prompt. `max_tokens` (of the answer) and `temperature` (0..2)
@@ -34,8 +33,7 @@ class Instructions:
     temperature: float | None = None
 
 
-@frozen
-class Question:
+class Question(Struct, frozen=True):
     """What is asked, and how many hits are wanted (`top_k`).
 
     `threshold` cuts hits below that cosine similarity (-1..1); None cuts nothing. Records that are found by their fields
@@ -76,8 +74,7 @@ class Question:
     period: Period | None = None
 
 
-@frozen
-class Hit:
+class Hit(Struct, frozen=True):
     """A chunk that a query found.
 
     `score` is the cosine similarity of question and chunk (-1..1), whatever found it. Hits come best first;
@@ -135,8 +132,7 @@ class Confidence(StrEnum):
     LOW = "low"
 
 
-@frozen
-class Citation:
+class Citation(Struct, frozen=True):
     """`[Source number]` in the text of an answer stands for `hit`; `quote` is the passage that supports it.
 
     The passage is `hit.text[start:end]`; a quote that is cut ends with an ellipsis.
@@ -149,8 +145,7 @@ class Citation:
     end: int = 0
 
 
-@frozen
-class ShownSource:
+class ShownSource(Struct, frozen=True):
     """What a model was shown of one source: `text` is its block of the prompt, as it stood there.
 
     `cited` is the number by which the answer cites it, which need not be that of the block; None where it does not.
@@ -163,8 +158,7 @@ class ShownSource:
     cited: int | None = None
 
 
-@frozen
-class Usage:
+class Usage(Struct, frozen=True):
     """Tokens that a model counted for one answer."""
 
     input_tokens: int
@@ -189,8 +183,7 @@ class Refusal(StrEnum):
     COURTESY = "courtesy"  # a greeting or thanks, returned: nothing was asked
 
 
-@frozen
-class Answer:
+class Answer(Struct, frozen=True):
     """An answer, or a refusal: then `refusal` says why, `text` is its words and `model` is None.
 
     `hits` are those it was made from the best of; `retrieved` chunks were found before the question's threshold cut
@@ -255,15 +248,13 @@ class Answer:
         return self.refusal is Refusal.COURTESY
 
 
-@frozen
-class FoundHits:
+class FoundHits(Struct, frozen=True):
     """The beginning of a streamed answer: the hits it will be made from, best first."""
 
     hits: tuple[Hit, ...]
 
 
-@frozen
-class Delta:
+class Delta(Struct, frozen=True):
     """A piece of a streamed answer: its citations are checked, and it is not taken back.
 
     `citations` are those of all that has come by now, for who has to do without the rest.

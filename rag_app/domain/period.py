@@ -1,11 +1,11 @@
 """Days that a question is about."""
 
 from calendar import monthrange
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 
-from rag_app.domain.frozen import frozen
+from msgspec import Struct
+from msgspec.structs import replace
 
 Grain = Literal["day", "week", "month", "quarter", "year", "days"]
 
@@ -15,8 +15,7 @@ GERMAN_MONTHS = "Januar Februar März April Mai Juni Juli August September Oktob
 WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
-@frozen
-class Period:
+class Period(Struct, frozen=True):
     """Days, from `start` to `end`, both included; one is None where there is no bound ("before 9 January").
 
     `said` are the words that mean it, at `span` of the text. `grain` is what was named: a day, a week (Monday to Sunday),

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import PurePath
 from typing import Literal
 
 from rag_app.domain.filters import FieldType
-from rag_app.domain.frozen import frozen
 
 _BETWEEN_WORDS = re.compile(r"\W+")
 
@@ -23,7 +22,7 @@ def column_name(written: str) -> str:
     return _BETWEEN_WORDS.sub("_", name).strip("_") or name
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RowsRule:
     """How the rows of some tables become sources.
 
@@ -83,7 +82,7 @@ def rules_as_written(value: object) -> object:
     ]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RowMapping:
     """The rules for one file with the types of its index's fields: all that a reader needs to know.
 

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from rag_app.domain.frozen import frozen
+from msgspec import Struct
 
 PUBLIC_ORGANIZATION = UUID("00000000-0000-0000-0000-000000000001")
 """Owns what everybody may see (visibility "global"). Every principal belongs to it."""
@@ -10,8 +10,7 @@ MOST_REQUESTS = 10_000
 """That may be allowed in a minute: the log of as many is a row of 80 kB, which each of them writes."""
 
 
-@frozen
-class Scope:
+class Scope(Struct, frozen=True):
     """What a query may see: rows of these organizations and, with a site, of that site alone.
 
     A row private to a user is seen by that user only, a row for some groups by the members of one of them. `audiences`
@@ -43,8 +42,7 @@ class Scope:
         return cls(frozenset({PUBLIC_ORGANIZATION}), user)
 
 
-@frozen
-class Principal:
+class Principal(Struct, frozen=True):
     """An authenticated caller: a user and the organizations the database says it belongs to.
 
     `indexes` are the names of those that the caller may search, all of them where it is None: an API key may be bound

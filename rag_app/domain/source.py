@@ -1,13 +1,13 @@
 """A source: what a person would call a document, and what a citation points at."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Any
 from uuid import UUID, uuid5
 
+from msgspec import Struct, field
+
 from rag_app.domain.filters import Value
-from rag_app.domain.frozen import frozen
 
 _NAMESPACE = UUID("6f2d0e5c-58f3-4c0e-9a53-3b1d8c6f7a10")
 
@@ -62,8 +62,7 @@ def chunk_id(source: UUID, version: str, position: int) -> UUID:
     return uuid5(source, f"{version}/{position}")
 
 
-@frozen
-class Source:
+class Source(Struct, frozen=True):
     """One source of one organization in one index.
 
     `version` is the hash of content and metadata: when it is the same, nothing needs to be done.

@@ -3,12 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from enum import StrEnum
 
+from msgspec import Struct, to_builtins
 from pydantic import BaseModel, ConfigDict, Field
 
-from rag_app.domain import JsonObject, frozen
+from rag_app.domain import JsonObject
 from rag_app.evaluation.judgments import Line, Text
 
 
@@ -52,8 +52,7 @@ class Outcome(StrEnum):
     ANSWERED = "answered"
 
 
-@frozen
-class Reply:
+class Reply(Struct, frozen=True):
     """The answer to one turn. `refused` is the surface's flag that no answer was given.
 
     `understood` is how a question about records was read; empty where it was answered from passages.
@@ -64,8 +63,7 @@ class Reply:
     understood: str = ""
 
 
-@frozen
-class ScoredTurn:
+class ScoredTurn(Struct, frozen=True):
     """One turn with its reply. The first turn of a conversation counts as `opening`, the others as the thread's kind."""
 
     id: str
@@ -119,7 +117,7 @@ def normalise(text: str) -> str:
 
 def answers_json(scored: Sequence[ScoredTurn]) -> JsonObject:
     """The counts of each outcome by kind and by corpus, and every turn."""
-    return {**count_outcomes(scored), "turns": [asdict(each) for each in scored]}
+    return {**count_outcomes(scored), "turns": [to_builtins(each) for each in scored]}
 
 
 def count_outcomes(scored: Sequence[ScoredTurn]) -> dict[str, dict[str, Counter[Outcome]]]:

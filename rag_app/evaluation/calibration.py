@@ -5,20 +5,20 @@ accepted when that is at least `answer_from`. A fit looks at several signals (ra
 """
 
 from collections.abc import Sequence
-from dataclasses import astuple
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple
 
-from rag_app.domain import InvalidInput, frozen
+from rag_app.domain import InvalidInput
 from rag_app.retrieval.confidence import NAMES, Fit, Signals, probabilities
 from rag_app.retrieval.index import ConfidenceRule
 
 _HIGH_PRECISION = 0.9
 
 
-@frozen
-class Answerability:
+class Answerability(Struct, frozen=True):
     """The effect of a rule on questions with and without an answer.
 
     `auroc` (0..1, Hanley & McNeil 1982) does not depend on the thresholds: the probability that an answerable question
@@ -113,8 +113,7 @@ LEAST_QUESTIONS, LEAST_OF_A_KIND = 30, 8
 """Questions that a fit of their own needs: in all, and with and without an answer."""
 
 
-@frozen
-class AskedQuestion:
+class AskedQuestion(Struct, frozen=True):
     """A question whose signals are known, and whether there is an answer. `weight` is how much it counts."""
 
     signals: Signals

@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, TypeVar
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rag_app.domain import InvalidInput, frozen, require
+from rag_app.domain import InvalidInput, require
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> external id of a source -> grade; relevant from 1 on."""
@@ -47,8 +48,7 @@ class _JudgmentLine(_QuestionLine, extra="forbid"):  # closed: with a misspelt `
     sources: tuple[Text, ...]
 
 
-@frozen
-class Judgments:
+class Judgments(Struct, frozen=True):
     """`queries` are those that are judged or known to be unanswerable, in the order of their file."""
 
     queries: tuple[Query, ...]

@@ -8,7 +8,9 @@ larger than the ranking. All values are between 0 and 1.
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from rag_app.domain import InvalidInput, frozen
+from msgspec import Struct
+
+from rag_app.domain import InvalidInput
 
 Grades = Mapping[str, int]
 
@@ -73,8 +75,7 @@ def _count_relevant(ranked: Sequence[str], grades: Grades, k: int) -> int:
     return sum(grades.get(name, 0) >= 1 for name in ranked[:k])
 
 
-@frozen
-class Scores:
+class Scores(Struct, frozen=True):
     """Means over `queries` judged queries; the mappings are by cut-off k. Reports print `mrr` at 10 as MRR@10."""
 
     queries: int

@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import (
     Row,
     Select,
@@ -28,7 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from rag_app.database.session import Database
 from rag_app.documents.ledger import Passages
 from rag_app.documents.tables import sources_table
-from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, InvalidInput, JsonObject, Principal, frozen, storable
+from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, InvalidInput, JsonObject, Principal, storable
 from rag_app.evaluation.tables import judgments_table, validations_table
 from rag_app.evaluation.validation import JudgedPassage, Span
 
@@ -36,8 +37,7 @@ _LONGEST_QUERY = 2000  # bytes: an entry of an index in PostgreSQL holds 2,700
 _DIGEST = "sha256:"  # what is kept of longer ones begins with it
 
 
-@frozen
-class Validations:
+class Validations(Struct, frozen=True):
     """A judgment is visible to whoever sees its source; a run to the keys that may search its index."""
 
     _database: Database

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
 import numpy as np
+from msgspec import Struct
 
-from rag_app.domain import PUBLIC_ORGANIZATION, Hit, JsonObject, Mode, frozen, source_id
+from rag_app.domain import PUBLIC_ORGANIZATION, Hit, JsonObject, Mode, source_id
 from rag_app.evaluation.calibration import Answerability, answerability, calibrate
 from rag_app.evaluation.judgments import Judgments, Qrels, Query
 from rag_app.evaluation.metrics import Scores, evaluate_run
@@ -20,8 +21,7 @@ Search = Callable[[Query, int], Awaitable[Sequence[Hit]]]
 _JUDGED_HITS = 8  # as many as a capability asks for: a better score further down would not be seen there
 
 
-@frozen
-class Run:
+class Run(Struct, frozen=True):
     """What retrieval returned, by query id.
 
     `rankings`: names of sources, best first, each once. `signals`: the cosine that confidence is judged by (-1..1).
@@ -83,8 +83,7 @@ def names_of_judged_sources(qrels: Qrels, index: str, organizations: Iterable[UU
     return {source_id(org, index, name): name for org in {*organizations, PUBLIC_ORGANIZATION} for name in judged}
 
 
-@frozen
-class Report:
+class Report(Struct, frozen=True):
     """`latency`: milliseconds, by percentile. `configured` is what the index's rule does, `calibrated` what the rule that fits these
     questions best would do (to them: others will do a little worse); both None without unanswerable questions."""
 

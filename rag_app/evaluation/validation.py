@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from typing import TypeVar
 from uuid import UUID
 
+from msgspec import Struct
+
 from rag_app.documents.ledger import Passages
-from rag_app.domain import Hit, frozen, uuid_in
+from rag_app.domain import Hit, uuid_in
 from rag_app.evaluation.metrics import hit_rate, precision, reciprocal_rank
 
 AskedItem = TypeVar("AskedItem")
@@ -28,8 +30,7 @@ DEPTH = max(CUTS)
 """So many results are needed at least."""
 
 
-@frozen
-class Relevance:
+class Relevance(Struct, frozen=True):
     """`found`: for each result, best first, the wanted items in it; a result with any is relevant.
 
     `wanted`: the number of different items to find, None if unknown.
@@ -74,8 +75,7 @@ def relevance_by_score(hits: Sequence[Hit], answer_from: float) -> Relevance:
     return Relevance([{hit.chunk_id} if hit.score >= answer_from else () for hit in hits], None)
 
 
-@frozen
-class Figures:
+class Figures(Struct, frozen=True):
     """By the definitions of `rag_app.evaluation.metrics`: 0..1, the mappings by cut-off k.
 
     `reciprocal_rank`, `hit_rate` and `relevant` (their number) cover the requested results; recall is None if the

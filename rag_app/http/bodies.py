@@ -23,6 +23,7 @@ from litestar.exceptions import HTTPException
 from litestar.openapi.spec import Reference, Schema
 from litestar.status_codes import HTTP_415_UNSUPPORTED_MEDIA_TYPE
 from litestar.typing import FieldDefinition
+from msgspec import Struct
 from multipart import (  # type: ignore[import-untyped]
     MultipartError,
     MultipartSegment,
@@ -31,7 +32,7 @@ from multipart import (  # type: ignore[import-untyped]
     parse_options_header,
 )
 
-from rag_app.domain import InvalidInput, JsonObject, UnknownField, frozen
+from rag_app.domain import InvalidInput, JsonObject, UnknownField
 from rag_app.http.exchange import exchange
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -257,8 +258,7 @@ class BodyTooLarge(InvalidInput):
     """A body, or a part of it, is larger than allowed."""
 
 
-@frozen
-class BodyLimits:
+class BodyLimits(Struct, frozen=True):
     """`size` in bytes, of the whole body; `documents` or files in it; `seconds` that we wait for it.
 
     A body of more than `at_once` bytes becomes a job.
@@ -270,8 +270,7 @@ class BodyLimits:
     at_once: int = 1_000_000
 
 
-@frozen
-class ReceivedFile:
+class ReceivedFile(Struct, frozen=True):
     """`name` is the client's, for people; `path` is the file's place."""
 
     name: str | None

@@ -11,6 +11,7 @@ from uuid import UUID
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Guard
+from msgspec import Struct
 
 from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import PREFIX as KEY_PREFIX, Keys, People
@@ -24,7 +25,6 @@ from rag_app.domain import (
     StoreFailed,
     TooManyAtOnce,
     Unauthenticated,
-    frozen,
     require,
 )
 from rag_app.http.exchange import exchange, logger
@@ -49,8 +49,7 @@ _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", re.IGNORECASE)
 
 
-@frozen
-class Access:
+class Access(Struct, frozen=True):
     """The services that identify callers and count their use, needed by every surface before it handles a request.
 
     `sessions`: those of the pages; None if the pages are disabled.
@@ -63,8 +62,7 @@ class Access:
     sessions: Sessions | None = None
 
 
-@frozen
-class Entrance:
+class Entrance(Struct, frozen=True):
     """The credentials that this deployment accepts.
 
     A session cookie is accepted only from pages of `origins`. A browser sends cookies from any page but states the

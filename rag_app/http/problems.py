@@ -1,7 +1,6 @@
 """Errors as responses: status and code of each kind, and the envelope."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from datetime import UTC, date, datetime
 from enum import Enum
 from math import ceil
@@ -15,7 +14,7 @@ from litestar.exceptions import HTTPException, MethodNotAllowedException, Valida
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 from litestar.params import ParameterKwarg
-from msgspec import Meta, MsgspecError, Struct, json
+from msgspec import Meta, MsgspecError, Struct, field, json
 
 from rag_app.domain import (
     BudgetSpent,
@@ -35,15 +34,13 @@ from rag_app.domain import (
     TooManyAtOnce,
     Unauthenticated,
     UnknownField,
-    frozen,
 )
 from rag_app.http.exchange import SECONDS_FOR_BODY, exchange, logger
 from rag_app.http.fields import NOT_BLANK, WORD
 from rag_app.telemetry import observing
 
 
-@frozen
-class Kind:
+class Kind(Struct, frozen=True):
     """The response to errors of a type. Without a message, the error's own text is used, which was written for callers."""
 
     status: int
@@ -98,8 +95,7 @@ _VALUES: Mapping[object, str] = {
 LONGEST_VALUE = 200  # characters of a value, as JSON, that is shown to whoever sent it
 
 
-@frozen
-class Problem:
+class Problem(Struct, frozen=True):
     """An error, ready to be put in an envelope."""
 
     status: int

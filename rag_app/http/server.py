@@ -27,7 +27,7 @@ from msgspec import Meta, Struct
 
 from rag_app.access.people import PREFIX as KEY_PREFIX
 from rag_app.access.tokens import bearer_token
-from rag_app.domain import Forbidden, JsonObject, Unauthenticated, frozen
+from rag_app.domain import Forbidden, JsonObject, Unauthenticated
 from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Access, Entrance, gate, is_local_client
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish, logger
 from rag_app.http.problems import KINDS, UNTIL_BACK, AnyRequest, plain_envelope, respond
@@ -107,8 +107,7 @@ class _Api(Litestar):
             served.end(route, scope["path"], current.status or _STATUS_CLIENT_LEFT, perf_counter() - current.started)
 
 
-@frozen
-class Site:
+class Site(Struct, frozen=True):
     """The pages at `/`. `show_error` renders errors outside surfaces."""
 
     routers: Sequence[Router]

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
 from enum import StrEnum
 from functools import partialmethod
 from importlib.resources import files
@@ -17,6 +16,8 @@ from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi.spec import Example, SecurityRequirement, Tag
 from litestar.params import QueryParameter, SkipValidationMarker
 from litestar.types import AnyCallable
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rag_app.domain import (
     MOST_REQUESTS,
@@ -28,7 +29,6 @@ from rag_app.domain import (
     Principal,
     RateLimited,
     UnknownField,
-    frozen,
 )
 from rag_app.http.bodies import JsonBody
 from rag_app.http.problems import KINDS, Envelope, Kinds, document_errors, plain_envelope
@@ -105,8 +105,7 @@ STRICT: Mapping[str, Any] = {"guards": [declared_alone]}
 """Options of a surface whose handlers refuse what they do not declare."""
 
 
-@frozen
-class Surface:
+class Surface(Struct, frozen=True):
     """`paths` are the prefixes of all its paths; errors below them use its envelope.
 
     `limit` is each principal's requests in any 60 seconds, `concurrent` the number at the same time; None is no limit.

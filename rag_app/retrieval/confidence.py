@@ -8,15 +8,16 @@ Together with the sentences' cosines and the question's rare words it is 43 % an
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 from uuid import UUID
 
+from msgspec import Struct
+from msgspec.structs import astuple, fields
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rag_app.domain import Hit, Misconfigured, frozen
+from rag_app.domain import Hit, Misconfigured
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,8 +35,7 @@ _ENDINGS = ("ing", "edly", "ed", "es", "ly", "s", "e")
 _SHORTEST_STEM = 3
 
 
-@frozen
-class WordUse:
+class WordUse(Struct, frozen=True):
     """A word of a question: in how many chunks of the scope's organizations it is, and in which of the hits."""
 
     word: str
@@ -43,24 +43,21 @@ class WordUse:
     hits: frozenset[UUID]
 
 
-@frozen
-class Words:
+class Words(Struct, frozen=True):
     """The question's words that carry meaning, among `chunks` chunks. Empty where the store does not count them."""
 
     used: tuple[WordUse, ...] = ()
     chunks: float = 0.0
 
 
-@frozen
-class Sentence:
+class Sentence(Struct, frozen=True):
     """A sentence of a hit and its cosine with the question. `text` has the title and the heading it stands under."""
 
     text: str
     cosine: float
 
 
-@frozen
-class Signals:
+class Signals(Struct, frozen=True):
     """What speaks for an answer. Cosines are -1..1, shares of words 0..1, weighted by how rare each word is.
 
     `best`: cosine of the best hit; `ahead`: how far it is above the mean of the next four. `sentence`: cosine of the

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rag_app.domain import Misconfigured, frozen, require
+from msgspec import Struct
+
+from rag_app.domain import Misconfigured, require
 
 if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import BaseEmbedding
 
 
-@frozen
-class BundledModel:
+class BundledModel(Struct, frozen=True):
     """The model of a kind that always is the same one: what is known of it before it is loaded."""
 
     name: str
@@ -23,8 +24,7 @@ class BundledModel:
     files: tuple[Path, ...]
 
 
-@frozen
-class Embedder:
+class Embedder(Struct, frozen=True):
     """One kind of embedding model.
 
     `build` makes the LlamaIndex embedding from a model's name, a base URL and a key; it imports its integration itself.

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from rag_app.domain import Mode, frozen
+from msgspec import Struct
+
+from rag_app.domain import Mode
 from rag_app.retrieval.index import Fusion
 
 
-@frozen
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A chunk with its true score on both sides: cosine similarity (-1..1) and BM25 (0 where no term matches)."""
 
     id: UUID

@@ -7,12 +7,13 @@ say what is a period at all, and which days a week, a month or "since Monday" ha
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property, lru_cache
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from rag_app.domain import (
     FRENCH_MONTHS,

@@ -4,11 +4,13 @@ A query has one list of filters, one order, one limit, at most one aggregate and
 alone and carries no SQL: the store (`ScopedStore.find_records`) writes it, under the scope that it was opened with.
 """
 
-from dataclasses import replace
 from enum import StrEnum
 from uuid import UUID
 
-from rag_app.domain import FieldType, Filters, InvalidInput, UnknownField, Value, frozen
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rag_app.domain import FieldType, Filters, InvalidInput, UnknownField, Value
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.index import IndexSpec
 
@@ -35,8 +37,7 @@ class Grain(StrEnum):
     YEAR = "year"
 
 
-@frozen
-class RecordQuery:
+class RecordQuery(Struct, frozen=True):
     """What is asked of an index's records; a record is a source.
 
     `own` leaves out what is public and what the index's `own` field says belongs to others. `having` are fields that must
@@ -65,8 +66,7 @@ class RecordQuery:
     most: int = 0
 
 
-@frozen
-class Record:
+class Record(Struct, frozen=True):
     """A record that was found, or a group of them: `value` is what it is ordered by, in a group its aggregate.
 
     `sources` are the record itself, or some of the group's; `size` is how many records a group has.
@@ -78,8 +78,7 @@ class Record:
     size: int = 1
 
 
-@frozen
-class Records:
+class Records(Struct, frozen=True):
     """What a query found: the first `limit` of `total` records or groups; `value` is the aggregate over all records.
 
     `types` are the source types of all records.
@@ -91,8 +90,7 @@ class Records:
     types: tuple[str, ...] = ()
 
 
-@frozen
-class NamedValue:
+class NamedValue(Struct, frozen=True):
     """A value of a keyword or tags field that the scope has, and that a text may speak of.
 
     Of the field `source_id` it is one record: the one with this `title`, of this `source_type`, that has these `fields`.

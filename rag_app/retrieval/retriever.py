@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import replace
 from itertools import chain, zip_longest
 from math import isfinite
 from typing import Any
@@ -14,6 +13,7 @@ from llama_index.core.instrumentation.span_handlers import NullSpanHandler
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.dispatcher import Dispatcher
+from msgspec.structs import replace
 
 from rag_app.domain import InvalidInput, Mode, Question, day_of
 from rag_app.retrieval.embedding import asking, embed_query, embed_together

@@ -1,11 +1,11 @@
 """Finds the hits of a question. What answers stands on it (rag_app/pipeline.py); what only searches imports no more."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from functools import partial
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import QueryBundle
+from msgspec.structs import replace
 
 from rag_app.domain import Hit, Mode, Question, Scope
 from rag_app.retrieval.filters import check_filters

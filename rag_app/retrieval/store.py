@@ -6,7 +6,6 @@ An adapter in `stores/` implements six methods (and `best`, where one question t
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +26,8 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryMode,
     VectorStoreQueryResult,
 )
+from msgspec import Struct
+from msgspec.structs import force_setattr
 from pydantic import SkipValidation
 
 from rag_app.domain import Filters, InvalidInput, JsonObject, Misconfigured, Mode, Scope, Source, require
@@ -49,8 +50,7 @@ MODES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(Struct, frozen=True):
     """What a store is asked: `top_k` chunks, the best of the `depth` that are nearest and the `depth` with the best words.
 
     >>> Search([1.0], "door", (), Mode.TEXT, 5).depth
@@ -66,7 +66,7 @@ class Search:
     """At least `top_k`."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", max(self.depth, self.top_k))
+        force_setattr(self, "depth", max(self.depth, self.top_k))
 
 
 class Backend(ABC):

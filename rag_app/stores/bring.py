@@ -7,7 +7,6 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores.utils import metadata_dict_to_node
+from msgspec import Struct
 
 from rag_app.documents.chunking import NodeWriter
 from rag_app.domain import InvalidInput, StoreFailed
@@ -33,8 +33,7 @@ Nodes = Iterator[BaseNode]
 Sources = Sequence[Sequence[BaseNode]]
 
 
-@dataclass(slots=True)
-class ImportCounts:
+class ImportCounts(Struct):
     """The counts of an import; `failed` names the sources that could not be taken, with reasons."""
 
     nodes: int = 0
@@ -45,7 +44,7 @@ class ImportCounts:
     without_text: int = 0
     of_no_source: int = 0
     other_kinds: int = 0
-    failed: list[tuple[str, str]] = field(default_factory=list)
+    failed: list[tuple[str, str]] = []
 
     def summary(self) -> str:
         """For people: a line for each count that is not zero."""

@@ -30,9 +30,10 @@ from llama_index.core.vector_stores.types import (
     MetadataFilters,
     VectorStoreQuery,
 )
+from msgspec import Struct
 
 from rag_app.database.session import Database
-from rag_app.domain import FieldType, Filters, Misconfigured, RagError, Scope, StoreFailed, frozen, uuid_in
+from rag_app.domain import FieldType, Filters, Misconfigured, RagError, Scope, StoreFailed, uuid_in
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
@@ -57,8 +58,7 @@ _cut_short: ContextVar[bool] = ContextVar("_cut_short", default=False)
 """Whether the search under way found fewer chunks than there are."""
 
 
-@frozen
-class Abilities:
+class Abilities(Struct, frozen=True):
     """What a probe of an empty generation has found out about its store."""
 
     release: str = ""

@@ -3,10 +3,10 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from uuid import UUID
 
 from llama_index.core.schema import BaseNode, TextNode
+from msgspec.structs import replace
 
 from rag_app.database.session import Database
 from rag_app.domain import Filters, Mode

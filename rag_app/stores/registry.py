@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from rag_app.domain import Misconfigured, Scope, frozen, require
+from msgspec import Struct
+
+from rag_app.domain import Misconfigured, Scope, require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,8 +20,7 @@ Visible = Callable[[Scope, str, Sequence[UUID]], Awaitable[set[UUID]]]
 """(scope, generation, sources) -> those that the scope may see, according to PostgreSQL."""
 
 
-@frozen
-class Store:
+class Store(Struct, frozen=True):
     """One kind of vector store.
 
     `open` creates its backend, with the application's database, and imports the vendor. A store that cannot enforce

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from types import SimpleNamespace
@@ -29,6 +29,7 @@ from granian.server.embed import Server
 from litestar import Litestar
 from llama_index.core.schema import TextNode
 from msgspec import structs
+from msgspec.structs import replace
 from sqlalchemy import Executable, Row, Select, Table, insert
 
 from rag_app.access.limits import Leases, RateLimiter, Window
@@ -362,7 +363,7 @@ class Windows:
     def service(self, database: Database) -> RateLimiter:
         windows = self
 
-        class Pinned(RateLimiter):
+        class Pinned(RateLimiter, frozen=True):
             async def hit(self, key: str, limit: int, more: int = 0, now: float | None = None) -> Window:
                 return await super().hit(key, limit, more, windows.now)
 

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, get_args
@@ -13,6 +12,7 @@ import httpx
 import msgspec
 import pytest
 from litestar.routes import HTTPRoute
+from msgspec.structs import asdict
 from sqlalchemy import delete, insert
 
 from rag_app.access.tokens import Tokens, issue_token

@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +12,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from msgspec.structs import replace
 
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Mode, Refusal

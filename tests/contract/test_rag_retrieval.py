@@ -1,7 +1,6 @@
 """The contract of `/api/rag`, to the letter: what it shows must come back, in these shapes and with these names."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from typing import Any
 from uuid import UUID, uuid4
@@ -9,6 +8,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from msgspec.structs import replace
 
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Mode, Refusal
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal

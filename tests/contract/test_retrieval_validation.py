@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +11,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from msgspec.structs import replace
 from sqlalchemy import Insert, delete, insert, select
 
 from rag_app.access.tokens import issue_token

@@ -5,12 +5,13 @@ import json
 import logging
 import threading
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import pytest
 from litestar import Litestar
+from msgspec.structs import replace
 
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.domain.answer import Citation, Delta, Event, FoundHits, Question, Refusal

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from llama_index.core import MockEmbedding
+from msgspec.structs import replace
 from sqlalchemy import Row, delete, event, select, text
 from sqlalchemy.exc import IntegrityError
 
@@ -141,7 +141,7 @@ async def test_a_name_is_taken_once(configs: PromptConfigs, new: PromptConfig) -
 async def test_what_cannot_be_used_is_not_added(
     configs: PromptConfigs, new: PromptConfig, changed: dict[str, object]
 ) -> None:
-    bad = replace(new, **changed)  # type: ignore[arg-type]
+    bad = replace(new, **changed)
     before = await configs.all()
     with pytest.raises(InvalidInput):
         await configs.publish(None, bad)

@@ -5,11 +5,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from rag_app.access.people import People
 from rag_app.database.session import Database
@@ -45,7 +45,7 @@ async def generation(database: Database) -> int:
 
 def source(org_id: UUID, external_id: str = "ch1.md", version: str = "v1", **values: object) -> Source:
     made = Source(org_id, INDEX, external_id, f"Title of {external_id}", "book", version, origin="book.zip")
-    return replace(made, **values)  # type: ignore[arg-type]
+    return replace(made, **values)
 
 
 def of(*organizations: UUID, user: UUID | None = None, site: UUID | None = None) -> Scope:

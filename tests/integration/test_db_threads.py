@@ -3,7 +3,7 @@
 import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from msgspec import convert, structs
+from msgspec.structs import replace
 from sqlalchemy import Row, event, func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 

@@ -4,13 +4,13 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from sqlalchemy import Table, delete, func, select, update
 
 from rag_app.access.people import People
@@ -271,7 +271,7 @@ async def test_an_end_that_fails_half_way_has_not_been(
     half_way = await state(database, who)
     before = await spent(database)
     with pytest.raises(Exception, match="cost_cents"):
-        await keep_answer(database, begun, replace(done, cost_cents=None))  # type: ignore[arg-type]
+        await keep_answer(database, begun, replace(done, cost_cents=None))
     assert await state(database, who) == half_way and await spent(database) == before
     assert await keep_answer(database, begun, done)
     with pytest.raises(Exception, match="pk_rag_messages"):

@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
@@ -21,6 +20,7 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.response_synthesizers import SimpleSummarize
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import Document, NodeWithScore, QueryBundle, TextNode
+from msgspec.structs import replace
 
 import rag_app
 from rag_app import Rag

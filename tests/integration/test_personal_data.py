@@ -12,7 +12,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import asyncpg
 import httpx
 import pytest
 import typer
+from msgspec.structs import replace
 from qdrant_client import QdrantClient
 
 from rag_app.application import Application

@@ -2,8 +2,9 @@
 `granian --interface asgi --factory tests.integration.unlimited:create_app`, or the whole command,
 `python -m tests.integration.unlimited serve --workers 4`."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from rag_app.application import create_app as limited
 from rag_app.console.cli import main

@@ -13,10 +13,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import capability_named, register
 from rag_app.application import Application, open_application

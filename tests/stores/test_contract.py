@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID, uuid4
 
@@ -16,6 +15,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQuery,
     VectorStoreQueryMode,
 )
+from msgspec.structs import replace
 
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import InvalidInput, UnknownField

@@ -2,11 +2,11 @@
 
 import random
 from collections import Counter, defaultdict
-from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from rag_app.domain.errors import InvalidInput, UnknownField
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope

@@ -1,10 +1,10 @@
 """The way of a conversation's question: what is looked for, what order its capability gives, what is kept of it."""
 
-from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import capability_named
 from rag_app.domain.answer import Answer, Delta, FoundHits, Hit, Mode, Question, Refusal

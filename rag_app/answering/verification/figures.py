@@ -6,7 +6,8 @@ from datetime import date
 from functools import lru_cache
 from itertools import chain, combinations
 
-from rag_app.domain import frozen
+from msgspec import Struct
+
 from rag_app.retrieval.text import words_in
 
 _SMALL = words_in(
@@ -132,8 +133,7 @@ _LARGEST_COUNT = 50
 _MOST_TO_ADD = 40
 
 
-@frozen
-class Figure:
+class Figure(Struct, frozen=True):
     """What a text states as a number: `values` are how it may be read ("1.240" as 1240 or 1.24).
 
     `dimension` is what it is measured in, "" where the text does not say; `values` are in the smallest unit of it, and
@@ -157,8 +157,7 @@ Date = tuple[int | None, int | None, int | None]
 """Year, month and day, with None for what is not said."""
 
 
-@frozen
-class Figures:
+class Figures(Struct, frozen=True):
     """All that a text states. Times are minutes of a day."""
 
     numbers: tuple[Figure, ...] = ()

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rag_app.answering.citations import MARKER, cut_words, words_of
 from rag_app.answering.context import ContextBlock
@@ -19,7 +21,7 @@ from rag_app.answering.verification.words import (
     support,
     unknown_names,
 )
-from rag_app.domain import frozen, uuid_in
+from rag_app.domain import uuid_in
 
 _LINE = re.compile(r"(?<=[.!?:\]*)\"”])[ \t]*\n(?=\S)|\n(?=[ \t]*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\*\*))")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
@@ -32,8 +34,7 @@ _MARKS_AND_BLANKS = _MARKS + "\n,;:?|>()-"
 _NEAR, _LEAST_QUOTE = 20, 8
 
 
-@frozen
-class Unit:
+class Unit(Struct, frozen=True):
     """A sentence or a line: `gap` is the white space before it, `cited` the blocks it names."""
 
     text: str

@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 
+from msgspec import Struct
+
 from rag_app.answering.verification.figures import Figures, figures_of
 from rag_app.answering.verification.kinds import IMPERATIVES
-from rag_app.domain import frozen
 from rag_app.retrieval.text import sentences, tokenizer, words_in
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -138,8 +139,7 @@ _MARKS = {
 }
 
 
-@frozen
-class Clause:
+class Clause(Struct, frozen=True):
     """A part of a sentence that states one thing. `words` are stems; `negated` where it says so openly; `around` are
     the words of the whole sentence, up to a "but"."""
 

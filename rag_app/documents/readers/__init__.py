@@ -10,10 +10,11 @@ document's own metadata. Its `title` and `id` are for the file itself, not for t
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+
+from msgspec.structs import replace
 
 from rag_app.documents.documents import SIDECAR, Document, Documents
 from rag_app.documents.limits import OverLimit

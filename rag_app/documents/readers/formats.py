@@ -16,18 +16,19 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from io import BytesIO
 from pathlib import PurePath
 from typing import Any, BinaryIO, TypeVar, cast
 
 import yaml  # type: ignore[import-untyped]
 from charset_normalizer import from_bytes
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rag_app.documents import limits
 from rag_app.documents.documents import SIDECAR, Document, Documents, Passage
 from rag_app.documents.limits import OverLimit, Tally, check_nesting
-from rag_app.domain import RowsRule, UnreadableDocument, frozen
+from rag_app.domain import RowsRule, UnreadableDocument
 
 T = TypeVar("T")
 Reader = Callable[[BinaryIO, str], Documents]
@@ -55,8 +56,7 @@ _FRONT_MATTER = re.compile(r"\s*---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)",
 _KEY = re.compile(r"^[\w-]+:(?:\s|$)", re.MULTILINE)
 
 
-@frozen
-class Format:
+class Format(Struct, frozen=True):
     """`becomes` says what a file gives, in docs/ingestion.md. A `streamed` one is not held in memory as a whole.
 
     `rows` reads the rows of a format that holds some.

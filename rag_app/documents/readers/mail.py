@@ -9,7 +9,6 @@ author and the date of the mail where it has none.
 
 import mimetypes
 from collections import Counter
-from dataclasses import replace
 from email import policy
 from email.message import EmailMessage, Message
 from email.parser import BytesParser
@@ -17,6 +16,8 @@ from functools import partial
 from io import BytesIO
 from pathlib import PurePath
 from typing import Any, BinaryIO, cast
+
+from msgspec.structs import replace
 
 from rag_app.documents.documents import Document, Documents, Passage
 from rag_app.documents.readers.formats import attempt, clean, decode, read_stream, reads

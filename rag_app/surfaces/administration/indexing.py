@@ -4,13 +4,14 @@ They work without the check that a server makes at startup, because they repair 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from rag_app.application import Application
 from rag_app.documents.generations import Generation
 from rag_app.documents.rebuild import Comparison, Move, Rebuild, RebuildResult
-from rag_app.domain import InvalidInput, Misconfigured, NotFound, Scope, frozen
+from rag_app.domain import InvalidInput, Misconfigured, NotFound, Scope
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
 from rag_app.stores.registry import STORES
@@ -20,8 +21,7 @@ Begin = Callable[[Generation, int], Callable[[RebuildResult], None]]
 the progress."""
 
 
-@frozen
-class GenerationContents:
+class GenerationContents(Struct, frozen=True):
     """A generation and its contents."""
 
     generation: Generation
@@ -29,8 +29,7 @@ class GenerationContents:
     chunks: int
 
 
-@frozen
-class Outcome:
+class Outcome(Struct, frozen=True):
     """A generation after a command: what was built in it, and how many present sources it lacks.
 
     `misfit` is the reason why servers with these settings cannot start on it, if there is one.
@@ -42,8 +41,7 @@ class Outcome:
     misfit: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveOutcome(Outcome):
+class MoveOutcome(Outcome, frozen=True, kw_only=True):
     """The result of a move: `generation` is the copy of `origin`, and active in its store if `compared` shows no difference.
 
     Nothing is compared if a source could not be copied. `setting` makes servers use that store, None if they already do.

@@ -8,11 +8,13 @@ An organization is erased in the same way: its sources, the members who belong t
 import hashlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID
 
 from llama_index.core.schema import TextNode
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
@@ -34,7 +36,6 @@ from rag_app.domain import (
     Source,
     StoreFailed,
     chunk_id,
-    frozen,
 )
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import LAYOUT
@@ -186,8 +187,7 @@ def _rename_chunks(nodes: Sequence[TextNode], after: Source) -> list[TextNode]:
     ]
 
 
-@frozen
-class Personal:
+class Personal(Struct, frozen=True):
     """Everything raises StoreFailed."""
 
     _database: Database

@@ -3,12 +3,12 @@
 Requests and responses of search and answer are those of `/api/rag`.
 """
 
-from dataclasses import replace
 from typing import Annotated
 
 from litestar import Response
 from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg, FromPath
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import capability_for
 from rag_app.domain import (

@@ -4,7 +4,6 @@ The contract's own words are kept: field names, ranges, defaults, texts. `/api/v
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -14,6 +13,7 @@ from litestar import Response
 from litestar.openapi.spec import Schema, Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.domain import (

@@ -3,13 +3,13 @@
 PostgreSQL looks up the administrator in the transaction that reads and that adds the audit event.
 """
 
-from dataclasses import asdict, replace
 from datetime import date
 from typing import Annotated, get_args
 
 from litestar.openapi.spec import Example, Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
+from msgspec.structs import asdict, replace
 
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig, PromptConstraints, PromptVersion, Weight

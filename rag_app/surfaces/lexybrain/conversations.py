@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from operator import attrgetter
@@ -19,6 +19,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from msgspec import convert
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import DESCRIPTIONS, capability_named
 from rag_app.answering.chosen_models import ChosenModels

@@ -10,7 +10,6 @@ charged), so that two of them never wait for each other; `rag_app.surfaces.lexyb
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import starmap
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID, uuid4
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 from sqlalchemy import (
     JSON,
     Numeric,
@@ -45,7 +45,6 @@ from rag_app.domain import (
     Principal,
     QuotaExceeded,
     Scope,
-    frozen,
     require,
     uuid_in,
 )
@@ -185,8 +184,7 @@ _ACCOUNTS: Select[tuple[UUID, str, int, bool, bool, bool]] = select(
 ).join(plans_table, plans_table.c.plan_code == users_table.c.plan)
 
 
-@frozen
-class Account:
+class Account(Struct, frozen=True):
     """A user's entitlements: `messages` a month, -1 for no limit; `enabled`: the plan includes conversations.
 
     `training`: the user lets their answers be collected to train models with.
@@ -200,8 +198,7 @@ class Account:
     training: bool = False
 
 
-@frozen
-class Plan:
+class Plan(Struct, frozen=True):
     """A plan's entitlements for each user: `messages` a month, -1 for no limit; `enabled`: it includes conversations."""
 
     code: str
@@ -218,8 +215,7 @@ class UsageInfo(Struct, frozen=True, rename="camel"):
     resets_at: Annotated[datetime, Meta(description="when the count is reset", examples=["2026-02-01T00:00:00Z"])]
 
 
-@frozen
-class Plans:
+class Plans(Struct, frozen=True):
     """The plans. Codes are compared exactly."""
 
     _database: Database
@@ -241,8 +237,7 @@ class Plans:
         return Plan(*row)
 
 
-@frozen
-class Accounts:
+class Accounts(Struct, frozen=True):
     """The entitlements of a principal's user in conversations."""
 
     _database: Database

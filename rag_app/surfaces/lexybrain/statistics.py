@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database.session import Database
-from rag_app.domain import InvalidInput, Principal, frozen
+from rag_app.domain import InvalidInput, Principal
 from rag_app.surfaces.lexybrain.types import Count, Rating, Share
 
 LONGEST_PERIOD = 366
@@ -311,8 +311,7 @@ _FIGURES = (
 )
 
 
-@frozen
-class Statistics:
+class Statistics(Struct, frozen=True):
     """For administrators; each read is audited."""
 
     _database: Database

@@ -10,14 +10,14 @@ import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from unicodedata import category
 from uuid import UUID, uuid4, uuid5
 
-from msgspec import convert, structs, to_builtins
+from msgspec import Struct, convert, structs, to_builtins
+from msgspec.structs import replace
 from sqlalchemy import (
     ColumnElement,
     Row,
@@ -41,7 +41,7 @@ from rag_app.access.audit import EVERYBODY, Act, may_administer, write_down
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
-from rag_app.domain import Forbidden, InvalidInput, NotFound, Principal, Scope, StoreFailed, frozen, require, storable
+from rag_app.domain import Forbidden, InvalidInput, NotFound, Principal, Scope, StoreFailed, require, storable
 from rag_app.http.fields import T, as_wire
 from rag_app.surfaces.lexybrain import quotas
 from rag_app.surfaces.lexybrain.messages import is_visible, title_of
@@ -283,8 +283,7 @@ async def give_up(
 # -- conversations that are kept
 
 
-@frozen
-class Threads:
+class Threads(Struct, frozen=True):
     """Raises NotFound for what is not the principal's, unless an administrator reads it, which is audited.
 
     PostgreSQL looks up administrators (`rag_app.database.session`). A principal without a user has no threads.

@@ -7,11 +7,12 @@ it is not collected. Locks are taken in one order: the user's row, messages, wha
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy import any_, bindparam, exists, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,7 +23,7 @@ from rag_app.access.tables import api_keys_table, memberships_table, users_table
 from rag_app.answering.prompts import Prompt
 from rag_app.answering.synthesizers import messages_of
 from rag_app.database.session import Database
-from rag_app.domain import PUBLIC_ORGANIZATION, Answer, Forbidden, Principal, Question, Scope, frozen, storable
+from rag_app.domain import PUBLIC_ORGANIZATION, Answer, Forbidden, Principal, Question, Scope, storable
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.quotas import Accounts, holding
 from rag_app.surfaces.lexybrain.tables import (
@@ -61,8 +62,7 @@ _FORGET = text("DELETE FROM lexybrain_requests WHERE user_id = :user RETURNING i
 _MARKER = re.compile(r"\[Source ([0-9]+)\]")
 
 
-@frozen
-class Consenting:
+class Consenting(Struct, frozen=True):
     """A user who consents, `since` then, with what they may see."""
 
     user: UUID
@@ -70,8 +70,7 @@ class Consenting:
     scope: Scope
 
 
-@frozen
-class _TrainingText:
+class _TrainingText(Struct, frozen=True):
     """`prompt` is what a model was told, a list of {role, content}; `text` is what it should say to that: the answer,
     with sources numbered as in the prompt. `context` are the passages in the prompt, in the order of their numbers: {id,
     type, label, text, cited}.
@@ -84,16 +83,14 @@ class _TrainingText:
     text: str
 
 
-@frozen
-class Lesson(_TrainingText):
+class Lesson(_TrainingText, frozen=True):
     """One answer to learn from. `message` is its id, `told` are the ids of the messages that its prompt was made from."""
 
     message: UUID
     told: tuple[UUID, ...]
 
 
-@frozen
-class CollectedLesson(_TrainingText):
+class CollectedLesson(_TrainingText, frozen=True):
     """A lesson as it is kept. `prompts` are the versions that were in use, by type; `rating` is its user's, if any."""
 
     prompts: Mapping[str, str]

@@ -13,7 +13,7 @@ from sqlalchemy import Row
 
 from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
-from rag_app.domain import BudgetSpent, InvalidInput, JsonObject, Scope, Usage, frozen
+from rag_app.domain import BudgetSpent, InvalidInput, JsonObject, Scope, Usage
 from rag_app.http.fields import NOT_BLANK, AnswerRemarks, RemovedCount, limit_text
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
@@ -466,8 +466,7 @@ class PastMessage(Struct, frozen=True):
     retrieved_source_ids: list[JsonObject] | None = None
 
 
-@frozen
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What became of a turn: the assistant's message, and what it took.
 
     `generation` is kept as `generation_metadata` (tokensIn, tokensOut, latencyMs, temperature, prompts, stages);
@@ -493,8 +492,7 @@ class Outcome:
     unsupported: bool = False
 
 
-@frozen
-class BegunTurn:
+class BegunTurn(Struct, frozen=True):
     """A turn under way: the user's message is kept in its thread, and one message of the plan is reserved for it.
 
     `message` is the id of both. With `over_budget` no model may write the answer, nor help with it.

@@ -1,11 +1,13 @@
 """Chunks to context blocks, deduplicated, one a source, within a budget; and the evidence that an answer can point at."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct, field
+
 from rag_app.answering.context import ContextBlock as PromptBlock, count_tokens, fill, header_line, neutralise
-from rag_app.domain import Hit, InvalidInput, JsonObject, MetadataValue, frozen
+from rag_app.domain import Hit, InvalidInput, JsonObject, MetadataValue
 from rag_app.surfaces.library.arguments import checked_call
 
 MergeStrategy = Literal["concatenate", "separate"]
@@ -14,8 +16,7 @@ SEPARATOR = "\n\n"
 """Between the chunks of a block, and between blocks."""
 
 
-@frozen
-class Chunk:
+class Chunk(Struct, frozen=True):
     """A piece of a source, with its `similarity` to the question: 0..1, which is 1 - distance / 2.
 
     `source_updated_at` is ISO 8601, in UTC: a date, or a date and time. `position` is the chunk's place in its source.
@@ -88,8 +89,7 @@ def by_source(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
     return [list(group.values()) for group in groups.values()]
 
 
-@frozen
-class ContextBlock:
+class ContextBlock(Struct, frozen=True):
     """What a model reads of one source: `[Source number]`.
 
     `text` is that of the chunks `chunk_ids`; nothing in it can pose as another block. `similarity` (0..1) is the best
@@ -218,7 +218,7 @@ def _prompt_block(number: int, of: Chunk | ContextBlock, text: str) -> PromptBlo
     return PromptBlock(number, f" (Similarity: {of.similarity:.2f})\n{known}", neutralise(text))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """A source, and the chunks of it that were used. `score` is the best one's similarity (0..1).
 

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from jinja2 import StrictUndefined, Template
+from msgspec import Struct
 
-from rag_app.domain import frozen
 from rag_app.surfaces.library.arguments import checked_call
 from rag_app.surfaces.library.context import (
     Chunk,
@@ -31,8 +31,7 @@ from rag_app.surfaces.library.retrieval import (
 _PREVIEW = 2400  # characters of the prompt in a report
 
 
-@frozen
-class Prompts:
+class Prompts(Struct, frozen=True):
     """The same prompt as one text and as chat messages.
 
     >>> prompts = Prompts(assemble_prompt([], "Hello!"), assemble_chat_prompt([], "Hello!"))
@@ -44,8 +43,7 @@ class Prompts:
     chat: list[Message]
 
 
-@frozen
-class PipelineResult:
+class PipelineResult(Struct, frozen=True):
     """What was retrieved, what of it a model reads, what an answer can point at, and the prompts.
 
     `context_blocks[n - 1]` is what `[Source n]` in an answer stands for.

@@ -6,12 +6,12 @@ Names and texts as people give them are made into what the parts take: who asks,
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llama_index.core.vector_stores.types import MetadataFilters
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import LEXYBRAIN, Capability, capability_for, capability_named
 from rag_app.answering.parts import MakeRetriever, Parts

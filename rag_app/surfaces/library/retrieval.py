@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import replace
 from uuid import UUID
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rag_app.application import Application
-from rag_app.domain import Forbidden, InvalidInput, Mode, NotFound, Question, Scope, frozen
+from rag_app.domain import Forbidden, InvalidInput, Mode, NotFound, Question, Scope
 from rag_app.retrieval.filters import IN, checked_text, condition
 from rag_app.surfaces.library.arguments import checked_call
 from rag_app.surfaces.library.context import Chunk, chunk_of
@@ -16,8 +18,7 @@ SOURCE_TYPES = ("product", "page", "policy")
 """Of a shop: what the index store_catalogue declares."""
 
 
-@frozen
-class RetrievalPolicy:
+class RetrievalPolicy(Struct, frozen=True):
     """The source types that may be retrieved.
 
     With `explicit_allowlist_required` every retrieval is filtered by a list: the request's, or, where it names none,

@@ -1,15 +1,16 @@
 """Whether a text is supported by what was found: the check that answers of rag_app go through, for anybody's."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from llama_index.core.schema import BaseNode, NodeWithScore
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rag_app.answering.citations import cite, number_citations, pieces_of
 from rag_app.answering.context import Context, ContextBlock as PromptBlock, build_context
 from rag_app.answering.verification.verdict import Ground, Verification
-from rag_app.domain import Citation, Hit, InvalidInput, frozen, uuid_in
+from rag_app.domain import Citation, Hit, InvalidInput, uuid_in
 from rag_app.retrieval.foreign import NOWHERE, adopt
 from rag_app.retrieval.hits import to_hit
 from rag_app.surfaces.library.context import ContextBlock
@@ -18,8 +19,7 @@ FoundPassage = Hit | NodeWithScore | BaseNode | ContextBlock
 """What a text may cite: each is `[Source N]`, numbered from 1 in the order given."""
 
 
-@frozen
-class Verified:
+class Verified(Struct, frozen=True):
     """A text as far as its sources support it.
 
     `text` has the sentences that are kept, its citations numbered from 1 in order of first mention; `citations` are those,

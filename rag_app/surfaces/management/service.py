@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
-from msgspec import convert
+from msgspec import Struct, convert
+from msgspec.structs import replace
 from sqlalchemy import Date, DateTime, Text, Uuid, bindparam, delete, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 
@@ -15,7 +15,7 @@ from rag_app.access.audit import EVERYBODY, Act, administering, record
 from rag_app.access.people import Keys, Organization, People
 from rag_app.database import pages
 from rag_app.database.session import Database
-from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, frozen, require
+from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, require
 from rag_app.evaluation.kept_answers import ANSWER_EVENT, REFUSAL_EVENT
 from rag_app.surfaces.lexybrain.statistics import bounded_period, midnight
 from rag_app.surfaces.management.tables import settlements_table
@@ -182,8 +182,7 @@ _FIND_COLUMN = text(
 )
 
 
-@frozen
-class FeedbackQueue:
+class FeedbackQueue(Struct, frozen=True):
     """For administrators; each read and each settlement is audited. Everything raises Forbidden for others."""
 
     _database: Database
@@ -336,8 +335,7 @@ _AUDIT = text(
 )
 
 
-@frozen
-class Usage:
+class Usage(Struct, frozen=True):
     """For administrators; each read is audited. Everything raises Forbidden for others."""
 
     _database: Database

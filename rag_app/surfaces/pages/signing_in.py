@@ -11,12 +11,13 @@ from litestar.datastructures import Cookie
 from litestar.exceptions import HTTPException, NotFoundException
 from litestar.handlers import BaseRouteHandler
 from litestar.response import Redirect
+from msgspec import Struct
 
 from rag_app.access.limits import RateLimiter
 from rag_app.access.openid import Attempt, Provider
 from rag_app.access.people import People
 from rag_app.access.sessions import ATTEMPT_LIFETIME, Sessions
-from rag_app.domain import NotFound, RagError, RateLimited, Unauthenticated, frozen, require
+from rag_app.domain import NotFound, RagError, RateLimited, Unauthenticated, require
 from rag_app.http.entrance import PAGES_COOKIES, AnyConnection, is_near, is_same_origin, loopback_host, pages_cookie
 from rag_app.http.exchange import logger
 from rag_app.http.problems import AnyRequest
@@ -42,8 +43,7 @@ _NO_REFERRER = {"Referrer-Policy": "no-referrer"}
 _NOT_THIS_BROWSER = "This sign-in was started in another browser, or it has expired. Start again."
 
 
-@frozen
-class SigningIn:
+class SigningIn(Struct, frozen=True):
     """How this server signs users in. With `demo`, browsers on this machine need no proof.
 
     `public_url` is where browsers reach the server; without one, only browsers that use a loopback address have such a URL.

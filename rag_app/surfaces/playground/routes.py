@@ -3,7 +3,6 @@ role admin, since it shows prompts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from time import perf_counter
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore
+from msgspec.structs import asdict, replace
 
 from rag_app.access.audit import Act, record
 from rag_app.access.people import People

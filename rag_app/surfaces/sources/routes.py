@@ -1,7 +1,6 @@
 """Sources over HTTP."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -12,6 +11,7 @@ from litestar.openapi.spec import Tag
 from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response import File
 from msgspec import Meta, Struct, json
+from msgspec.structs import replace
 
 from rag_app.documents.uploads import OrganizationFull, Upload
 from rag_app.documents.workspace import temporary_folder

@@ -7,14 +7,14 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from uuid import UUID
 
 from llama_index.core.schema import NodeWithScore
-from msgspec import convert, structs, to_builtins
+from msgspec import Struct, convert, structs, to_builtins
+from msgspec.structs import replace
 
 from rag_app.access.groups import Group, Groups
 from rag_app.access.people import Organization, People
@@ -40,7 +40,6 @@ from rag_app.domain import (
     UnreadableDocument,
     Visibility,
     chunk_id,
-    frozen,
     passage_link,
     uuid_in,
 )
@@ -76,8 +75,7 @@ PASSAGE_SEPARATOR = "\n\n"
 """Between the passages of a text, as `locate` counts them."""
 
 
-@frozen
-class Sending:
+class Sending(Struct, frozen=True):
     """The uploads of a request, and the body that says where they go."""
 
     body: UploadBody | PutBody

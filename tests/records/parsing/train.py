@@ -9,13 +9,13 @@ import argparse
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import torch
+from msgspec.structs import replace
 from torch import nn
 
 from rag_app.answering.parser import MODEL_FILE, SLOTS, ParserInput, Reading, ReadQuery, show

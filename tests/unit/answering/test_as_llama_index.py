@@ -1,6 +1,5 @@
 """The engine as LlamaIndex' users call it: bundles, events, prompts, nodes of other retrievers."""
 
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, RelatedNodeInfo, TextNode
 from llama_index_instrumentation import root_dispatcher
+from msgspec.structs import replace
 
 from rag_app.answering.asked import QuestionBundle
 from rag_app.answering.engine import CapabilityEngine, answer_of

@@ -2,11 +2,11 @@
 
 import importlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from llama_index.core import MockEmbedding
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, capability_for, capability_named, register
 from rag_app.answering.chosen_models import ChosenModels

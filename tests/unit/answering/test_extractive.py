@@ -1,7 +1,6 @@
 """The extractive answer: sentences that are in the sources, cited, and no others."""
 
 import re
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.schema import NodeWithScore, TextNode
+from msgspec.structs import replace
 
 from rag_app.answering.context import Context, build_context
 from rag_app.answering.extractive import MAX_RANKED, ExtractiveSynthesizer, excerpt, rank_passages

@@ -3,12 +3,12 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings, strategies as st
 from llama_index.core.schema import NodeWithScore, QueryBundle
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import SEARCH_FAILED, Capability, capability_named
 from rag_app.answering.context import Context

@@ -1,11 +1,11 @@
 """Who answers from which probability on, and what is said where nobody does."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import Capability, capability_for, capability_named
 from rag_app.answering.context import Context

@@ -1,10 +1,10 @@
 """What a client is told of an answer."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Refusal
 from rag_app.domain.errors import ModelFailed

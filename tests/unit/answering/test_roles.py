@@ -5,12 +5,12 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.answering.prompts import (

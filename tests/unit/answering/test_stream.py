@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import Capability
 from rag_app.answering.context import Context

@@ -1,13 +1,13 @@
 """Chunks are found in the content they were cut out of, and passages among the chunks of another cut."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 from llama_index.core.schema import NodeWithScore
+from msgspec.structs import asdict
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage

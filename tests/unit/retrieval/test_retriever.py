@@ -1,11 +1,11 @@
 """Filters that give way, sources that are named, and one embedding for all of it."""
 
-from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from llama_index.core.schema import QueryBundle
+from msgspec.structs import replace
 
 from rag_app.domain.answer import Hit, Mode, Question
 from rag_app.domain.errors import EmbeddingFailed, StoreFailed
