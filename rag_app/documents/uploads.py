@@ -13,12 +13,11 @@ import hashlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from rag_app.documents.catalogue import Catalogue
@@ -108,12 +107,11 @@ class Limits(Struct, frozen=True):
     size: int | None = None
 
 
-@dataclass(slots=True)
-class _UploadResult:
+class _UploadResult(Struct):
     upload: Upload
-    found: list[tuple[Source, Document]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
+    found: list[tuple[Source, Document]] = []
+    problems: list[str] = []
+    remarks: list[str] = []
     """What of rows that are among `found` could not be taken."""
 
 

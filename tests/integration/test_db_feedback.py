@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec import structs
 from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
@@ -318,7 +319,7 @@ async def test_who_judges_a_public_source(organizations: int, desk: Desk, organi
     """The user's only organization; where it is not plain which one, nobody."""
     database, orgs = desk.talk.database, [(await organization()).id for _ in range(organizations)]
     public = await source(database, PUBLIC_ORGANIZATION)
-    who = replace(await somebody(database), organizations=frozenset({*orgs, PUBLIC_ORGANIZATION}))
+    who = structs.replace(await somebody(database), organizations=frozenset({*orgs, PUBLIC_ORGANIZATION}))
     _, _, answer = await desk.ask(who)
     await desk.give("negative", None, public, who, answer)
     judged = [await desk.judged(org=org) for org in [*orgs, PUBLIC_ORGANIZATION]]
@@ -332,7 +333,7 @@ async def test_a_member_of_several_judges_for_the_one_whose_source_it_is(
 ) -> None:
     other = await organization()
     expected = await source(desk.talk.database, other.id)
-    both = replace(desk.ann, organizations=frozenset({desk.org.id, other.id}))
+    both = structs.replace(desk.ann, organizations=frozenset({desk.org.id, other.id}))
     await desk.give("negative", None, expected, both)
     assert (await desk.judged(), await desk.judged(org=other.id)) == ([], [(expected, None)])
     # no member any more, ann takes it back nevertheless: it is hers
