@@ -63,8 +63,8 @@ and what it says beyond the question."""
 READ_WEIGHT = 0.08
 """Of the reader's log-odds."""
 MOST_ODDS = 8
-SURE = 0.0
-"""Log-odds of the reader from which on a sentence may answer without the kind of value that is asked for."""
+SURE = 4.0
+"""Log-odds of the reader from which on a sentence answers, whatever the rules on what is asked for say of it."""
 _MOST_NEWS = 10
 _KIND_WEIGHT = 0.1
 """For a sentence without the kind of value that a part asks for: a price, a date, somebody's name."""
@@ -138,8 +138,7 @@ def score_passages(ranking: Ranking) -> PassageScores:
     lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
     held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
-    held &= ~lacks | (ranking.read[1:] >= SURE)
-    return PassageScores(scores, held, ranking.read[1:].max(axis=0))
+    return PassageScores(scores, held | (ranking.read[1:] >= SURE), ranking.read[1:].max(axis=0))
 
 
 def lacks_kind(question: str, found: Sequence[Passage]) -> list[bool]:

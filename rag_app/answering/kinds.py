@@ -107,8 +107,8 @@ _VALUES = {
         rf"|\b(?:a|one|two|a full) (?:third|fifth|sixth)s?\b|\b(?:\d+|{_COUNTED}) (?:in|out of|of(?: the| every)?|von) (?:\d+|{_COUNTED})\b"
     ),
     Kind.MONEY: (
-        r"[$€£¥%]|\b(?:dollars?|euros?|eur|usd|gbp|chf|pounds?|pence|cents?|francs?|yen|per ?cent|free|nothing|kostenlos)\b"
-        r"|(?<![\w.:])\d+[.,]\d\d(?![\d:])"
+        r"[$€£¥%]|\b(?:dollars?|euros?|eur|usd|gbp|chf|pounds?|pence|cents?|francs?|crowns?|krona|kroner|yen|per ?cent|free|nothing|half(?! (?:an?|past|hour|day))|double|kostenlos)\b"
+        r"|(?<![\w.:])\d+[.,]\d\d(?![\d:])|\b(?:costs?|fees?|prices?|pays?|paid|charged?)\b[^\d.;]{0,30}\d"
     ),
     Kind.OFTEN: (
         r"\b(?:every|each|per|once|twice|times?|daily|weekly|monthly|yearly|annually|hourly|quarterly|regularly|always|never"

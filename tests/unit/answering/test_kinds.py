@@ -35,6 +35,8 @@ def test_a_question_asks_for_a_kind_of_value(question: str, kind: Kind | None) -
     ("question", "answers", "says_nothing"),
     [
         ("What does a scan cost?", "A scan is 40 pounds.", "A scan takes 40 minutes."),
+        ("What does a scan cost?", "Members pay half.", "A scan takes half an hour, and two can wait."),
+        ("What does a scan cost?", "The second scan costs 45 more.", "Scans are in room 45."),
         ("What does a scan cost?", "The scan is free.", "The scan needs no preparation."),
         ("How long is the course?", "It runs for twelve weeks.", "It begins in room 12."),
         ("How heavy is the bell?", "The bell weighs 640 kg.", "The bell is from 1788."),
