@@ -23,7 +23,6 @@ _OPENING = re.compile(
     r"\W*(?:(?:ok(?:ay)?|and|but|now|then|so|well|right|what about|how about|what of|und|was ist mit|et)\b[\s,.!:;–-]*)+",
     re.I,
 )
-_FEW = 4  # words that name days or a value, and ask nothing
 _SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
 
 
@@ -43,13 +42,6 @@ def without_opening(text: str) -> str:
     """
     found = _OPENING.match(text)
     return text[found.end() :] if found else text
-
-
-def goes_on_alone(question: Question, spec: IndexSpec) -> bool:
-    """Whether a few words go on with something, in an index whose records have fields of their own: "and Mia?"."""
-    fields = any(words.kind for words in spec.vocabulary.values()) or (len(spec.records) == 1 and bool(spec.vocabulary))
-    rest = without_opening(question.text)
-    return fields and rest != question.text and len(rest.split()) <= _FEW
 
 
 def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[NamedValue]) -> Question | None:

@@ -54,9 +54,6 @@ _ASKS_A_FIELD = frozenset({"count", "much", "sum", "average", "most", "least", "
 _ASKED_OF_ALL = _ASKS_A_FIELD | SUPERLATIVES | {"all", "next", "ahead", "total", "over", "under", "most_of", "least_of"}
 _RANKS = SUPERLATIVES - {"newest", "oldest"} | BOUND_OPERATORS.keys() | {"count", "sum", "average", "each", "rank"}
 _NAMED = frozenset({"kind", "field", "total", "high", "low", "unit", "value"})
-_OF_FIELDS = SUPERLATIVES | {"sum", "average", "each", "rank", "more", "apart"}
-_OF_TEXTS = frozenset({"more", "each"})
-_OF_RECORDS = _OF_FIELDS | BOUND_OPERATORS.keys() | {"count", "not", "or", "between"}
 _LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal", "more", "left_out", "unclear"})
 _FURTHEST = 5  # "the fifth cheapest"
 _NAMING = frozenset({FieldType.KEYWORD, FieldType.UUID})
@@ -197,33 +194,6 @@ def _limits(tokens: Sequence[Token], spec: IndexSpec) -> bool:
     return of_groups or roles >= {"rank", "kind"} or (bool(roles & BOUND_OPERATORS.keys()) and bool(figures) and named)
 
 
-def _asks_of_fields(tokens: Sequence[Token], spec: IndexSpec) -> bool:
-    """Whether only declared fields can answer: a figure, an order or groups are asked for of one, or of a kind that has some.
-
-    Or records of such a kind, in words that are all understood, and make no query; or those of one's own with some value.
-    """
-    roles, left = {token.role for token in tokens}, any(token.is_left for token in tokens)
-    fields, kinds = _fields_told(spec)
-    of_kind = any(token.role == "kind" and token.name in kinds for token in tokens)
-    of_field = any(token.role in _NAMED - {"kind", "value"} and token.name in fields for token in tokens)
-    of_texts = frozenset() if of_field else _OF_TEXTS  # what a text may say as well
-    asked = roles & (_OF_FIELDS - of_texts if left else _OF_RECORDS)
-    own = of_kind and roles >= {"own", "value"} and any(token.stem in word_set("which_of") for token in tokens[:1])
-    return (bool(asked) and (of_kind or of_field)) or own
-
-
-def _fields_told(spec: IndexSpec) -> tuple[frozenset[str], frozenset[str]]:
-    """The fields that records are told with, or that are of one kind, and the kinds that have any."""
-    names = {
-        (kind, name)
-        for kind, each in spec.records.items()
-        for name in spec.fields
-        if f"{{{name}}}" in " ".join(each.sentence)
-    }
-    names |= {(words.kind, name) for name, words in spec.vocabulary.items() if words.kind is not None}
-    return frozenset(name for _, name in names), frozenset(kind for kind, _ in names)
-
-
 def names_kind_first(text: str, spec: IndexSpec) -> bool:
     """Whether records of a kind are asked for: "which parts are ...", "which of our listings ..."."""
     meant = [
@@ -267,8 +237,7 @@ def read_question(
     plan = reader.plan()
     left = [token for token in tokens if token.is_left]
     every = _asks_for_all(tokens)
-    of_fields = _asks_of_fields(tokens, spec) or (bool(left) and len(left) == len(reader.unsaid))
-    ranks, limits = every or of_fields or _ranks(tokens), every or of_fields or _limits(tokens, spec)
+    ranks, limits = every or _ranks(tokens), every or _limits(tokens, spec)
     if not left:
         return Reading(plan, ranks=ranks, limits=limits)
     unknown, kind = tuple(token.text.lower() for token in left), reader.kind_asked()
@@ -346,10 +315,8 @@ class _Reader(Conditions):
         meant = dict.fromkeys(self._meanings_with("value"))
         self.named = [titles[each.value] for each in meant if each.name == "source_id"]
         self.today, self.comparing = today, comparing
-        self.unsaid: list[Token] = []  # words that are known, and that no query says
         self.period = period or self._year()
         self._settle_owners()
-        self._settle_comparatives()
         self._drop_kinds_left_out()
         self.kinds = self._kinds()
         self.kind = next(iter(self.kinds), None)
@@ -374,27 +341,11 @@ class _Reader(Conditions):
             query = self._ask_of_named(query, len(self.named))
         if query is None or values is None or compared is None or place is None:
             return None
-        if place > 1:
-            if query.order is query.group is None or query.limit not in (1, _SEVERAL, _RANKED):
-                return None
-            query = replace(query, limit=1)
+        if place > 1 and (query.limit != 1 or query.order is query.group is None):
+            return None
         if self._has("each") and query.group is None and not self._orders_by_its_figure(query):
             return None
-        plan = self._plan_of(query, compared, values, place)
-        return None if plan is None or self._leaves_times(plan) else plan
-
-    def _leaves_times(self, plan: Plan) -> bool:
-        """Whether a week, a month or a year is spoken of that the query does not say; then that word is not understood."""
-        said: set[str | None] = {plan.query.grain, plan.kind and self.spec.records[plan.kind].every}
-        if plan.period is not None and plan.period.start is not None and plan.period.end is not None:
-            days = (plan.period.end - plan.period.start).days + 1
-            said |= {grain for grain, least in zip(GRAINS, (1, 7, 28, 365), strict=True) if days >= least}
-        counted = GRAINS if plan.query.aggregate is not None else GRAINS[1:]  # a list tells the day of each
-        unread = [each for each in self.tokens if each.role in counted and each.role not in said and not self.comparing]
-        for token in unread:
-            token.meaning, token.said = None, False
-        self.unsaid += unread
-        return bool(unread)
+        return self._plan_of(query, compared, values, place)
 
     def _plan_of(
         self, query: RecordQuery, compared: Sequence[MetadataFilter], values: Sequence[MetadataFilter], place: int
@@ -463,7 +414,6 @@ class _Reader(Conditions):
 
     def _settle_owners(self) -> None:
         """One's own and those of others together leave nothing out: "ours or not", "theirs as well as ours"."""
-        self._settle_those_of_others()
         own = [place for place, token in enumerate(self.tokens) if token.role == "own"]
         for place in own:
             behind = [token.stem for token in self.tokens[place + 1 : place + 3]]
@@ -472,27 +422,6 @@ class _Reader(Conditions):
             if behind == ["or", "not"] or others:
                 for token in (*self.tokens[place : place + (3 if behind == ["or", "not"] else 1)], *others):
                     token.meaning, token.said = None, True
-
-    def _settle_those_of_others(self) -> None:
-        """What is not one's own is somebody else's, in an index that says whose a record is: "those that are not ours"."""
-        field = next((name for name in self.spec.fields if vocabulary_of(self.spec, name).own), None)
-        meant = [token for token in self.tokens if token.meaning or token.stem in word_set("only")]
-        for link, token, after in zip(meant, meant[1:], [*meant[2:], None], strict=False):
-            if (
-                field
-                and (link.role, token.role) == ("not", "own")
-                and (after is None or after.role not in SUPERLATIVES)
-            ):
-                link.meaning, token.meaning = None, Meaning("value", field, "false")
-
-    def _settle_comparatives(self) -> None:
-        """ "Cheaper than" something that is named, and no figure, compares the two."""
-        if len(self._rivals()) > 1 and not any(
-            figure(token.text) is not None for token in self.tokens if token.is_left
-        ):
-            for token in self.tokens:
-                if token.role in ("over", "under") and token.meaning and token.meaning.name:
-                    token.meaning = Meaning("more", token.meaning.name, "less" if token.role == "under" else "than")
 
     def _drop_kinds_left_out(self) -> None:
         """Kinds that are set aside, where the records of the one that is asked for are none of them."""
@@ -657,11 +586,8 @@ class _Reader(Conditions):
         if not places:
             return 1
         behind = meant[places[0] + 1].role if places[0] + 1 < len(meant) else ""
-        ranked = (
-            self._has("each") and len(self.figures) == 1 and not any(map(self._has, SUPERLATIVES))
-        )  # "third by sales"
         place = int(next(iter(self._meanings_with("ordinal"))).value)
-        return place if len(places) == 1 and (behind in SUPERLATIVES or ranked) and place <= _FURTHEST else None
+        return place if len(places) == 1 and behind in SUPERLATIVES and place <= _FURTHEST else None
 
     # -- the one thing that is asked
     def _read_query(self) -> RecordQuery | None:
@@ -709,24 +635,11 @@ class _Reader(Conditions):
             return self._aggregate_over(Aggregate.SUM, summed[0])
         if much or (self.group is not None and not many and (self.figures or self._fields("unit"))):
             return None  # "kilos per month" is no number of trips
-        if many or self.group is not None or self._lists_values():
+        if many or self.group is not None:
             return self._count()
         if self._has("rank") or self._has("each"):
             return RecordQuery(order=self.figures[0], limit=_RANKED) if len(self.figures) == 1 else None
         return RecordQuery(limit=_LISTED)
-
-    def _lists_values(self) -> bool:
-        """Whether the values that a field has are asked for: "what categories are there", "which kinds of weather"."""
-        before = [*takewhile(lambda token: token.meaning is None, self.tokens)]
-        first, *rest = [*self.tokens[len(before) :], None]
-        narrowed = self.period is not None or self.named or self._has("value")
-        if narrowed or self.figures or first is None or first.role != "field" or self.keys != [first.name]:
-            return False
-        phrase = [first, *takewhile(lambda token: token is not None and token.inside, rest)]
-        several = any(token and token.text.casefold() != token.stem for token in phrase)
-        sorts = any(token.stem in word_set("sorts") | word_set("different") for token in before)
-        asked = bool(before) and before[0].stem in word_set("which_of")
-        return asked and (several or sorts)
 
     def _count(self) -> RecordQuery | None:
         named = (token.meaning.name for token in self.tokens if token.meaning and token.role in ("field", "count"))
@@ -762,19 +675,7 @@ class _Reader(Conditions):
             or self._has("apart")
             or any(each.name and each.value for each in self._meanings_with("more"))
         )
-        rivals = self._rivals()
-        counted = (
-            self._has("more")
-            and self.kind is not None
-            and not self.figures
-            and rivals
-            and rivals[0].name in self.spec.fields
-        )
-        return (
-            bool(rivals)
-            and joined
-            and (bool(counted) or (self._figure_compared() is not None and not self._has("count")))
-        )
+        return bool(self._rivals()) and joined and self._figure_compared() is not None and not self._has("count")
 
     def _figure_compared(self) -> str | None:
         """The one figure of which there is more or less."""
@@ -795,8 +696,7 @@ class _Reader(Conditions):
         least = any(stem in word_set("less") or meaning.value == "less" for stem, meaning in words)
         if rivals[0].name == "source_id":
             return RecordQuery(order=of, descending=not least, limit=len(rivals))
-        added = vocabulary_of(self.spec, of).adds_up
-        way = Aggregate.COUNT if of is None else Aggregate.SUM if added else Aggregate.AVERAGE
+        way = Aggregate.SUM if vocabulary_of(self.spec, of).adds_up else Aggregate.AVERAGE
         return RecordQuery(aggregate=way, of=of, group=rivals[0].name, descending=not least, limit=len(rivals))
 
     def _tells_different(self) -> bool:
@@ -886,10 +786,6 @@ class _Reader(Conditions):
         The field is "" where it is still to be found; None where nobody can tell.
         """
         ways = [(name, True) for name in self._fields("high")] + [(name, False) for name in self._fields("low")]
-        if self._has("worst") and ways:  # "the poorest opportunity"
-            ways = [(name, False) for name, high in ways if high and vocabulary_of(self.spec, name).best == "high"]
-            if not ways:
-                return None
         by = self._ordered_field()
         for role, descending in ("most", True), ("least", False):
             if self._has(role) and not ways:
@@ -918,16 +814,13 @@ class _Reader(Conditions):
             return replace(record, group=self.group, limit=_GROUPED)
         group, grain = (self.group, self.grain) if self.group else self._subject(name)
         largest = self._has("most") or self._has("least") or grain is not None
-        who = next((token for token in self.tokens[:2] if token.stem in word_set("whose")), None)
-        extreme = self._has("most") or self._has("least")
-        if who and extreme and group is None and grain is None and name and vocabulary_of(self.spec, name).adds_up:
+        who = self.tokens[0].stem in word_set("who") and (self._has("most") or self._has("least"))
+        if who and group is None and grain is None and name and vocabulary_of(self.spec, name).adds_up:
             spends = any(token.stem in word_set("spends") for token in self.tokens)
             once = any(token.text.casefold() in ("one", "single") for token in self.tokens)
             group = people_field(self.spec) if spends and not once else None
             if group is None and not once:
-                who.said = False  # who brought in the most: nobody knows whose field
-                self.unsaid.append(who)
-                return None
+                return None  # who brought in the most: nobody knows whose field
         if group is None or not largest:
             return record if name else None
         by_group = replace(record, order=None, group=group, grain=grain, limit=wanted or 1)

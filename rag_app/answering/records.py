@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from rag_app.answering.briefs import read_lists, subject_of
 from rag_app.answering.capabilities import RecordList
-from rag_app.answering.conditions import GRAINS
-from rag_app.answering.following import before_in, carry, follow, goes_on_alone, without_opening
+from rag_app.answering.following import before_in, carry, follow, without_opening
 from rag_app.answering.planning import (
     Plan,
     Reading,
@@ -40,9 +39,9 @@ from rag_app.answering.steps import (
     sets_figures_apart,
     with_mean,
 )
-from rag_app.answering.telling import OPENS, Outcome, Telling, missing_text, unread_text
+from rag_app.answering.telling import Outcome, Telling, missing_text, unread_text
 from rag_app.answering.titles import read_names, words_of_titles
-from rag_app.answering.wording import Token, figure, is_figure, read_words, stem, stems, variants, word_set
+from rag_app.answering.wording import figure, is_figure, read_words, stem, stems, variants
 from rag_app.answering.written_queries import QueryWriter
 from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage
 from rag_app.retrieval.embedding import asking, embed_query
@@ -147,13 +146,11 @@ class RecordFinder:
         misspelt = bool(self._spec.records) and bool(suspects(question.text, ()))
         asks = not question.leans and (misspelt or may_ask(question.text, self._spec, question.period))
         briefs = bool(self._lists) and not question.leans and subject_of(question.text) is not None
-        goes_on = not (before or question.leans) and goes_on_alone(question, self._spec)
-        if not (asks or before or briefs or goes_on):
+        if not (asks or before or briefs):
             return None
         self._store = await self._open_store()
         asking.set(self._store.scope.organizations)
-        unasked = self._explain_opening() if goes_on else None
-        work, reply = self._read(before, unasked, asks=asks, briefs=briefs), None
+        work, reply = self._read(before, asks=asks, briefs=briefs), None
         while True:  # awaited from here alone: a statement is few frames away
             try:
                 wanted = work.send(reply)
@@ -162,16 +159,7 @@ class RecordFinder:
                 return found
             reply = await wanted
 
-    def _read(
-        self, before: Sequence[str], unasked: Work[NotRecorded | None] | None, *, asks: bool, briefs: bool
-    ) -> Work[FoundRecords | NotRecorded | None]:
-        """Whether the question only goes on with another one; else the ways of reading it."""
-        refused = (yield from unasked) if unasked is not None else None
-        return refused or (yield from self._read_question(before, asks=asks, briefs=briefs))
-
-    def _read_question(
-        self, before: Sequence[str], *, asks: bool, briefs: bool
-    ) -> Work[FoundRecords | NotRecorded | None]:
+    def _read(self, before: Sequence[str], *, asks: bool, briefs: bool) -> Work[FoundRecords | NotRecorded | None]:
         """The ways of reading the question, one after the other."""
         question = (yield from self._put_right()) if asks else self._question
         asks = asks and may_ask(question.text, self._spec, question.period)
@@ -376,14 +364,6 @@ class RecordFinder:
             return NotRecorded("", figures=self._figures, words=frozenset(map(stem, reading.unknown)), limits=bounded)
         return None
 
-    def _explain_opening(self) -> Work[NotRecorded | None]:
-        """What goes on with a question that is not known, and names days or values alone, is answered by no text either."""
-        question, spec = self._question, self._spec
-        values: Sequence[NamedValue] = yield self._store.named_values(self._forms(question.text))
-        tokens = read_names(without_period(without_opening(question.text), question.period), spec, values)
-        named = question.period is not None or any(token.role == "value" or token.role in GRAINS for token in tokens)
-        return NotRecorded(OPENS, self._figures, limits=True) if named and not any(map(_says_else, tokens)) else None
-
     @property
     def _figures(self) -> frozenset[str]:
         return frozenset(name for name in self._spec.fields if is_figure(self._spec, name))
@@ -494,14 +474,6 @@ class RecordFinder:
         if plan.is_list and not plan.is_first_of_each:
             return replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
         return replace(query, limit=_EQUALS) if query.limit == 1 else query
-
-
-def _says_else(token: Token) -> bool:
-    """Whether a word asks for something, or is not known."""
-    before_it = token.stem in word_set("beside")
-    return (token.is_left and not before_it) or (
-        token.meaning is not None and token.role not in ("value", "weekday", *GRAINS)
-    )
 
 
 def _titles_of(nodes: Sequence[NodeWithScore], words: Collection[str]) -> list[NamedValue]:

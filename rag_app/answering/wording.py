@@ -358,17 +358,9 @@ def _read_phrase(
         meaning = _likeliest(meanings, after, spec)
         tokens[place].meaning = meaning if meaning.role != "said" else None
         tokens[place].others = meanings
-        if meaning.role == "value" and phrase[-1].text.casefold() != phrase[-1].stem:
-            tokens[place].also = _longer_values(phrases, tuple(token.stem for token in phrase), meaning.name)
         return length
     tokens[place].said = tokens[place].stem in says_nothing()
     return 1
-
-
-def _longer_values(phrases: Mapping[Phrase, tuple[Meaning, ...]], own: Phrase, field: str) -> tuple[str, ...]:
-    """The values that begin with one in the plural: "skin fades" are those with a beard, too."""
-    longer = (each for key, each in phrases.items() if key[: len(own)] == own != key)
-    return tuple(each.value for meanings in longer for each in meanings if (each.role, each.name) == ("value", field))
 
 
 def _likeliest(meanings: Sequence[Meaning], after: str, spec: IndexSpec) -> Meaning:
@@ -467,7 +459,7 @@ def _last_meant(at: _Place) -> str:
 
 def _says_how_many_there_are(tokens: Sequence[Token], place: int) -> bool:
     """Whether a figure is the number of what is known already: "our three listings", "which of the four trends"."""
-    if not any(each.role == "kind" and each.text.casefold() != each.stem for each in tokens[place + 1 : place + 2]):
+    if tokens[place + 1 : place + 2] == [] or tokens[place + 1].role != "kind":
         return False
     before = next((token for token in reversed(tokens[:place]) if token.meaning), None)
     own = before is not None and before.role in ("own", "all") and tokens.index(before) >= place - 3
