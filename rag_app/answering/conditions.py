@@ -37,7 +37,7 @@ class Conditions:
         for place, token in enumerate(self.tokens):
             value = self._value_at(place) if token.is_left or self._is_one(place) else None
             bound = None if value is None else self._build_bound(place, value)
-            if bound is not None and self._may_be_of(place, bound.key):
+            if bound is not None and not self._is_of_time(place):
                 found.append(bound)
                 token.said = True
         self._measure_others([each.key for each in found])
@@ -71,7 +71,7 @@ class Conditions:
             before[-1].said, value = True, -value
         own = [each.name for each in before if each.name and each.role in _BOUNDS]
         if operator is not None and own:  # "hotter than"
-            return self._build_comparison(own[-1], operator, value)
+            return self._build_comparison(own[-1], operator, value) if self._may_be_of(place, own[-1]) else None
         numbered = [each.name for each in before[-2:] if each.role == "field"]
         if operator is None and numbered and goes_by(numbered[-1]):
             return self._build_comparison(numbered[-1], EQ, value)
@@ -97,13 +97,9 @@ class Conditions:
         bounded = any(each.role in BOUND_OPERATORS for each in self.tokens[max(0, place - 2) : place])
         return 1.0 if token.text.casefold() in word_set("one") and bounded else figure(token.text)
 
-    def _may_be_of(self, place: int, name: str) -> bool:
-        """Whether a figure may be of a field: behind it stands neither the unit of another one nor a time ("2 years")."""
-        after = next(iter(self.tokens[place + 1 : place + 2]), None)
-        if after is None or after.role != "unit":
-            return after is None or after.role not in GRAINS
-        unit = vocabulary_of(self.spec, name).unit
-        return not unit or unit == vocabulary_of(self.spec, after.name).unit
+    def _is_of_time(self, place: int) -> bool:
+        """Whether a figure counts days or years, which are no field: "2 years"."""
+        return place + 1 < len(self.tokens) and self.tokens[place + 1].role in GRAINS
 
     def _field_before(self, place: int) -> str | None:
         """The figure that is named last before a number, with no other number between: "demand over 60"."""
@@ -126,6 +122,14 @@ class Conditions:
         )
         whole = self.spec.fields.get(name) is FieldType.INTEGER and not vocabulary_of(self.spec, name).adds_up
         return name if whole and not ranked and before is not None else None
+
+    def _may_be_of(self, place: int, name: str) -> bool:
+        """Whether the unit behind a figure, if there is one, may be that of the field."""
+        after = self.tokens[place + 1].meaning if place + 1 < len(self.tokens) else None
+        if after is None or after.role != "unit":
+            return True
+        unit = vocabulary_of(self.spec, name).unit
+        return not unit or unit == vocabulary_of(self.spec, after.name).unit
 
     def _field_behind(self, place: int, *, named: bool) -> str | None:
         """The field of the unit behind a figure, or, where `named`, the one that is named there."""

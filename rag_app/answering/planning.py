@@ -113,6 +113,19 @@ class Plan(Struct, frozen=True):
         """Whether it is of records that are named by their titles."""
         return "source_id" in fields_of(self.query.filters)
 
+    def may_be_total(self, spec: IndexSpec) -> bool:
+        """Whether the total of a list may be meant: it names one figure, which adds up and is not compared: "fees from Ada"."""
+        if not self.is_list or self.query.order or self.query.group or self.names_record or len(self.figures) != 1:
+            return False
+        return vocabulary_of(spec, self.figures[0]).adds_up and self.figures[0] not in fields_of(self.query.filters)
+
+    @property
+    def total(self) -> "Plan":
+        """The total of the one figure that a list names."""
+        of = self.figures[0]
+        summed = [replace(each, aggregate=Aggregate.SUM, of=of) for each in (self.query, self.everything)]
+        return replace(self, query=summed[0], everything=summed[1])
+
     @property
     def otherwise(self) -> "Plan | None":
         """The same for the days of another year, where the words may mean them as well."""
@@ -203,6 +216,14 @@ def names_kind_first(text: str, spec: IndexSpec) -> bool:
     ]
     named = [token for token in meant if token.role != "own"]
     return any(one.stem in word_set("which_of") and other.role == "kind" for one, other in pairwise(named))
+
+
+def ranks_kind(text: str, spec: IndexSpec) -> bool:
+    """Whether the top ones of a kind are asked for, by whatever: "the top keywords in the wedding niche"."""
+    meant = [token.role for token in read_words(text, spec) if token.meaning or token.is_left]
+    first = next((place for place, role in enumerate(meant) if role in {"most", "best", "rank"}), len(meant))
+    named = [role for role in meant[first + 1 :] if role != "value"]
+    return named[:1] == ["kind"]
 
 
 def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, ...]:
@@ -317,6 +338,7 @@ class _Reader(Conditions):
         self.today, self.comparing = today, comparing
         self.period = period or self._year()
         self._settle_owners()
+        self._settle_comparatives()
         self._drop_kinds_left_out()
         self.kinds = self._kinds()
         self.kind = next(iter(self.kinds), None)
@@ -422,6 +444,15 @@ class _Reader(Conditions):
             if behind == ["or", "not"] or others:
                 for token in (*self.tokens[place : place + (3 if behind == ["or", "not"] else 1)], *others):
                     token.meaning, token.said = None, True
+
+    def _settle_comparatives(self) -> None:
+        """ "Cheaper than" something that is named, and no figure, compares the two."""
+        if len(self._rivals()) > 1 and not any(
+            figure(token.text) is not None for token in self.tokens if token.is_left
+        ):
+            for token in self.tokens:
+                if token.role in ("over", "under") and token.meaning and token.meaning.name:
+                    token.meaning = Meaning("more", token.meaning.name, "less" if token.role == "under" else "than")
 
     def _drop_kinds_left_out(self) -> None:
         """Kinds that are set aside, where the records of the one that is asked for are none of them."""

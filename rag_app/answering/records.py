@@ -23,6 +23,7 @@ from rag_app.answering.planning import (
     may_ask,
     names_kind_first,
     names_records,
+    ranks_kind,
     read_question,
     respell,
     without_period,
@@ -175,7 +176,8 @@ class RecordFinder:
                 return found
             reading = yield from self._understand(merged)
         if reading.plan is not None:
-            return (yield from self._tell_plan(reading.plan))
+            plan = reading.plan if before else (yield from self._list_or_total(reading.plan, question))
+            return (yield from self._tell_plan(plan))
         if not asks:
             return None
         parsed = (yield from self._parse(question)) if not before else None  # which reads no conversation
@@ -317,6 +319,14 @@ class RecordFinder:
         values = yield from self._values(question.text, question.period)
         return read_question(question.text, self._spec, values, question.period, question.today)
 
+    def _list_or_total(self, plan: Plan, question: Question) -> Work[Plan]:
+        """The plan, or the total of the figure that it names: where the rules cannot tell, the parser says which is meant."""
+        if not plan.may_be_total(self._spec):
+            return plan
+        parsed, total = (yield from self._parse(question)), plan.total
+        pair = [(each.query.aggregate, each.query.of, each.query.group) for each in (parsed or plan, total)]
+        return total if pair[0] == pair[1] else plan
+
     def _parse(self, question: Question) -> Work[Plan | None]:
         """The query that the parser reads; None where it is not certain of one, or nothing of records is named.
 
@@ -351,14 +361,15 @@ class RecordFinder:
     def _explain_unread(self, reading: Reading, text: str) -> NotRecorded | None:
         """What the records lack, or that the words make no query.
 
-        Where a figure or an order over records is asked for, no single record answers it; nor does one of a kind without
-        any of the words that are not understood.
+        Where a figure or an order over records is asked for, no single record answers it; nor does one of a kind, or of
+        the top ones of a kind, without any of the words that are not understood.
         """
         if lacking := missing_text(self._spec, reading.kind, reading.missing):
             return NotRecorded(lacking, self._figures, limits=reading.limits)
         if reading.ranks or asks_two_figures(text):
-            limits = reading.limits or sets_figures_apart(text)
-            return NotRecorded(unread_text(reading.unknown), figures=self._figures, limits=limits)
+            words = frozenset(map(stem, reading.unknown)) if ranks_kind(text, self._spec) else frozenset()
+            limits = (reading.limits or sets_figures_apart(text)) and not words
+            return NotRecorded(unread_text(reading.unknown), figures=self._figures, words=words, limits=limits)
         if names_kind_first(text, self._spec):
             bounded = any(figure(word) is not None for word in reading.unknown)  # those that begin before ten
             return NotRecorded("", figures=self._figures, words=frozenset(map(stem, reading.unknown)), limits=bounded)

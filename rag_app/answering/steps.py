@@ -86,7 +86,7 @@ class Steps(Struct, frozen=True):
 
 
 def may_take_steps(text: str) -> bool:
-    """Whether a question has the words of one of the ways; "and" may join both ends of an order."""
+    """Whether a question has the words of one of the ways; "and" may join two lists."""
     return asks_two_figures(text) or _AND.search(text) is not None
 
 
@@ -100,6 +100,17 @@ def asks_two_figures(text: str) -> bool:
 def sets_figures_apart(text: str) -> bool:
     """Whether it asks by how much one figure is beyond another, which no sentence about one of them says."""
     return _MORE_THAN.search(text) is not None
+
+
+def _two_kinds(tokens: Sequence[Token]) -> tuple[int, int] | None:
+    """The places of two kinds of records that "and" joins, where no other is named."""
+    places = [place for place, token in enumerate(tokens) if token.role == "kind"]
+    if len(places) != 2 or tokens[places[0]].name == tokens[places[1]].name:
+        return None
+    between = [token for token in tokens[places[0] + 1 : places[1]] if not token.inside]
+    joined = any(_AND.fullmatch(token.text) for token in between)
+    plain = all(token.role == "own" or (token.said and token.meaning is None) for token in between)
+    return (places[0], places[1]) if joined and plain else None
 
 
 def read_steps(
@@ -127,14 +138,18 @@ Read = Callable[[str], Plan | None]
 
 
 def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps | None:
-    """Both ends of one order: "the cheapest and the dearest"."""
+    """Two lists, "my watchlists and alerts", or both ends of one order, "the cheapest and the dearest"."""
     tokens = words(text)
-    ends = sorted(_two_ends(tokens) or (), reverse=True)
-    plans = [plan for each in ends if (plan := read(without_phrases(tokens, [tokens[each]]))) is not None]
-    if len(plans) != 2 or not all(plan.is_list and plan.query.order and not plan.query.group for plan in plans):
+    kinds = _two_kinds(tokens)
+    pair = kinds or _two_ends(tokens)
+    if pair is None:
         return None
-    first, second = plans
-    return Steps(Way.BOTH, first, second) if _alike(first, second) and first.query != second.query else None
+    first, second = (read(without_phrases(tokens, [tokens[each]])) for each in sorted(pair, reverse=True))
+    if first is None or second is None or not (first.is_list and second.is_list):
+        return None
+    lists = not (first.conditions or second.conditions) and first.query.order is second.query.order is None
+    ends = first.query.order and not first.query.group and _alike(first, second) and first.query != second.query
+    return Steps(Way.BOTH, first, second) if (lists if kinds else ends) else None
 
 
 def _change(

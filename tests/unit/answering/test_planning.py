@@ -7,7 +7,7 @@ import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.following import before_in, follow, without_opening
-from rag_app.answering.planning import read_question, respell, words_left
+from rag_app.answering.planning import ranks_kind, read_question, respell, words_left
 from rag_app.domain import Question
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec, load_indexes
@@ -372,6 +372,14 @@ def test_a_year_before_its_records_is_a_period() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "asked"),
+    [("What are the top trips to the islands?", True), ("Which trips have the most fish abroad?", False)],
+)
+def test_the_top_ones_of_a_kind_are_told_from_the_one_with_the_most(text: str, asked: bool) -> None:
+    assert ranks_kind(text, BOATS) is asked
+
+
+@pytest.mark.parametrize(
     "text", ["How pricey are our listings on average?", "Wie teuer sind unsere Listings im Schnitt?"]
 )
 def test_how_expensive_asks_for_the_price(text: str) -> None:
@@ -379,3 +387,21 @@ def test_how_expensive_asks_for_the_price(text: str) -> None:
     plan = read_question(text, load_indexes(resource_folder("indexes"))["marketplace"], [], None).plan
     assert plan is not None
     assert (plan.query.aggregate, plan.query.of, plan.query.own) == (Aggregate.AVERAGE, "price", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "may_be"),
+    [
+        ("fish from Ada", True),
+        ("fish of our trips to the north pier", True),
+        ("trips with more than 20 kilos of fish", False),
+        ("the fullest trips", False),
+        ("trips of Ada", False),
+    ],
+)
+def test_a_list_with_one_figure_that_adds_up_may_be_a_total(text: str, may_be: bool) -> None:
+    plan = read(text)
+    assert plan.may_be_total(BOATS) == may_be
+    if may_be:
+        assert (plan.total.query.aggregate, plan.total.query.of) == (Aggregate.SUM, "catch")
+        assert plan.total.query.filters == plan.query.filters

@@ -74,6 +74,12 @@ def test_a_difference_of_the_largest_and_the_smallest() -> None:
     ]
 
 
+def test_two_lists() -> None:
+    found = steps("Show me my trips and notes")
+    assert (found.way, found.first.kind, found.second.kind) == (Way.BOTH, "trip", "note")
+    assert found.first.query.own and found.second.query.own
+
+
 @pytest.mark.parametrize(
     "text", ["the emptiest and the fullest trip", "Which trip was the emptiest, and which the fullest?"]
 )
