@@ -48,7 +48,7 @@ print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
 
 COMMAND_LINE = {
-    "rag_app", "typer", "annotated_doc", "shellingham", "typing_extensions", "sitecustomize",
+    "rag_app", "typer", "msgspec", "annotated_doc", "shellingham", "typing_extensions", "sitecustomize",
     "pydantic", "pydantic_core", "annotated_types", "typing_inspection",  # which typer asks about a command's options
 }  # fmt: skip
 ALWAYS = {"asyncpg", "sqlalchemy", "litestar", "llama_index", "onnxruntime", "tokenizers"}

@@ -139,7 +139,7 @@ class RetrievalSource(Struct, frozen=True, kw_only=True):
     source_title: Annotated[str, Meta(examples=["Call with Ada, 14 January"])]
     source_uri: Annotated[str | None, Meta(description="a link to the source, if it has one", examples=[None])]
     meta: Annotated[
-        dict[str, MetadataValue],
+        dict[str, str | float | bool | list[str]],
         Meta(
             description="metadata of the source: call_sid, org_id, date, section, page ...",
             examples=[{"call_sid": "CA1", "date": "2025-01-14T00:00:00Z"}],
@@ -374,7 +374,7 @@ def _citation(
     )
 
 
-def _meta(hit: Hit) -> dict[str, MetadataValue]:
+def _meta(hit: Hit) -> dict[str, str | float | bool | list[str]]:
     date = hit.untyped.get("date") or (_iso(hit.moment) if hit.moment else None)
     shown = ("section", "page", "external_id", "file_name", "link", "row", "sheet")
     ours = {"org_id": str(hit.org_id), "date": date, **{name: getattr(hit, name) for name in shown}}

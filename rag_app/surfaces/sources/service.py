@@ -442,8 +442,8 @@ class Sources:
         )
 
 
-def _examples(name: str, kind: FieldType, entries: Sequence[Entry]) -> list[str | int | float | bool]:
-    found: dict[str | int | float | bool, None] = {}
+def _examples(name: str, kind: FieldType, entries: Sequence[Entry]) -> list[str | float | bool]:
+    found: dict[str | float | bool, None] = {}
     for source in (entry.source for entry in entries):
         own = {
             "org_id": str(source.org_id), "source_id": str(source.id), "source_type": source.source_type,

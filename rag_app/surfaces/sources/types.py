@@ -110,7 +110,7 @@ class FieldInfo(Struct, frozen=True):
         Meta(description="the operators that a filter may use with this field", examples=[["==", "!=", "in"]]),
     ]
     examples: Annotated[
-        list[str | int | float | bool],
+        list[str | float | bool],
         Meta(
             description="up to five values, from sources that the caller may see; times in ISO 8601, UTC",
             examples=[["en"]],
