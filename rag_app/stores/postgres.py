@@ -219,6 +219,8 @@ class ChunkStore(ScopedStore):
     async def named_values(self, words: Sequence[str]) -> list[NamedValue]:
         asked = RecordStatement(self.spec, self.scope, self.prefix, self.records, self.languages)
         sql = asked.named_values(words)
+        if not sql:
+            return []
         rows = await self.backend.usual.fetch_scoped(self.scope, sql, *asked.values)
         return [NamedValue(row["field"], row["value"]) for row in rows]
 

@@ -133,9 +133,9 @@ class RecordStatement(Query):
         return " AND ".join(conditions)
 
     def named_values(self, words: Sequence[str]) -> str:
-        """Values with one of the words."""
+        """Values with one of the words; empty if the index declares no such field."""
         visible, asked = self.where(()), self.bind(list(words), "text[]")
-        parts = [f"SELECT NULL AS field, NULL AS value FROM {self.fields} v WHERE FALSE AND {visible}"]
+        parts = []
         for name, kind in self.spec.all_fields.items():
             if kind not in (FieldType.KEYWORD, FieldType.TAGS) or name in ("source_type", "lang"):
                 continue
@@ -144,6 +144,8 @@ class RecordStatement(Query):
                 f"SELECT DISTINCT {self.bind(name, 'text')} AS field, {value} AS value FROM {self.fields} v "
                 f"WHERE {visible} AND v.{column(name)} IS NOT NULL"
             )
+        if not parts:
+            return ""
         return f"""SELECT field, value FROM ({" UNION ALL ".join(parts)}) known
             WHERE EXISTS (SELECT FROM regexp_split_to_table(lower(value), '[^[:alnum:]]+') word WHERE word = ANY({asked}))
             ORDER BY field, value LIMIT {_MOST_VALUES}"""
