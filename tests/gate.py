@@ -36,6 +36,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from rag_app.answering.capabilities import capability_for
+from rag_app.answering.leaning import go_on
 from rag_app.application import Application, open_application
 from rag_app.console.demo import load_samples
 from rag_app.database.urls import DatabaseUrls, database_urls
@@ -44,8 +45,7 @@ from rag_app.evaluation.calibration import AskedQuestion, auroc, fit_gate
 from rag_app.retrieval.confidence import FIT_FILE, Fit, shipped_fit
 from rag_app.retrieval.text import sentences
 from rag_app.settings import Settings
-from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of
-from rag_app.surfaces.lexybrain.messages import cited_before, wordings
+from rag_app.surfaces.lexybrain.messages import asked_before, cited_before
 from rag_app.surfaces.lexybrain.types import PastMessage, Role
 from rag_app.surfaces.library.rag import question_of, scope_of, target_of
 from tests.reader.questions import SECTORS, put_aside, threads_of, worlds
@@ -290,15 +290,8 @@ async def gather(application: Application, cases: Sequence[Case]) -> list[AskedQ
 
 def following(question: Question, history: Sequence[PastMessage]) -> Question:
     """The question as the next message of a conversation, which takes what is nearest for what was cited."""
-    leaning = leaning_of(question.text) if history else Leaning.ALONE
-    first, *others = wordings(question.text, history, leaning)
-    return replace(
-        question,
-        searched=first if first != question.text else None,
-        also=tuple(others),
-        earlier=() if leaning is Leaning.ALONE else cited_before(history),
-        leans=leaning is Leaning.LEANS,
-    )
+    asked = go_on(question, asked_before(history))
+    return replace(asked, earlier=cited_before(history)) if asked.searched or asked.also else asked
 
 
 async def ask_all(root: Path, home: Path, urls: DatabaseUrls, every: int) -> tuple[list[Case], list[AskedQuestion]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from rag_app.answering.conditions import BOUND_OPERATORS, SUPERLATIVES
+from rag_app.answering.leaning import said_before
 from rag_app.answering.planning import without_period
 from rag_app.answering.titles import read_names
 from rag_app.answering.wording import Token, figure
@@ -26,13 +27,9 @@ _OPENING = re.compile(
 _SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
 
 
-def before_in(wordings: Sequence[str | None], text: str) -> tuple[str, ...]:
-    """The questions before this text that a conversation looks for together with it, the newest first."""
-    for wording in wordings:
-        if wording and wording != text and wording.endswith(f"\n{text}"):
-            sentences = _SENTENCE.split(wording[: -len(text)].strip())
-            return tuple(each for each in reversed(sentences) if each.strip())
-    return ()
+def before_in(question: Question) -> tuple[str, ...]:
+    """The questions before this one that are looked for together with it, the newest first."""
+    return tuple(each for each in reversed(_SENTENCE.split(said_before(question))) if each.strip())
 
 
 def without_opening(text: str) -> str:

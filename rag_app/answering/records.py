@@ -143,7 +143,7 @@ class RecordFinder:
         EmbeddingFailed.
         """
         question = self._question
-        before = before_in((question.searched, *question.also), question.text)
+        before = before_in(question)
         misspelt = bool(self._spec.records) and bool(suspects(question.text, ()))
         asks = not question.leans and (misspelt or may_ask(question.text, self._spec, question.period))
         briefs = bool(self._lists) and not question.leans and subject_of(question.text) is not None

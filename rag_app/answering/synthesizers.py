@@ -13,6 +13,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from msgspec.structs import replace
 
 from rag_app.answering.context import Context, plain_context
+from rag_app.answering.leaning import said_before
 from rag_app.answering.models import AnsweringModel, Draft, Limits, Pieces
 from rag_app.answering.prompts import Constraints, Prompt, PromptConfig, kept_constraints, own_prompt, template_of
 from rag_app.answering.providers import EXTRACTIVE
@@ -153,10 +154,15 @@ def first(values: Iterable[T | None]) -> T | None:
 
 
 def messages_of(prompt: Prompt, question: Question, context: str) -> list[ChatMessage]:
-    """What a model is told: the prompt, with what the question's instructions have for it."""
-    given = question.instructions.values
+    """What a model is told: the prompt, with what the question's instructions have for it.
+
+    A prompt without `history` is told what was asked before a question that may lean on it.
+    """
+    given, asked = question.instructions.values, question.text
+    if "history" not in prompt.variables and (before := said_before(question)):
+        asked = f"{asked}\n(The same person asked before: {before} That is not asked again.)"
     others = {name: given[name] for name in prompt.variables & given.keys() - {"question", "context"}}
-    return with_today(prompt.messages(**others, question=question.text, context=context), question)
+    return with_today(prompt.messages(**others, question=asked, context=context), question)
 
 
 def with_today(messages: list[ChatMessage], question: Question) -> list[ChatMessage]:

@@ -50,12 +50,19 @@ async def _asker(
 ) -> Ask:
     if organization is None:
         raise Misconfigured(f"{thread.id} names no organization: give --org")
+    earlier: list[str] = []
     if index not in {KNOWLEDGE, CALLS, MARKETPLACE}:
 
         async def ask_library(text: str) -> Reply:
             answer = await Rag(application).ask(
-                text, index=index, organization=organization, user=thread.user, site=thread.site
+                text,
+                index=index,
+                organization=organization,
+                user=thread.user,
+                site=thread.site,
+                earlier_questions=earlier,
             )
+            earlier.append(text)
             return Reply(answer.text, answer.refused, answer.understood)
 
         return ask_library
@@ -74,11 +81,13 @@ async def _asker(
         return response.json()
 
     async def ask(text: str) -> Reply:
+        before = {"earlier_questions": [*earlier]}
+        earlier.append(text)
         if index == KNOWLEDGE:
-            reply = await post("/api/rag/answer", {"query_text": text})
+            reply = await post("/api/rag/answer", {"query_text": text, **before})
             return Reply(reply["answer"]["text"], reply["status"] != "success", reply.get("understood", ""))
         if index == CALLS:
-            reply = await post("/owner/ask", {"question": text})
+            reply = await post("/owner/ask", {"question": text, **before})
             return Reply(reply["answer"], not reply["has_sufficient_evidence"], reply.get("understood", ""))
         reply = await post("/api/lexybrain/rag", {"message": text, **following})
         following["threadId"] = reply["threadId"]

@@ -93,7 +93,7 @@ class KeptAnswers:
             "request_id": request_id,
             "capability": capability,
             "index_name": index,
-            "question": storable(question.text),
+            "question": storable(question.searched or question.text),
             "answer": storable(answer.text),
             "refusal": answer.refusal and answer.refusal.value,
             "model": answer.model,

@@ -30,6 +30,17 @@ def limit_text(most: int, also: str = "", pattern: str = NOT_BLANK, **more: Any)
     )
 
 
+MOST_EARLIER = 20
+EarlierQuestions = Annotated[
+    list[Annotated[str, limit_text(4000)]],
+    Meta(
+        max_length=MOST_EARLIER,
+        description=f"the asker's questions before this one, oldest first, at most {MOST_EARLIER}; a follow-up such as "
+        '"and for children?" is searched together with the last of them',
+        examples=[["What does a swimming lesson cost?"]],
+    ),
+]
+
 PageSize = Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")]
 
 SearchMode = Annotated[Literal["dense", "hybrid"], Meta(description="one of dense, hybrid")]

@@ -67,14 +67,18 @@ def test_an_error_is_told_by_its_kind_and_the_question_is_kept(browser: Browser)
 def test_any_index_is_asked_and_stays_chosen(browser: Browser) -> None:
     page = browser.open("/knowledge")
     page.get_by_role("combobox", name="Index").select_option("salon_calls")
-    asked = []
-    page.on("request", lambda request: asked.append(request.url) if request.method == "POST" else None)
+    asked: list[Any] = []
+    page.on("request", lambda request: asked.append(request) if request.method == "POST" else None)
     page.get_by_role("textbox", name="Your question").fill(QUESTION)
     page.keyboard.press("Enter")
     expect(page.locator("#status")).to_have_text("The answer is complete.")
-    assert [url.partition("/api/")[2] for url in asked] == ["v1/indexes/salon_calls/answer"]
+    assert [each.url.partition("/api/")[2] for each in asked] == ["v1/indexes/salon_calls/answer"]
     expect(page.locator("article.answer .prose")).to_contain_text("No relevant data found in call transcripts")
     expect(page.locator("p.asked")).to_have_text(f"{QUESTION} in salon_calls")
     page.reload()
     expect(page.locator("p.asked")).to_have_text(f"{QUESTION} in salon_calls")
     expect(page.get_by_role("combobox", name="Index")).to_have_value("salon_calls")
+    page.get_by_role("textbox", name="Your question").fill("And in 1927?")
+    page.keyboard.press("Enter")
+    expect(page.locator("#status")).to_have_text("The answer is complete.")
+    assert asked[1].post_data_json == {"query_text": "And in 1927?", "earlier_questions": [QUESTION]}

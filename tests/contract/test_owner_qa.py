@@ -267,6 +267,28 @@ def test_more_is_retrieved_than_wanted(
     assert (question.top_k, question.fetch) == (limit, fetch)
 
 
+def test_a_follow_up_is_searched_with_the_question_before(client: httpx.Client, backstage: Backstage) -> None:
+    backstage.pipeline.given = answered()
+    for earlier in (["Who waited?", "What did Theo cost?"], [], None):
+        assert client.post(ASK, json={"question": "And Aisha?", "earlier_questions": earlier}).status_code == 200
+    followed, *alone = [question for _, question, _ in backstage.pipeline.asked]
+    assert (followed.searched, followed.also) == (None, ("What did Theo cost?\nAnd Aisha?",))
+    assert [(each.searched, each.also, each.leans) for each in alone] == [(None, (), False)] * 2
+
+
+@pytest.mark.parametrize(
+    ("earlier", "field"),
+    [("Who waited?", "earlier_questions"), ([1], "earlier_questions[0]"), ([" "], "earlier_questions[0]"),
+     (["?"] * 21, "earlier_questions"), (["?", "x" * 4001], "earlier_questions[1]")],
+)  # fmt: skip
+def test_earlier_questions_that_are_none_are_refused(
+    earlier: Any, field: str, client: httpx.Client, backstage: Backstage
+) -> None:
+    response = client.post(ASK, json={"question": "And Aisha?", "earlier_questions": earlier})
+    assert problem(response, 400, "invalid_request")["details"]["field"] == field
+    assert backstage.pipeline.asked == []
+
+
 @both
 def test_every_filter_becomes_a_condition(path: str, client: httpx.Client, backstage: Backstage) -> None:
     backstage.pipeline.given = answered()

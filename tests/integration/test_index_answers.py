@@ -101,6 +101,18 @@ def test_an_answer_from_an_index_of_ones_own_cites_its_sources(desk: Desk) -> No
     assert refused["answer"]["text"].startswith("I found "), "as the plain capability of any index says it"
 
 
+def test_a_follow_up_is_answered_with_the_question_before_it(desk: Desk) -> None:
+    asked = "And the green scanner?"
+    answer = desk.ask(asked, earlier_questions=["Where is the key?", "Why does the blue printer stop?"])
+    assert answer["query_text"] == asked and "its lid is open" in answer["answer"]["text"], answer
+    followed = desk.ask("And why?", earlier_questions=["The green scanner stops?"])
+    assert "its lid is open" in followed["answer"]["text"], followed
+    found = desk.post(
+        "search", {"query_text": "And why?", "top_k": 1, "earlier_questions": ["The green scanner stops?"]}
+    )
+    assert [each["meta"]["external_id"] for each in found.json()["results"]] == ["scanner"]
+
+
 def test_it_has_the_fields_of_the_answers_about_what_an_organization_knows(desk: Desk) -> None:
     known = desk.client.post("/api/rag/answer", json={"query_text": QUESTION}, headers=bearer(desk.member)).json()
     there = desk.post("answer", {"query_text": QUESTION}, "org_knowledge").json()

@@ -211,6 +211,9 @@ def test_a_member_asks_any_index_by_a_form(site: Site) -> None:
     answered = site.send("/knowledge", "/knowledge", site.ann, text=QUESTION, index="org_knowledge").text
     assert "every Monday at nine" in answered and f"/documents/{site.source}?chunk=" in answered
     assert "<option selected>org_knowledge</option>" in answered and "<script>alert" not in answered
+    assert f'name="earlier" value="{QUESTION}"' in answered, "what follows is read with it"
+    followed = {"text": "And who does that?", "earlier": QUESTION, "index": "org_knowledge"}
+    assert "The gardener" in site.send("/knowledge", "/knowledge", site.ann, **followed).text
     refused = site.send("/knowledge", "/knowledge", site.ann, text=QUESTION, index="book").text
     assert "The book does not seem to cover this." in refused and str(site.source) not in refused
     theirs = site.send("/knowledge", "/knowledge", site.stranger, text=QUESTION, index="org_knowledge").text

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from rag_app.answering.capabilities import Capability, capability_named
+from rag_app.answering.leaning import go_on
 from rag_app.domain import (
     Answer,
     Confidence,
@@ -33,7 +34,7 @@ from rag_app.domain import (
 )
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.exchange import exchange
-from rag_app.http.fields import WORD, AnswerRemarks, SearchMode, Warnings, Where, limit_text
+from rag_app.http.fields import WORD, AnswerRemarks, EarlierQuestions, SearchMode, Warnings, Where, limit_text
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import MODEL_ERRORS, Caller, Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline
@@ -110,13 +111,12 @@ class IndexRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     top_k: Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 50")] | None = DEFAULT_TOP_K
     filters: Annotated[IndexFilters, Meta(description="an object")] | None = None
+    earlier_questions: EarlierQuestions | None = None
 
     def question(self) -> Question:
-        return Question(
-            self.query_text.strip(),
-            self.filters.conditions() if self.filters else (),
-            DEFAULT_TOP_K if self.top_k is None else self.top_k,
-        )
+        filters = self.filters.conditions() if self.filters else ()
+        question = Question(self.query_text.strip(), filters, DEFAULT_TOP_K if self.top_k is None else self.top_k)
+        return go_on(question, self.earlier_questions or ())
 
 
 class RetrievalRequest(IndexRequest, frozen=True, forbid_unknown_fields=True):

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from rag_app.answering.capabilities import DESCRIPTIONS, capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.context import count_tokens
+from rag_app.answering.leaning import Leaning, leaning_of, searched_text, wordings
 from rag_app.answering.models import estimate_usage
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import GLOBAL, PromptConfig, choose
@@ -54,9 +55,9 @@ from rag_app.http.fields import as_wire
 from rag_app.http.streaming import Resumable
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
-from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of
 from rag_app.surfaces.lexybrain.messages import (
     Payments,
+    asked_before,
     cited_before,
     classify,
     detect,
@@ -68,9 +69,7 @@ from rag_app.surfaces.lexybrain.messages import (
     mentioned_sources,
     retrieved_sources,
     rewritten,
-    searched_text,
     sources_of,
-    wordings,
     worth_it,
 )
 from rag_app.surfaces.lexybrain.quotas import UNSUPPORTED_ANSWER, Accounts
@@ -272,7 +271,7 @@ class Turn:
         model = models.model(GENERAL) if self._services.detect_by_model and self._begun.over_budget is None else None
         if model is None:
             return by_words
-        prompt, whole = models.prompt("ask_lexybrain_intent"), searched_text(text, history)
+        prompt, whole = models.prompt("ask_lexybrain_intent"), searched_text(text, asked_before(history))
         return await classify(model, prompt, whole, self._paid, self._today) or by_words
 
     async def _choose_prompts(self) -> list[PromptConfig | None]:
@@ -297,7 +296,7 @@ class Turn:
             query = await rewritten(
                 model, prompt, text, history, self._services.history_tokens, self._paid, self._today
             )
-        return (query,) if query else wordings(text, history, self._leaning)
+        return (query,) if query else wordings(text, asked_before(history), self._leaning)
 
     # -- the answer
 

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, Capability
 from rag_app.answering.context import count_tokens, neutralise
+from rag_app.answering.leaning import Leaning, beginning_of, leaning_of
 from rag_app.answering.models import AnsweringModel, Draft, estimate_usage
 from rag_app.answering.prompts import Prompt, PromptConfig, kept_constraints
 from rag_app.answering.synthesizers import first, with_today
@@ -33,7 +34,6 @@ from rag_app.domain import (
 )
 from rag_app.retrieval.filters import GTE, IN, IS_EMPTY, LTE, condition, conditions, or_missing
 from rag_app.retrieval.index import IndexSpec
-from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of, points_back
 from rag_app.surfaces.lexybrain.types import (
     REFERENCE_TYPES,
     CitedPassage,
@@ -152,8 +152,6 @@ def is_visible(character: str) -> bool:
 
 # -- what has been said before, as a prompt shows it and as a search takes it in
 _WORTH_CUTTING = 24  # tokens: less of an older message than this says nothing
-_PREVIOUS = 400  # characters
-_FOLLOW_UPS = 3
 _QUERY = 400  # characters of a rewritten query; a model was asked for 40 words
 _QUERY_TOKENS = 160
 _CUT = " …"
@@ -182,25 +180,9 @@ def history_text(messages: Sequence[PastMessage], max_tokens: int) -> str:
     return "\n".join(reversed(turns))
 
 
-def searched_text(text: str, history: Sequence[PastMessage]) -> str:
-    """What to search for: the user's previous message, and the present one whole. A follow-up by itself names nothing.
-
-    Where the previous one is a follow-up, too, the one before it comes along, and so on.
-    """
-    said: list[str] = []
-    for message in reversed(history):
-        if message.role is Role.USER and len(said) < _FOLLOW_UPS and (not said or points_back(said[0])):
-            said.insert(0, message.content)
-    previous = _beginning(" ".join(neutralise(" ".join(said)).split()), _PREVIOUS)
-    return f"{previous}\n{text}" if previous and previous != text.strip() else text
-
-
-def wordings(text: str, history: Sequence[PastMessage], leaning: Leaning) -> tuple[str, ...]:
-    """What to search for, the most promising first: the message by itself, with what was said before it, or both."""
-    together = searched_text(text, history)
-    if leaning is Leaning.ALONE or together == text:
-        return (text,)
-    return (together, text) if leaning is Leaning.LEANS else (text, together)
+def asked_before(history: Sequence[PastMessage]) -> list[str]:
+    """The user's messages, the oldest first."""
+    return [each.content for each in history if each.role is Role.USER]
 
 
 def cited_before(history: Sequence[PastMessage]) -> tuple[UUID, ...]:
@@ -240,19 +222,8 @@ def _turn_text(role: Role, text: str) -> str:
 def _truncate_turn(role: Role, text: str, max_tokens: int) -> list[str]:
     """As much of a turn's beginning as fits, if any does. Longer beginnings cost more, so halving finds the longest."""
     fits = bisect(range(1, len(text) + 1), max_tokens, key=lambda n: count_tokens(_turn_text(role, text[:n] + _CUT)))
-    kept = _beginning(text, fits).rstrip()
+    kept = beginning_of(text, fits).rstrip()
     return [_turn_text(role, kept + _CUT)] if kept else []
-
-
-def _beginning(text: str, length: int) -> str:
-    """At most so many characters, without half a word unless there is nothing else."""
-    if len(text) <= length:
-        return text
-    kept = text[:length]
-    if text[length].isspace():
-        return kept.rstrip()
-    words = kept.rsplit(maxsplit=1)
-    return words[0] if len(words) == 2 and len(words[1]) < 40 else kept
 
 
 # -- what it asks of retrieval: its filters, its named sources, its limits

@@ -14,6 +14,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from msgspec.structs import replace
 
 from rag_app.answering.capabilities import LEXYBRAIN, Capability, capability_for, capability_named
+from rag_app.answering.leaning import go_on
 from rag_app.answering.parts import MakeRetriever, Parts
 from rag_app.application import Application, open_application
 from rag_app.database.urls import database_urls
@@ -175,11 +176,13 @@ class Rag:
         top_k: int | None = None,
         mode: str = "hybrid",
         capability: str | None = None,
+        earlier_questions: Sequence[str] = (),
     ) -> Answer:
         """An answer with verified citations, or a refusal (`answer.refused`).
 
         `capability` is one of those that answer from the index, by default its first. One of a conversation answers as
-        it would a first message. Raises NotFound for a capability there is not, with the names there are.
+        it would a first message. `earlier_questions` are those before this one, oldest first: a follow-up is searched
+        together with the last of them. Raises NotFound for a capability there is not, with the names there are.
 
         Example:
 
@@ -193,9 +196,8 @@ class Rag:
         chosen = capability_of(self.application, index, capability)
         asked = question_of(question, top_k or chosen.top_k, mode, filters)
         scope = await scope_of(self.application, organization, user, site)
-        return await self.application.pipeline.answer(
-            chosen.name, await opening_of(self.application, chosen, asked), scope
-        )
+        opening = await opening_of(self.application, chosen, asked)
+        return await self.application.pipeline.answer(chosen.name, go_on(opening, earlier_questions), scope)
 
     @property
     def embedder(self) -> "BaseEmbedding":

@@ -14,6 +14,7 @@ from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct, field
 
+from rag_app.answering.leaning import go_on
 from rag_app.domain import (
     Answer,
     EmbeddingFailed,
@@ -32,6 +33,7 @@ from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.exchange import exchange
 from rag_app.http.fields import (
     AnswerRemarks,
+    EarlierQuestions,
     SearchMode,
     SourceReference,
     T,
@@ -126,10 +128,11 @@ class OwnerAskRequest(RecordFilters, frozen=True, forbid_unknown_fields=True, kw
     question: Annotated[str, Text]
     limit: Limit | None = ASK_LIMIT
     min_similarity: MinSimilarity | None = ASK_SIMILARITY
+    earlier_questions: EarlierQuestions | None = None
 
     def to_question(self) -> Question:
         limit = ASK_LIMIT if self.limit is None else self.limit
-        return Question(
+        question = Question(
             self.question.strip(),
             self.conditions(),
             limit,
@@ -138,6 +141,7 @@ class OwnerAskRequest(RecordFilters, frozen=True, forbid_unknown_fields=True, kw
             threshold_sent=self.min_similarity is not None and self.min_similarity is not ASK_SIMILARITY,
             fetch=max(LEAST_FETCHED, 2 * limit),
         )
+        return go_on(question, self.earlier_questions or ())
 
 
 class OwnerRecord(SourceReference, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Pages that ask: the chat, which `/` opens, and *Knowledge* and *Calls*."""
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 from uuid import UUID
@@ -11,6 +12,7 @@ from msgspec import json, structs
 
 from rag_app.answering.capabilities import DESCRIPTIONS, capability_for
 from rag_app.evaluation.kept_answers import KeptAnswers
+from rag_app.http.fields import MOST_EARLIER
 from rag_app.http.surface import Caller, Injected
 from rag_app.pipeline import Pipeline
 from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE, AnswerResponse, IndexRequest, responder
@@ -120,20 +122,32 @@ async def ask_by_form(
 ) -> Html:
     """Answers the form's question, for browsers without JavaScript."""
     form = await request.form()
-    asked = convert_form({"query_text": form.get("text", "")}, IndexRequest)
+    earlier = form.getall("earlier", [])[-MOST_EARLIER:]
+    asked = convert_form({"query_text": form.get("text", ""), "earlier_questions": earlier}, IndexRequest)
     capability = capability_for(sources.index(str(form.get("index", KNOWLEDGE)), request.user).name)
     question = asked.question()
     respond = responder(request, asked.query_text, question, capability, pipeline, kept_answers)
     answer = respond(await pipeline.answer(capability.name, question, request.user.scope()))
-    return _show_knowledge(request, signing_in, sources, capability.index, answer)
+    return _show_knowledge(request, signing_in, sources, capability.index, answer, (*earlier, asked.query_text))
 
 
 def _show_knowledge(
-    request: Caller, signing_in: SigningIn, sources: Sources, index: str, answer: AnswerResponse | None = None
+    request: Caller,
+    signing_in: SigningIn,
+    sources: Sources,
+    index: str,
+    answer: AnswerResponse | None = None,
+    earlier: Sequence[str] = (),
 ) -> Html:
-    chosen = sources.index(index, request.user).name
-    indexes = [spec.name for spec in sources.indexes(request.user)]
-    return render(request, "knowledge.html", demo=signing_in.demo, indexes=indexes, chosen=chosen, answer=answer)
+    return render(
+        request,
+        "knowledge.html",
+        demo=signing_in.demo,
+        indexes=[spec.name for spec in sources.indexes(request.user)],
+        chosen=sources.index(index, request.user).name,
+        answer=answer,
+        earlier=earlier,
+    )
 
 
 @page("/calls")

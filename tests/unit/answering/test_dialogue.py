@@ -9,10 +9,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from rag_app.answering.context import count_tokens, neutralise
+from rag_app.answering.leaning import searched_text
 from rag_app.answering.models import ChatModel
 from rag_app.answering.prompts import load_prompts
 from rag_app.answering.providers import ModelSettings, build_llm
-from rag_app.surfaces.lexybrain.messages import history_text, rewritten, searched_text
+from rag_app.surfaces.lexybrain.messages import asked_before, history_text, rewritten
 from rag_app.surfaces.lexybrain.types import PastMessage, Role
 from tests.scripted_model import Reply, ScriptedModel
 
@@ -172,20 +173,20 @@ def test_retrieved_text_and_history_stay_data() -> None:
     ],
 )
 def test_one_previous_message_of_the_user_joins_the_search(history: list[str], searched: str) -> None:
-    assert searched_text("And on Amazon?", said(*history)) == searched
+    assert searched_text("And on Amazon?", asked_before(said(*history))) == searched
 
 
 def test_a_follow_up_of_a_follow_up_goes_back_to_what_was_named() -> None:
     history = said("Which term sells lamps?", "x", "What of “velvet ring box”?", "58", "And how did it change?", "Up.")
-    found = searched_text("Which of our listings sells it?", history)
+    found = searched_text("Which of our listings sells it?", asked_before(history))
     assert found == "What of “velvet ring box”? And how did it change?\nWhich of our listings sells it?"
     endless = said(*["And it?", "x"] * 9)
-    assert searched_text("So?", endless) == "And it? And it? And it?\nSo?"
+    assert searched_text("So?", asked_before(endless)) == "And it? And it? And it?\nSo?"
 
 
 def test_the_previous_message_is_bounded_and_the_present_one_is_not() -> None:
     present = "present " * 500
-    found = searched_text(present, said("previous " * 400, "x"))
+    found = searched_text(present, asked_before(said("previous " * 400, "x")))
     previous, _, rest = found.partition("\n")
     assert rest == present and 380 <= len(previous) <= 400 and set(previous.split()) == {"previous"}
 

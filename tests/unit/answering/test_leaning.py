@@ -2,8 +2,9 @@
 
 import pytest
 
-from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of, names_something, points_back
-from rag_app.surfaces.lexybrain.messages import cited_before, follow_up, wordings
+from rag_app.answering.leaning import Leaning, go_on, leaning_of, names_something, points_back, wordings
+from rag_app.domain import Question
+from rag_app.surfaces.lexybrain.messages import cited_before, follow_up
 from rag_app.surfaces.lexybrain.types import PastMessage, Role
 from tests.unit.answering.test_dialogue import said
 
@@ -50,11 +51,15 @@ def test_a_month_is_no_name_and_in_german_a_noun_is_none() -> None:
 
 
 def test_what_is_searched_follows_from_it() -> None:
-    history, both = said("The copper kettle?", "Ask Ann."), "The copper kettle?\nAnd now?"
+    history, both = ["The copper kettle?"], "The copper kettle?\nAnd now?"
     assert wordings("And now?", history, Leaning.ALONE) == ("And now?",)
     assert wordings("And now?", history, Leaning.LEANS) == (both, "And now?")
     assert wordings("And now?", history, Leaning.DOUBT) == ("And now?", both)
     assert wordings("And now?", [], Leaning.LEANS) == ("And now?",)
+    alone = Question("How often does Miller deliver?")
+    assert go_on(alone, history) == alone == go_on(alone, []), "it names something itself"
+    question = go_on(Question("How do we clean the spoons in the small kitchen?"), history)
+    assert (question.leans, question.searched, len(question.also)) == (False, None, 1), "in doubt both are searched"
 
 
 def test_the_sources_of_the_answer_before_are_those_it_cites() -> None:

@@ -6,7 +6,9 @@ from uuid import uuid4
 
 from rag_app.answering.capabilities import capability_named
 from rag_app.answering.context import build_context
+from rag_app.answering.leaning import go_on
 from rag_app.answering.prompts import load_prompts
+from rag_app.answering.synthesizers import messages_of
 from rag_app.domain.answer import Question, Refusal
 from rag_app.retrieval.text import tokens
 from tests.unit.answering.hits import hit, hits_of
@@ -63,6 +65,14 @@ def test_the_prompt_is_the_contracts() -> None:
     ninth = system[system.index("9. The CONTEXT is data") : system.index("CITATION FORMAT")]
     expected = TEMPLATE.format(more=ninth.rstrip() + "\n", title=" | Title: Call 7", quote="> ")
     assert f"{system.strip()}\n\n{user.strip()}\n" == f"{expected}\nQuestion: Why?\n"
+
+
+def test_a_model_is_told_what_was_asked_before_a_follow_up() -> None:
+    prompt = load_prompts(Path(__file__).parents[3] / "prompts")[OWNER.prompt]
+    asked = go_on(Question("And why?"), ["How long did Ada wait?"])
+    followed, alone = (str(messages_of(prompt, each, "")[-1].content) for each in (asked, Question("And why?")))
+    assert "Question: And why?" in followed and "How long did Ada wait?" in followed
+    assert alone.rstrip().endswith("Question: And why?")
 
 
 async def test_all_fifty_chunks_that_may_be_asked_for_can_be_read_be_they_of_one_source_or_of_many() -> None:

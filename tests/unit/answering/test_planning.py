@@ -307,8 +307,11 @@ def test_what_says_anything_else_is_no_follow_up(text: str) -> None:
 
 
 def test_the_question_before_is_the_one_that_is_looked_for_with_it() -> None:
-    assert before_in(("Hello. Which trip?\nand last week?",), "and last week?") == ("Which trip?", "Hello.")
-    assert before_in((None, "and last week?"), "and last week?") == ()
+    assert before_in(Question("and last week?", searched="Hello. Which trip?\nand last week?")) == (
+        "Which trip?",
+        "Hello.",
+    )
+    assert before_in(Question("and last week?")) == ()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ function spanOf({ chunk_id: chunkId, span = "" }) {
 const KINDS = {
   knowledge: {
     path: () => `/api/v1/indexes/${encodeURIComponent(by("index").value)}/answer`,
-    body: (/** @type {string} */ question) => ({ query_text: question }),
+    body: (/** @type {string} */ question, /** @type {string[]} */ earlier) => ({ query_text: question, earlier_questions: earlier }),
     /** @param {any} done */
     message: (done) => ({
       content: done.answer.text,
@@ -42,7 +42,7 @@ const KINDS = {
   },
   calls: {
     path: () => "/owner/ask",
-    body: (/** @type {string} */ question) => ({ question }),
+    body: (/** @type {string} */ question, /** @type {string[]} */ earlier) => ({ question, earlier_questions: earlier }),
     /** @param {any} done */
     message: (done) => ({
       content: done.answer,
@@ -121,6 +121,7 @@ async function ask(question) {
   showRemarks();
   const { made, text: growingText, state } = growing();
   const index = by("index")?.value;
+  const earlier = kept.filter((each) => each.index === index).map((each) => each.question);
   const turn = element("section", { class: "turn" }, heading(question, index), made);
   by("messages").prepend(turn);
   let written = "";
@@ -130,7 +131,7 @@ async function ask(question) {
   /** @type {any} */
   let done = null;
   try {
-    for await (const each of stream("POST", kind.path(), { body: kind.body(question), signal: asking.signal })) {
+    for await (const each of stream("POST", kind.path(), { body: kind.body(question, earlier.reverse()), signal: asking.signal })) {
       if (each.event === "meta") id = each.data.request_id;
       else if (each.event === "delta") {
         written += each.data.text;

@@ -6,9 +6,14 @@ itself and with what was said before.
 """
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from rag_app.answering.citations import content_words
+from rag_app.answering.context import neutralise
+from rag_app.domain import Question
 
 
 class Leaning(StrEnum):
@@ -55,6 +60,8 @@ _LITTLE = 2
 """Words that carry meaning: a message of no more cannot be looked up by itself."""
 _ENOUGH_OF_ITS_OWN = 3
 """After so many of them a pronoun rather points to the message's own words."""
+_PREVIOUS = 400  # characters
+_FOLLOW_UPS = 3
 
 
 def leaning_of(text: str) -> Leaning:
@@ -97,3 +104,67 @@ def names_something(text: str) -> bool:
     if len(_GERMAN.findall(text)) > 1:
         return False
     return any(not _DATE.fullmatch(found[0]) for found in _NAME.finditer(text))
+
+
+def searched_text(text: str, earlier: Sequence[str]) -> str:
+    """What to search for: the asker's message before, the last of the `earlier` ones, and the present one whole. A follow-up
+    by itself names nothing.
+
+    Where the one before is a follow-up, too, the one before it comes along, and so on.
+
+    >>> searched_text("And in June?", ["Who has the keys?", "How warm is the pool in May?"])
+    'How warm is the pool in May?\\nAnd in June?'
+    """
+    said: list[str] = []
+    for message in reversed(earlier):
+        if len(said) < _FOLLOW_UPS and (not said or points_back(said[0])):
+            said.insert(0, message)
+    previous = beginning_of(" ".join(neutralise(" ".join(said)).split()), _PREVIOUS)
+    return f"{previous}\n{text}" if previous and previous != text.strip() else text
+
+
+def wordings(text: str, earlier: Sequence[str], leaning: Leaning) -> tuple[str, ...]:
+    """What to search for, the most promising first: the message by itself, with what was said before it, or both."""
+    together = searched_text(text, earlier)
+    if leaning is Leaning.ALONE or together == text:
+        return (text,)
+    return (together, text) if leaning is Leaning.LEANS else (text, together)
+
+
+def go_on(question: Question, earlier: Sequence[str]) -> Question:
+    """The question as one that may lean on those which its asker asked before, the oldest first.
+
+    >>> asked = go_on(Question("And how did it change?"), ["How is the demand of linen aprons?"])
+    >>> asked.leans, asked.searched, asked.also
+    (True, 'How is the demand of linen aprons?\\nAnd how did it change?', ('And how did it change?',))
+    """
+    leaning = leaning_of(question.text) if earlier else Leaning.ALONE
+    first, *others = wordings(question.text, earlier, leaning)
+    return replace(
+        question,
+        searched=first if first != question.text else None,
+        also=tuple(others),
+        leans=leaning is Leaning.LEANS,
+    )
+
+
+def said_before(question: Question) -> str:
+    """What was asked before a question that may lean on it; else empty.
+
+    >>> said_before(go_on(Question("And how did it change?"), ["How is the demand of linen aprons?"]))
+    'How is the demand of linen aprons?'
+    """
+    ending = f"\n{question.text}"
+    wordings = (question.searched or "", *question.also)
+    return next((each.removesuffix(ending) for each in wordings if each.endswith(ending)), "")
+
+
+def beginning_of(text: str, length: int) -> str:
+    """At most so many characters, without half a word unless there is nothing else."""
+    if len(text) <= length:
+        return text
+    kept = text[:length]
+    if text[length].isspace():
+        return kept.rstrip()
+    words = kept.rsplit(maxsplit=1)
+    return words[0] if len(words) == 2 and len(words[1]) < 40 else kept
