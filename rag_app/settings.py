@@ -557,7 +557,7 @@ class PagesSettings(_Settings):
         None,
         alias="RAG_PUBLIC_URL",
         pattern=r"^https?://[A-Za-z0-9._\[\]:-]+$",
-        description="URL at which browsers reach this server, such as https://rag.example; by default made of RAG_HOST and RAG_PORT",
+        description="URL at which browsers reach this server, such as https://rag.example; by default that of the running server",
     )
     session_hours: float = Field(
         12,

@@ -621,13 +621,12 @@ async def token(
     """
     who = (await application.people.user(user)).id
     if link:
-        from rag_app.console.serving import http_url
+        from rag_app.console.serving import served_url
 
         off = InvalidInput("--link", None, "requires the pages, but RAG_PAGES is off")
         code = await require(application.sessions, off).make_code(who)
-        api, public = application.settings.api, application.settings.pages.public_url
         # browsers send what stands behind the # to nobody: no log has it
-        print(f"{public or http_url(api.host, api.port)}/sign-in#{code}")
+        print(f"{served_url(application.settings)}/sign-in#{code}")
     else:
         print(issue(application.settings, who, hours, client))
 

@@ -116,7 +116,10 @@ def doctor(
         _look(findings, models)
     except RagError as error:
         findings.add("configuration", " ".join(str(error).split()), problem=True)
-    print(f"{findings.problems} of these need attention" if findings.problems else "all is well")
+    attention = (
+        "1 of these needs attention" if findings.problems == 1 else f"{findings.problems} of these need attention"
+    )
+    print(attention if findings.problems else "all is well")
     raise Exit(1 if findings.problems else 0)
 
 

@@ -14,6 +14,7 @@ from multiprocessing import parent_process
 from subprocess import PIPE, Popen
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
 
 from typer import Exit, Option
 
@@ -31,6 +32,8 @@ app = group()
 
 _SECONDS_TO_STOP = 10
 _SECONDS_TO_RESTART = 2
+_SERVED = "served-url"
+"""The file in RAG_HOME with the URL of the server that started last."""
 
 
 @app.command()
@@ -113,6 +116,9 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
         if urls.owner:
             os.environ["RAG_DATABASE_OWNER_URL"] = urls.owner
         url = http_url(host, port)
+        with suppress(OSError):  # a folder that cannot be written is not needed to serve
+            settings.database.home.mkdir(parents=True, exist_ok=True)
+            (settings.database.home / _SERVED).write_text(url, "utf-8")
         print(f"rag-app on {url}  (docs: {url}/docs)", file=sys.stderr, flush=True)
         language_identifier()  # loaded once: workers, which are forks, share it
         # What is left of the preparations ends here, or never: in a worker, which is a fork, the end of a model's session
@@ -218,6 +224,18 @@ def http_url(host: str, port: int) -> str:
     """
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
     return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
+
+
+def served_url(settings: "Settings") -> str:
+    """Where browsers reach the server: RAG_PUBLIC_URL, or what listens for this RAG_HOME, or RAG_HOST and RAG_PORT."""
+    if settings.pages.public_url:
+        return settings.pages.public_url
+    with suppress(OSError, ValueError):
+        url = (settings.database.home / _SERVED).read_text("utf-8")
+        address = urlsplit(url)
+        with socket.create_connection((address.hostname or "", address.port or 0), timeout=1):
+            return url
+    return http_url(settings.api.host, settings.api.port)
 
 
 async def _prepare(settings: "Settings", urls: "DatabaseUrls", workers: int) -> None:

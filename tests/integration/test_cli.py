@@ -633,7 +633,7 @@ def test_doctor_names_what_is_wrong(
             result = main("doctor", "--models", **variables)
             assert re.search(expected, result.out), result.out
             assert (result.status, result.err) == (1, "") and "hidden" not in result.out
-            assert re.search(r"\n\d+ of these need attention\n$", result.out)
+            assert re.search(r"\n(1 of these needs|\d+ of these need) attention\n$", result.out)
             assert all(re.match(r"(ok|!!)  \S", line) for line in result.out.splitlines()[:-1])
 
 
@@ -708,11 +708,15 @@ def test_two_workers_share_a_limit_and_end_with_their_parent(
             remaining = sorted(int(reply.headers["X-RateLimit-Remaining"]) for reply in replies)
             assert remaining == [0] * 20 + list(range(60))
 
+        link = ("token", "--link", "--user", f"ada@{slug}")
+        assert main(*link).out.startswith(f"{url}/sign-in#")
+        assert main(*link, RAG_PUBLIC_URL="https://rag.example").out.startswith("https://rag.example/sign-in#")
         beside = children_of(server.pid)
         assert len(beside) >= 2
         server.kill()  # -9: nobody is there to stop the workers
         wait_for(lambda: all(map(is_gone, beside)))
         assert not is_ready(url)
+        assert main(*link, RAG_PORT="8123").out.startswith("http://127.0.0.1:8123/sign-in#")
 
 
 def test_a_private_postgresql_that_is_killed_comes_back_by_itself(
