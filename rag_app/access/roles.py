@@ -12,11 +12,11 @@ from enum import StrEnum
 from uuid import UUID
 
 from msgspec import Struct
-from sqlalchemy import delete, select
+from sqlalchemy import delete, exists, literal, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
-from rag_app.access.tables import index_roles_table, users_table
+from rag_app.access.tables import index_roles_table, organizations_table, users_table
 from rag_app.database.session import Database
 from rag_app.domain import Forbidden, InvalidInput, Principal, Scope
 
@@ -56,6 +56,18 @@ class Roles(Struct, frozen=True):
         )
         rows = await self._database.read(Scope(frozenset({org_id}), principal.user), granted.union_all(administers))
         return max([Role.READ, *(Role(role) for (role,) in rows)], key=lambda each: each.rank)
+
+    async def writable(self, principal: Principal) -> set[tuple[UUID, str]]:
+        """The organizations of the principal with the indexes (`*`: every one) that they may write to."""
+        writes = select(index_roles_table.c.org_id, index_roles_table.c.index_name).where(
+            index_roles_table.c.user_id == principal.user, index_roles_table.c.role != Role.READ
+        )
+        administers = select(organizations_table.c.id, literal(EVERY_INDEX)).where(
+            organizations_table.c.id.in_(principal.organizations),
+            exists().where(users_table.c.id == principal.user, users_table.c.role == "admin"),
+        )
+        rows = await self._database.read(principal.scope(), writes.union_all(administers))
+        return {(org_id, name) for org_id, name in rows}
 
     async def require(self, wanted: Role, principal: Principal, org_id: UUID, index: str) -> None:
         """Raises Forbidden, with the command that grants the role."""

@@ -109,9 +109,11 @@ def test_a_code_signs_in_once_and_a_session_can_be_closed(pages: Pages) -> None:
 def test_who_has_documents_in_knowledge_alone_asks_there(pages: Pages) -> None:
     user, code = pages.newcomer()
     [member] = pages.fetch("SELECT org_id FROM memberships WHERE user_id = $1", user.id)
-    pages.work(lambda database: Roles(database).grant(member["org_id"], user.id, Role.WRITE))
     with pages.browser() as browser:
         pages.sign_in(browser, code)
+        reading = browser.get("/documents").text
+        assert f"rag-app grant {user.name} write" in reading and 'id="upload"' not in reading
+        pages.work(lambda database: Roles(database).grant(member["org_id"], user.id, Role.WRITE))
         assert "There are no documents that you may see yet." in browser.get("/").text
         nothing, none_of_it = browser.get("/documents").text, browser.get("/documents?search=shop").text
         assert "There are none that you may see yet." in nothing and '<details id="upload" open>' in nothing

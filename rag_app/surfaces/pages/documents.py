@@ -25,13 +25,17 @@ async def documents(request: Caller, sources: Injected[Sources]) -> Html:
     search, sort = query_value(request, "search"), query_value(request, "sort", SORTS) or "-updated_at"
     asked = {"index": index, "search": search, "state": state, "sort": sort}
     search, cursor = search and search[:200], query_value(request, "cursor")
+    writable = await sources.writable(request.user)
     return render(
         request,
         "documents.html",
         found=await sources.page(request.user, index=index, search=search, sort=sort, cursor=cursor, state=state),
         asked=asked,
         indexes=indexes,
-        organizations=await sources.organizations(request.user),
+        into=[name for name in indexes if name in {name for _, name in writable}],
+        organizations=[
+            each for each in await sources.organizations(request.user) if each.id in {org_id for org_id, _ in writable}
+        ],
         groups=await sources.groups(request.user),
         sorts=SORTS,
         states=STATES,
@@ -47,6 +51,7 @@ async def document(request: Caller, sources: Injected[Sources], source_id: FromP
         request,
         "document.html",
         shown=shown,
+        writable=(shown.organization, shown.index) in await sources.writable(request.user),
         text=(await sources.text(request.user, str(source_id))).text,
         longest=200_000,  # characters
         chunks=await sources.chunks(request.user, str(source_id), -1, limit=100),

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from rag_app.access.groups import Group, Groups
 from rag_app.access.people import Organization, People
-from rag_app.access.roles import Role, Roles
+from rag_app.access.roles import EVERY_INDEX, Role, Roles
 from rag_app.documents.catalogue import SORTS, Catalogue, Entry, SourceSelection
 from rag_app.documents.generations import Generation
 from rag_app.documents.jobs import Jobs
@@ -126,6 +126,12 @@ class Sources:
     async def groups(self, principal: Principal) -> Sequence[Group]:
         """The caller's groups that an administrator manages."""
         return [] if principal.user is None else await self._groups.of_member(principal.user)
+
+    async def writable(self, principal: Principal) -> set[tuple[UUID, str]]:
+        """The caller's organizations with the names of the indexes that the caller may write to there."""
+        names = [spec.name for spec in self.indexes(principal)]
+        found = await self._roles.writable(principal)
+        return {(org_id, name) for org_id, said in found for name in names if said in (name, EVERY_INDEX)}
 
     async def fields(self, principal: Principal, index: str) -> FieldsResponse:
         """The filter fields of an index, with examples from the newest sources that the caller sees.
