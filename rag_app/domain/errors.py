@@ -61,6 +61,7 @@ class UnknownField(InvalidInput):
     def __init__(self, field: str, accepted: Iterable[str]) -> None:
         self.accepted = sorted(accepted)
         super().__init__(field, None, f"unknown field; accepted: {', '.join(self.accepted) or 'none'}")
+        self.problem = "unknown field"  # `accepted` says the rest
 
 
 class NotFound(RagError):
