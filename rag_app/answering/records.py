@@ -52,7 +52,7 @@ from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import conditions_of, find_periods, period_of
 from rag_app.retrieval.postprocessors import cut_below
 from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, NamedValue, RecordQuery, Records
-from rag_app.retrieval.spelling import correct_spelling, is_inflected, spellings, suspects
+from rag_app.retrieval.spelling import as_written, correct_spelling, is_inflected, spellings, suspects
 from rag_app.retrieval.store import ScopedStore, Search
 
 _TOLD_BEFORE = re.compile(
@@ -369,7 +369,8 @@ class RecordFinder:
         if reading.ranks or asks_two_figures(text):
             words = frozenset(map(stem, reading.unknown)) if ranks_kind(text, self._spec) else frozenset()
             limits = (reading.limits or sets_figures_apart(text)) and not words
-            return NotRecorded(unread_text(reading.unknown), figures=self._figures, words=words, limits=limits)
+            unknown = [as_written(word, self._question.text) for word in reading.unknown]
+            return NotRecorded(unread_text(unknown), figures=self._figures, words=words, limits=limits)
         if names_kind_first(text, self._spec):
             bounded = any(figure(word) is not None for word in reading.unknown)  # those that begin before ten
             return NotRecorded("", figures=self._figures, words=frozenset(map(stem, reading.unknown)), limits=bounded)

@@ -7,6 +7,7 @@ a word that it knows whole is not misspelt.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache
 
 from rag_app.retrieval.text import tokenizer, tokens
@@ -86,6 +87,17 @@ def correct_spelling(text: str, meant: Mapping[str, str]) -> str:
     'The headphones?'
     """
     return _WORD.sub(lambda found: meant.get(found[0].lower(), found[0]), text)
+
+
+def as_written(word: str, text: str) -> str:
+    """The word of the text that a word, which may have been put right, stands for.
+
+    >>> as_written("hallam", "Who is Petra Hallan?"), as_written("petra", "Who is Petra Hallan?")
+    ('Hallan', 'Petra')
+    """
+    there = {each.lower(): each for each in _WORD.findall(text)}
+    nearest = [word] if word in there else get_close_matches(word, there, 1)
+    return there[nearest[0]] if nearest else word
 
 
 def _triples(text: str) -> set[str]:
