@@ -70,6 +70,10 @@ class _Style(NamedTuple):
     vanishes: bool
 
 
+_DATES_OF_TEMPLATES = frozenset(["2013-12-23T23:15:00Z", "2013-01-27T09:15:58Z"])
+"""Of the empty documents in which python-docx and python-pptx begin: they say nothing of what is written into them."""
+
+
 def _properties(stream: BinaryIO, shown: str) -> tuple[str | None, dict[str, object]]:
     """Title and derived metadata of a whole zip file that unpacks to a bearable size; raises where it is none.
 
@@ -88,7 +92,7 @@ def _properties(stream: BinaryIO, shown: str) -> tuple[str | None, dict[str, obj
     said = {etree.QName(element).localname: element.text for element in core or ()}
     return sensible(said.get("title")), drop_missing(
         author=sensible(said.get("creator")) or sensible(said.get("lastModifiedBy")),
-        date=iso_date(said.get("modified")),
+        date=None if said.get("modified") in _DATES_OF_TEMPLATES else iso_date(said.get("modified")),
         lang=language(said.get("language")),
     )
 

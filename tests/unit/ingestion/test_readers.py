@@ -341,6 +341,13 @@ def test_docx() -> None:
     assert found.derived == {"author": "Anna", "date": "2026-01-05T09:30:00Z", "lang": "en"}
 
 
+def test_the_date_of_a_library_s_template_is_none_of_a_document() -> None:
+    word, deck = docx.Document(), pptx.Presentation()
+    word.add_paragraph("Within 30 days.")
+    deck.slides.add_slide(deck.slide_layouts[0]).shapes.title.text = "Within 30 days."
+    assert not {"date"} & {*one(saved(word), "a.docx").derived, *one(saved(deck), "a.pptx").derived}
+
+
 def test_pptx() -> None:
     deck = pptx.Presentation()
     slide = deck.slides.add_slide(deck.slide_layouts[1])
