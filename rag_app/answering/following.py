@@ -13,12 +13,14 @@ from rag_app.answering.conditions import BOUND_OPERATORS, SUPERLATIVES
 from rag_app.answering.leaning import said_before
 from rag_app.answering.planning import without_period
 from rag_app.answering.titles import read_names
-from rag_app.answering.wording import Token, figure
+from rag_app.answering.wording import Token, figure, vocabulary_of
 from rag_app.domain import Question
-from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.index import IndexSpec, Vocabulary
 from rag_app.retrieval.records import NamedValue
 
 BOUNDS = frozenset({*BOUND_OPERATORS, "between"})
+_BEST = frozenset({"best", "worst"})
+_ONE_THING = re.compile(r"\b(?:it|its|that one|this one)\b", re.I)
 _TAKEN_UP = SUPERLATIVES | BOUNDS | {"value", "ordinal"}
 _OPENING = re.compile(
     r"\W*(?:(?:ok(?:ay)?|and|but|now|then|so|well|right|what about|how about|what of|und|was ist mit|et)\b[\s,.!:;–-]*)+",
@@ -50,15 +52,26 @@ def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[N
     other = left or any(token.meaning and token.role not in _TAKEN_UP for token in tokens)
     if other or not (meant or text.period):
         return None
-    kept = [*_keep_tokens(asked, tokens)]
+    field = next((token.name for token in asked if token.role in SUPERLATIVES), None)
+    ranked = vocabulary_of(spec, field)
+    kept = [*_keep_tokens(asked, tokens, ranked)]
     if [token.role for token in meant] == ["ordinal"]:
         place = next((at for at, token in enumerate(kept) if token.role in SUPERLATIVES), None)
         if place is None:
             return None
         kept.insert(place, meant[0])
         tokens = []
-    words = " ".join(token.text for token in (*kept, *tokens))
+    words = " ".join((*(token.text for token in kept), *(_order_text(token, ranked) for token in tokens)))
     return replace(text, text=words, period=text.period or before.period)
+
+
+def _order_text(token: Token, ranked: Vocabulary) -> str:
+    """A word of a follow-up; "best" and "worst" as the figure says it that the question before ranks by: "and the worst?"
+    after "our best seller" is "fewest sales"."""
+    if ranked.best is None or token.role not in _BEST:
+        return token.text
+    high = (ranked.best == "high") == (token.role == "best")
+    return next(iter(ranked.high if high else ranked.low), token.text)
 
 
 def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[NamedValue]) -> Question | None:
@@ -68,7 +81,8 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
     """
     asked, tokens = (read_names(without_period(each.text, each.period), spec, values) for each in (before, text))
     fields = {token.name for token in tokens if token.role == "value"}
-    taken = {"kind", "own"} - {token.role for token in tokens}
+    taken = {"kind", "own", *(SUPERLATIVES | {"ordinal"} if _ONE_THING.search(text.text) else ())}
+    taken -= {token.role for token in tokens}
     kept, goes = [], False
     for token in asked:
         value = token.role == "value" and token.name not in fields
@@ -79,11 +93,13 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
     return merged if kept else None
 
 
-def _keep_tokens(asked: Sequence[Token], tokens: Sequence[Token]) -> Iterator[Token]:
+def _keep_tokens(asked: Sequence[Token], tokens: Sequence[Token], ranked: Vocabulary) -> Iterator[Token]:
     """What stays of the question before: no values of the same fields, and no order beside another one."""
     roles = {token.role for token in tokens}
     fields = {token.name for token in tokens if token.role == "value"}
-    ordered = bool(roles & SUPERLATIVES) and not ("ordinal" in roles and roles & {"best", "most"})
+    ordered = bool(roles & SUPERLATIVES) and not (
+        "ordinal" in roles and roles & {"best", "most"} and ranked.best is None
+    )
     goes = False
     for token in asked:
         if token.meaning is not None or token.is_left:

@@ -49,7 +49,7 @@ from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import EQ, GTE, IN, LT, condition, fields_of
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.periods import conditions_of, find_periods, period_of
+from rag_app.retrieval.periods import conditions_of, find_period_beside, find_periods, period_of
 from rag_app.retrieval.postprocessors import cut_below
 from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, NamedValue, RecordQuery, Records
 from rag_app.retrieval.spelling import as_written, correct_spelling, is_inflected, spellings, suspects
@@ -435,7 +435,11 @@ class RecordFinder:
                 continue
             merged: Question | None = said
             for each in (*after, asked):
-                merged = (follow(merged, each, spec, values) or carry(merged, each, spec, values)) if merged else None
+                if merged is None:
+                    break
+                beside = merged.period and find_period_beside(each.text, merged.period)
+                said = replace(each, period=each.period or beside)
+                merged = follow(merged, said, spec, values) or carry(merged, said, spec, values)
             return merged
         return None
 

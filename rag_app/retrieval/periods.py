@@ -13,6 +13,7 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from rag_app.domain import (
@@ -35,6 +36,7 @@ __all__ = [
     "conditions_of",
     "days_text",
     "find_period",
+    "find_period_beside",
     "find_periods",
     "names_day",
     "names_period",
@@ -109,6 +111,24 @@ def period_of(question: Question, spec: IndexSpec) -> Period | None:
     return find_period(question.text, question.today or datetime.now(UTC).date())
 
 
+def find_period_beside(text: str, period: Period, languages: Sequence[str] = LANGUAGES) -> Period | None:
+    """The day, week, month and so on right before a period or right behind it, where a text names it so.
+
+    >>> january = Period(date(2026, 1, 5), date(2026, 1, 11), "the week of 5 January", (0, 21), "week")
+    >>> [find_period_beside(text, january).label for text in ("and the week after that?", "and the month before?")]
+    ['12 to 18 January 2026', 'January 2026']
+    """
+    for grammar in _grammars(tuple(languages)):
+        for pattern, edge, step in (grammar.before_that, period.start, -1), (grammar.after_that, period.end, 1):
+            found = pattern.search(text[:_QUESTION])
+            if found and edge is not None:
+                unit = grammar.unit(found[0])
+                start, end = days_around(edge + timedelta(days=step), unit)
+                grain: Grain = "days" if unit == "weekend" else convert(unit, Grain)
+                return Period(start, end, found[0], found.span(), grain)
+    return None
+
+
 def names_period(text: str, period: Period, dated: date | None = None) -> bool:
     """Whether a text speaks of a day of the period, or of the month that a longer one has.
 
@@ -163,9 +183,16 @@ class _Grammar:
 
     @cached_property
     def before_that(self) -> re.Pattern[str]:
+        return self._beside("before_that")
+
+    @cached_property
+    def after_that(self) -> re.Pattern[str]:
+        return self._beside("after_that")
+
+    def _beside(self, name: str) -> re.Pattern[str]:
         unit = f"(?:{'|'.join(self.words['units'].values())})"
-        before = self.words["before_that"].format(unit=unit) if "before_that" in self.words else "(?!)"
-        return re.compile(rf"(?<!\w){before}(?!\w)", re.I)
+        words = self.words[name].format(unit=unit) if name in self.words else "(?!)"
+        return re.compile(rf"(?<!\w){words}(?!\w)", re.I)
 
     @cached_property
     def bare_day(self) -> re.Pattern[str]:

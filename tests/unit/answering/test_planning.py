@@ -288,6 +288,7 @@ def test_a_day_without_a_year_may_be_of_another_one() -> None:
         ("How many trips did Ada make last week?", "What about Bo?", "How many trips did Bo make last week?"),
         ("How many trips did Ada make last week?", "and yesterday?", "How many trips did Ada make yesterday?"),
         ("How many trips were there?", "and in January?", "How many trips were there in January?"),
+        ("What is our fullest trip?", "and the worst?", "What is our emptiest trip?"),
     ],
 )
 def test_a_follow_up_takes_the_place_of_what_was_said_before(before: str, text: str, alone: str) -> None:
