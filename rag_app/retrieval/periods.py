@@ -183,13 +183,13 @@ class _Grammar:
 
     @cached_property
     def before_that(self) -> re.Pattern[str]:
-        return self._beside("before_that")
+        return self._compile_beside("before_that")
 
     @cached_property
     def after_that(self) -> re.Pattern[str]:
-        return self._beside("after_that")
+        return self._compile_beside("after_that")
 
-    def _beside(self, name: str) -> re.Pattern[str]:
+    def _compile_beside(self, name: str) -> re.Pattern[str]:
         unit = f"(?:{'|'.join(self.words['units'].values())})"
         words = self.words[name].format(unit=unit) if name in self.words else "(?!)"
         return re.compile(rf"(?<!\w){words}(?!\w)", re.I)
