@@ -1,7 +1,7 @@
 """The conditions of a question about records: its figures with what they are compared by, and the values that it names."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
@@ -170,13 +170,14 @@ class Conditions:
         """What values of fields are named; of one field any of them. None where they do not go together."""
         named: dict[str, list[str]] = {}
         other: dict[str, list[str]] = {}
-        left_out = self._left_out()
-        if not self._are_joined():
+        left_out, denied = self._left_out(), self._read_denied()
+        if denied is None or not self._are_joined():
             return None
-        for token, before in zip(self.tokens, [None, *self._behind_nothing()], strict=False):
+        for token in self.tokens:
             if token.meaning is None or token.role != "value":
                 continue
-            known = (other if before == "not" or token in left_out else named).setdefault(token.meaning.name, [])
+            out = any(token is each for each in (*denied, *left_out))
+            known = (other if out else named).setdefault(token.meaning.name, [])
             known += [value for value in (token.meaning.value, *token.also) if value not in known]
         made = [self._conditions(name, values) for name, values in named.items()]
         made += [self._build_negation(name, values) for name, values in other.items() if name not in named]
@@ -233,12 +234,43 @@ class Conditions:
             return [condition(name, EQ, values[0]) if len(values) == 1 else condition(name, IN, values)]
         return None
 
-    def _behind_nothing(self) -> Iterator[str]:
-        """For each token its role, or that of the last one that has any: "not" of "not yet done"."""
-        role = ""
+    def _read_denied(self) -> list[Token] | None:
+        """The values behind "not", with those that are joined to them: "except Ada and Bo", "not done or cancelled".
+
+        None behind a mere "not" with "and", which may join what is denied to what is not.
+        """
+        denied, link, joined = list[Token](), None, False
         for token in self.tokens:
-            role = token.role or (role if token.said else "")
-            yield role
+            if token.role == "not":
+                link, joined = token, True
+            elif token.role == "value" and link is not None and joined:
+                if denied and denied[-1].name != token.name:
+                    link = None
+                    continue
+                denied.append(token)
+                joined = False
+            elif token.role == "or" or (token.stem in word_set("joins") and not token.inside):
+                apart = link is not None and not joined and token.role != "or"
+                if apart and link is not None and link.stem not in word_set("excepts") and self._joins_values(token):
+                    return None
+                joined = link is not None
+            elif not token.inside and (token.meaning is not None or token.is_left or not joined):
+                link, joined = None, False
+        return denied
+
+    def _joins_values(self, link: Token) -> bool:
+        """Whether a word stands between two values of one field."""
+        place = next(at for at, token in enumerate(self.tokens) if token is link)
+        before, behind = (
+            next((token for token in side if token.meaning), None)
+            for side in (reversed(self.tokens[:place]), self.tokens[place + 1 :])
+        )
+        return (
+            before is not None
+            and behind is not None
+            and before.role == behind.role == "value"
+            and before.name == behind.name
+        )
 
     def _is_positive(self) -> bool:
         """Whether "not" stands before values alone, and "or" between values of one field."""

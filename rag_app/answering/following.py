@@ -13,7 +13,7 @@ from rag_app.answering.conditions import BOUND_OPERATORS, SUPERLATIVES
 from rag_app.answering.leaning import said_before
 from rag_app.answering.planning import without_period
 from rag_app.answering.titles import read_names
-from rag_app.answering.wording import Token, figure, vocabulary_of
+from rag_app.answering.wording import Token, figure, read_words, vocabulary_of
 from rag_app.domain import Question
 from rag_app.retrieval.index import IndexSpec, Vocabulary
 from rag_app.retrieval.records import NamedValue
@@ -24,6 +24,12 @@ _ONE_THING = re.compile(r"\b(?:it|its|that one|this one)\b", re.I)
 _TAKEN_UP = SUPERLATIVES | BOUNDS | {"value", "ordinal"}
 _OPENING = re.compile(
     r"\W*(?:(?:ok(?:ay)?|and|but|now|then|so|well|right|what about|how about|what of|und|was ist mit|et)\b[\s,.!:;–-]*)+",
+    re.I,
+)
+_FEW = 4  # words that name days or a value, and ask nothing
+_OF_THEM = re.compile(
+    r"\b(?:of|among|amongst|from) (?:those|them|these)\b(?! (?:who|that|which|with|whose|in|on|from|by|at)\b)"
+    r"|\b(?:davon|darunter|d['’]entre (?:eux|elles)|parmi (?:eux|elles))\b",
     re.I,
 )
 _SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
@@ -41,6 +47,21 @@ def without_opening(text: str) -> str:
     """
     found = _OPENING.match(text)
     return text[found.end() :] if found else text
+
+
+def goes_on_alone(question: Question, spec: IndexSpec) -> bool:
+    """Whether a few words go on with something, in an index whose records have fields of their own: "and Mia?"."""
+    fields = any(words.kind for words in spec.vocabulary.values()) or (len(spec.records) == 1 and bool(spec.vocabulary))
+    rest = without_opening(question.text)
+    return fields and rest != question.text and len(rest.split()) <= _FEW
+
+
+def points_back(text: str, spec: IndexSpec) -> bool:
+    """Whether "of those" or "of them" is of what no word before it names, and no list behind it: "How many of those are done?"."""
+    found = _OF_THEM.search(text)
+    if found is None or re.search(r"[,:]|\bor\b", text[found.end() :]):
+        return False
+    return not any(token.role in ("kind", "field", "value") for token in read_words(text[: found.start()], spec))
 
 
 def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[NamedValue]) -> Question | None:

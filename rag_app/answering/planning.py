@@ -5,7 +5,7 @@ change what is meant, so with one left over there is no query, and the words' wa
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from itertools import pairwise, takewhile
 
@@ -41,7 +41,7 @@ from rag_app.answering.wording import (
     words_alike,
 )
 from rag_app.domain import FieldType, day_text
-from rag_app.retrieval.filters import CONTAINS, GT, LT, fields_of
+from rag_app.retrieval.filters import CONTAINS, EQ, GT, IN, LT, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.periods import Period, conditions_of
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery
@@ -54,6 +54,9 @@ _ASKS_A_FIELD = frozenset({"count", "much", "sum", "average", "most", "least", "
 _ASKED_OF_ALL = _ASKS_A_FIELD | SUPERLATIVES | {"all", "next", "ahead", "total", "over", "under", "most_of", "least_of"}
 _RANKS = SUPERLATIVES - {"newest", "oldest"} | BOUND_OPERATORS.keys() | {"count", "sum", "average", "each", "rank"}
 _NAMED = frozenset({"kind", "field", "total", "high", "low", "unit", "value"})
+_OF_FIELDS = SUPERLATIVES | {"sum", "average", "each", "rank", "more", "apart"}
+_OF_TEXTS = frozenset({"more", "each", "newest", "oldest"})
+_OF_RECORDS = _OF_FIELDS | BOUND_OPERATORS.keys() | {"count", "not", "or", "between"}
 _LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal", "more", "left_out", "unclear"})
 _FURTHEST = 5  # "the fifth cheapest"
 _NAMING = frozenset({FieldType.KEYWORD, FieldType.UUID})
@@ -79,7 +82,8 @@ class Plan(Struct, frozen=True):
 
     `single`: one record is asked for, so that others come in only where they are its equals; the one at `place`, 1 being
     the first. `distinct`: how many different values there are. `everything` is the query without those conditions.
-    `everybody`: those of all organizations are asked for. `texts`: each record is told with its text.
+    `everybody`: those of all organizations are asked for. `texts`: each record is told with its text. `theme`: it is of
+    records that a word stands in.
     """
 
     query: RecordQuery
@@ -93,6 +97,7 @@ class Plan(Struct, frozen=True):
     place: int = 1
     everybody: bool = False
     texts: bool = False
+    theme: bool = False
 
     @property
     def is_list(self) -> bool:
@@ -111,7 +116,13 @@ class Plan(Struct, frozen=True):
     @property
     def names_record(self) -> bool:
         """Whether it is of records that are named by their titles."""
-        return "source_id" in fields_of(self.query.filters)
+        return "source_id" in fields_of(self.query.filters) and not self.theme
+
+    def narrow_to(self, words: Sequence[str], sources: Collection[str]) -> "Plan":
+        """The same of these records alone, whose titles or texts have the words."""
+        filters = (*self.query.filters, condition("source_id", IN, sorted(sources)))
+        told = (*self.conditions, f"{' and '.join(f'“{word}”' for word in words)} in title or text")
+        return replace(self, query=replace(self.query, filters=filters), conditions=told, theme=True)
 
     def may_be_total(self, spec: IndexSpec) -> bool:
         """Whether the total of a list may be meant: it names one figure, which adds up and is not compared: "fees from Ada"."""
@@ -144,7 +155,7 @@ class Reading(Struct, frozen=True):
 
     `ranks`: all records of something have to be looked at. `limits`: no text does so, since a field is compared with a
     figure, or records are put in order. `missing`: what the records of this `kind` are asked for, and no field of theirs is
-    called.
+    called. `theme` are those of its words that stand before the kind, where no others are left.
     """
 
     plan: Plan | None = None
@@ -153,6 +164,7 @@ class Reading(Struct, frozen=True):
     kind: str | None = None
     ranks: bool = False
     limits: bool = False
+    theme: tuple[str, ...] = ()
 
 
 def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
@@ -207,6 +219,36 @@ def _limits(tokens: Sequence[Token], spec: IndexSpec) -> bool:
     return of_groups or roles >= {"rank", "kind"} or (bool(roles & BOUND_OPERATORS.keys()) and bool(figures) and named)
 
 
+def _asks_of_fields(tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    """Whether only declared fields can answer: a figure, an order or groups are asked for of one, or of a kind that has some.
+
+    Or records of such a kind, in words that are all understood, and make no query; or those of one's own with some value.
+    """
+    roles, left = {token.role for token in tokens}, any(token.is_left for token in tokens)
+    fields, kinds = _fields_told(spec)
+    of_kind = any(token.role == "kind" and token.name in kinds for token in tokens)
+    of_field = any(token.role in _NAMED - {"kind", "value"} and token.name in fields for token in tokens)
+    of_texts = frozenset() if of_field else _OF_TEXTS  # what a text may say as well
+    asked = roles & (_OF_FIELDS - of_texts if left else _OF_RECORDS)
+    own = of_kind and roles >= {"own", "value"} and any(token.stem in word_set("which_of") for token in tokens[:1])
+    leaves_out = of_kind and any(token.role == "not" and token.stem in word_set("excepts") for token in tokens)
+    first = any(token.stem in word_set("which_of") for token in tokens[:1]) and tokens[1:2] and tokens[1].role == "kind"
+    whole = first and not left and of_kind and of_field  # "which repairs only take a week"
+    return (bool(asked) and (of_kind or of_field)) or own or leaves_out or bool(whole)
+
+
+def _fields_told(spec: IndexSpec) -> tuple[frozenset[str], frozenset[str]]:
+    """The fields that records are told with, or that are of one kind, and the kinds that have any."""
+    names = {
+        (kind, name)
+        for kind, each in spec.records.items()
+        for name in spec.fields
+        if f"{{{name}}}" in " ".join(each.sentence)
+    }
+    names |= {(words.kind, name) for name, words in spec.vocabulary.items() if words.kind is not None}
+    return frozenset(name for _, name in names), frozenset(kind for kind, _ in names)
+
+
 def names_kind_first(text: str, spec: IndexSpec) -> bool:
     """Whether records of a kind are asked for: "which parts are ...", "which of our listings ..."."""
     meant = [
@@ -244,21 +286,28 @@ def read_question(
     period: Period | None,
     today: date | None = None,
     comparing: bool = False,
+    theme: Collection[str] = (),
 ) -> Reading:
     """The query that a question is, with the `values` of its words that the scope has, and its days.
 
-    `comparing`: the days are one of several periods whose figures are compared.
+    `comparing`: the days are one of several periods whose figures are compared. `theme` are words that are said otherwise.
     """
     tokens = read_names(without_period(text, period), spec, values)
+    included = read_names(" ".join(_INCLUDED.findall(_without_days(text, period))), spec, values)
     own = _words_of_fields(tokens, spec)
     for token in tokens:
         changed = period is not None and token.stem in word_set("changed")  # those days are of that
-        token.said = token.said or changed or (token.is_left and token.stem in own)
+        token.said = token.said or changed or (token.is_left and (token.stem in own or token.text.lower() in theme))
     reader = _Reader(spec, tokens, values, period, today, comparing)
     plan = reader.plan()
+    if plan is not None and {each.name for each in included if each.role == "value"} & fields_of(plan.query.filters):
+        plan = None  # "all that is booked, including what was cancelled"
     left = [token for token in tokens if token.is_left]
     every = _asks_for_all(tokens)
-    ranks, limits = every or _ranks(tokens), every or _limits(tokens, spec)
+    of_fields = (_asks_of_fields(tokens, spec) and not reader.asks_of_words()) or (
+        bool(left) and len(left) == len(reader.unsaid)
+    )
+    ranks, limits = every or of_fields or _ranks(tokens), every or of_fields or _limits(tokens, spec)
     if not left:
         return Reading(plan, ranks=ranks, limits=limits)
     unknown, kind = tuple(token.text.lower() for token in left), reader.kind_asked()
@@ -266,7 +315,16 @@ def read_question(
     ranked = (
         missing != "" and reader.kind is not None and any(token.role in SUPERLATIVES | {"rank"} for token in tokens)
     )
-    return Reading(None, unknown, missing, kind if missing else None, ranks, limits or ranked)
+    about = unknown if _stand_before_kind(tokens, left) else ()
+    return Reading(None, unknown, missing, kind if missing else None, ranks, limits or ranked, about)
+
+
+def _stand_before_kind(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
+    """Whether the words stand in a row right before the name of a kind: "the top wedding keywords"."""
+    first = next(place for place, token in enumerate(tokens) if token is left[0])
+    row, behind = tokens[first : first + len(left)], tokens[first + len(left) :]
+    plain = all(token.is_left and figure(token.text) is None for token in row)
+    return plain and len(left) <= _LONGEST_FIELD and bool(behind) and behind[0].role == "kind"
 
 
 def _words_of_fields(tokens: Sequence[Token], spec: IndexSpec) -> frozenset[str]:
@@ -295,9 +353,13 @@ def _asks(token: Token) -> bool:
 
 def without_period(text: str, period: Period | None) -> str:
     """The question without words of time that it has, and without what it says of what counts as well: that leaves nothing out."""
+    return _INCLUDED.sub("", _without_days(text, period))
+
+
+def _without_days(text: str, period: Period | None) -> str:
     start, end = period.span if period is not None else (0, 0)
     stands = period is not None and text[start:end] == period.said
-    return _INCLUDED.sub("", f"{text[:start]} , {text[end:]}" if stands else text)
+    return f"{text[:start]} , {text[end:]}" if stands else text
 
 
 def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
@@ -336,6 +398,7 @@ class _Reader(Conditions):
         meant = dict.fromkeys(self._meanings_with("value"))
         self.named = [titles[each.value] for each in meant if each.name == "source_id"]
         self.today, self.comparing = today, comparing
+        self.unsaid: list[Token] = []  # words that are known, and that no query says
         self.period = period or self._year()
         self._settle_owners()
         self._settle_comparatives()
@@ -363,11 +426,27 @@ class _Reader(Conditions):
             query = self._ask_of_named(query, len(self.named))
         if query is None or values is None or compared is None or place is None:
             return None
-        if place > 1 and (query.limit != 1 or query.order is query.group is None):
-            return None
+        if place > 1:
+            if query.order is query.group is None or query.limit not in (1, _SEVERAL, _RANKED):
+                return None
+            query = replace(query, limit=1)
         if self._has("each") and query.group is None and not self._orders_by_its_figure(query):
             return None
-        return self._plan_of(query, compared, values, place)
+        plan = self._plan_of(query, compared, values, place)
+        return None if plan is None or self._leaves_times(plan) else plan
+
+    def _leaves_times(self, plan: Plan) -> bool:
+        """Whether a week, a month or a year is spoken of that the query does not say; then that word is not understood."""
+        said: set[str | None] = {plan.query.grain, plan.kind and self.spec.records[plan.kind].every}
+        if plan.period is not None and plan.period.start is not None and plan.period.end is not None:
+            days = (plan.period.end - plan.period.start).days + 1
+            said |= {grain for grain, least in zip(GRAINS, (1, 7, 28, 365), strict=True) if days >= least}
+        counted = GRAINS if plan.query.aggregate is not None else GRAINS[1:]  # a list tells the day of each
+        unread = [each for each in self.tokens if each.role in counted and each.role not in said and not self.comparing]
+        for token in unread:
+            token.meaning, token.said = None, False
+        self.unsaid += unread
+        return bool(unread)
 
     def _plan_of(
         self, query: RecordQuery, compared: Sequence[MetadataFilter], values: Sequence[MetadataFilter], place: int
@@ -376,6 +455,8 @@ class _Reader(Conditions):
         if self.named:  # whether it is in stock is told, and no condition
             self.figures += [each.key for each in values if self.spec.all_fields[each.key] is FieldType.BOOLEAN]
             values = [each for each in values if self.spec.all_fields[each.key] is not FieldType.BOOLEAN]
+        of_totals = {} if self.named else self._implied_by_totals()
+        values = [*values, *(condition(name, EQ, of_totals[name]) for name in of_totals if not self._values_of(name))]
         kind = self.kind or self._kind_meant(query, [*compared, *values])
         counted = query.aggregate is Aggregate.COUNT and query.group == "date"  # the quietest day of January
         if (
@@ -425,6 +506,17 @@ class _Reader(Conditions):
             everybody=self._has("everybody"),
         )
 
+    def _implied_by_totals(self) -> Mapping[str, str]:
+        """What words for a total say of its records: only what is done was earned; of what is to come, nothing is."""
+        after = self.today is not None and self.period is not None and (self.period.start or date.min) > self.today
+        if after or self._has("ahead") or self._has("next"):
+            return {}
+        earned = (vocabulary_of(self.spec, each.name) for each in self._meanings_with("total") if each.value)
+        return {name: value for each in earned for name, value in each.earned_of.items()}
+
+    def _values_of(self, name: str) -> bool:
+        return any(each.name == name for each in self._meanings_with("value"))
+
     def _year(self) -> Period | None:
         """A year right before what is of it: "a 1975 car"."""
         for token, after in pairwise(self.tokens):
@@ -436,6 +528,7 @@ class _Reader(Conditions):
 
     def _settle_owners(self) -> None:
         """One's own and those of others together leave nothing out: "ours or not", "theirs as well as ours"."""
+        self._settle_those_of_others()
         own = [place for place, token in enumerate(self.tokens) if token.role == "own"]
         for place in own:
             behind = [token.stem for token in self.tokens[place + 1 : place + 3]]
@@ -444,6 +537,18 @@ class _Reader(Conditions):
             if behind == ["or", "not"] or others:
                 for token in (*self.tokens[place : place + (3 if behind == ["or", "not"] else 1)], *others):
                     token.meaning, token.said = None, True
+
+    def _settle_those_of_others(self) -> None:
+        """What is not one's own is somebody else's, in an index that says whose a record is: "those that are not ours"."""
+        field = next((name for name in self.spec.fields if vocabulary_of(self.spec, name).own), None)
+        meant = [token for token in self.tokens if token.meaning or token.stem in word_set("only")]
+        for link, token, after in zip(meant, meant[1:], [*meant[2:], None], strict=False):
+            if (
+                field
+                and (link.role, token.role) == ("not", "own")
+                and (after is None or after.role not in SUPERLATIVES)
+            ):
+                link.meaning, token.meaning = None, Meaning("value", field, "false")
 
     def _settle_comparatives(self) -> None:
         """ "Cheaper than" something that is named, and no figure, compares the two."""
@@ -515,7 +620,7 @@ class _Reader(Conditions):
             or self._orders_by_words()
         ):
             return False
-        return self._is_positive() and not self._asks_of_words() and not self._sets_own_apart()
+        return self._is_positive() and not self.asks_of_words() and not self._sets_own_apart()
 
     def _orders_by_words(self) -> bool:
         """Whether "most" stands before a field that is no figure: "the most severe"."""
@@ -595,7 +700,7 @@ class _Reader(Conditions):
             return None
         return Period(None, self.today, f"until {day_text(self.today)}", (0, 0))
 
-    def _asks_of_words(self) -> bool:
+    def asks_of_words(self) -> bool:
         """Whether no field can answer: how, why or where something is, or what a word means."""
         named = any(
             one.stem in word_set("which_of") and other.role == "kind" for one, other in pairwise(self.tokens)
@@ -617,8 +722,19 @@ class _Reader(Conditions):
         if not places:
             return 1
         behind = meant[places[0] + 1].role if places[0] + 1 < len(meant) else ""
+        ranked = (
+            self._has("each") and len(self.figures) == 1 and not any(map(self._has, SUPERLATIVES))
+        )  # "third by sales"
         place = int(next(iter(self._meanings_with("ordinal"))).value)
-        return place if len(places) == 1 and behind in SUPERLATIVES and place <= _FURTHEST else None
+        known = behind in SUPERLATIVES or ranked or self._counts_in_time()
+        return place if len(places) == 1 and known and place <= _FURTHEST else None
+
+    def _counts_in_time(self) -> bool:
+        """Whether a number of that kind is one in the order of days: "Ada's second trip", of a kind that is told with its day."""
+        dated = self.kind is not None and any("{date" in each for each in self.spec.records[self.kind].sentence)
+        meant = [token for token in self.tokens if token.meaning is not None]
+        kinds = any(one.role == "ordinal" and other.role == "kind" for one, other in pairwise(meant))
+        return dated and kinds and not any(map(self._has, SUPERLATIVES))
 
     # -- the one thing that is asked
     def _read_query(self) -> RecordQuery | None:
@@ -666,11 +782,28 @@ class _Reader(Conditions):
             return self._aggregate_over(Aggregate.SUM, summed[0])
         if much or (self.group is not None and not many and (self.figures or self._fields("unit"))):
             return None  # "kilos per month" is no number of trips
+        self.group = self.group or (None if many else self._listed_field())
         if many or self.group is not None:
             return self._count()
         if self._has("rank") or self._has("each"):
             return RecordQuery(order=self.figures[0], limit=_RANKED) if len(self.figures) == 1 else None
         return RecordQuery(limit=_LISTED)
+
+    def _listed_field(self) -> str | None:
+        """The field whose values are asked for: "what categories are there", "which kinds of weather", "what numbers of doors"."""
+        before = [*takewhile(lambda token: token.meaning is None, self.tokens)]
+        first, *rest = [*self.tokens[len(before) :], None]
+        narrowed = self.period is not None or self.named or self._has("value")
+        if narrowed or first is None or first.role != "field" or {*self.keys, *self.figures} != {first.name}:
+            return None
+        phrase = [first, *takewhile(lambda token: token is not None and token.inside, rest)]
+        numbered = any(token.text.casefold() == "numbers" for token in before)
+        if self.figures and not (numbered and self._tells_apart(first.name, len(before) - 3)):
+            return None
+        several = any(token and token.text.casefold() != token.stem for token in phrase)
+        sorts = any(token.stem in word_set("sorts") | word_set("different") for token in before)
+        asked = bool(before) and before[0].stem in word_set("which_of")
+        return first.name if asked and (several or sorts) else None
 
     def _count(self) -> RecordQuery | None:
         named = (token.meaning.name for token in self.tokens if token.meaning and token.role in ("field", "count"))
@@ -706,7 +839,19 @@ class _Reader(Conditions):
             or self._has("apart")
             or any(each.name and each.value for each in self._meanings_with("more"))
         )
-        return bool(self._rivals()) and joined and self._figure_compared() is not None and not self._has("count")
+        rivals = self._rivals()
+        counted = (
+            self._has("more")
+            and self.kind is not None
+            and not self.figures
+            and rivals
+            and rivals[0].name in self.spec.fields
+        )
+        return (
+            bool(rivals)
+            and joined
+            and (bool(counted) or (self._figure_compared() is not None and not self._has("count")))
+        )
 
     def _figure_compared(self) -> str | None:
         """The one figure of which there is more or less."""
@@ -727,7 +872,8 @@ class _Reader(Conditions):
         least = any(stem in word_set("less") or meaning.value == "less" for stem, meaning in words)
         if rivals[0].name == "source_id":
             return RecordQuery(order=of, descending=not least, limit=len(rivals))
-        way = Aggregate.SUM if vocabulary_of(self.spec, of).adds_up else Aggregate.AVERAGE
+        added = vocabulary_of(self.spec, of).adds_up
+        way = Aggregate.COUNT if of is None else Aggregate.SUM if added else Aggregate.AVERAGE
         return RecordQuery(aggregate=way, of=of, group=rivals[0].name, descending=not least, limit=len(rivals))
 
     def _tells_different(self) -> bool:
@@ -817,6 +963,10 @@ class _Reader(Conditions):
         The field is "" where it is still to be found; None where nobody can tell.
         """
         ways = [(name, True) for name in self._fields("high")] + [(name, False) for name in self._fields("low")]
+        if self._has("worst") and ways:  # "the poorest opportunity"
+            ways = [(name, False) for name, high in ways if high and vocabulary_of(self.spec, name).best == "high"]
+            if not ways:
+                return None
         by = self._ordered_field()
         for role, descending in ("most", True), ("least", False):
             if self._has(role) and not ways:
@@ -829,6 +979,7 @@ class _Reader(Conditions):
                     return None
                 ways.append((by, (best == "high") == good))
         ways += [("date", descending) for role, descending in (("newest", True), ("oldest", False)) if self._has(role)]
+        ways += [("date", False)] if self._counts_in_time() else []
         return list(dict.fromkeys(ways))
 
     def _ordered_field(self) -> str:
@@ -845,18 +996,23 @@ class _Reader(Conditions):
             return replace(record, group=self.group, limit=_GROUPED)
         group, grain = (self.group, self.grain) if self.group else self._subject(name)
         largest = self._has("most") or self._has("least") or grain is not None
-        who = self.tokens[0].stem in word_set("who") and (self._has("most") or self._has("least"))
-        if who and group is None and grain is None and name and vocabulary_of(self.spec, name).adds_up:
+        who = next((token for token in self.tokens[:2] if token.stem in word_set("whose")), None)
+        extreme = self._has("most") or self._has("least")
+        if who and extreme and group is None and grain is None and name and vocabulary_of(self.spec, name).adds_up:
             spends = any(token.stem in word_set("spends") for token in self.tokens)
             once = any(token.text.casefold() in ("one", "single") for token in self.tokens)
             group = people_field(self.spec) if spends and not once else None
             if group is None and not once:
-                return None  # who brought in the most: nobody knows whose field
+                who.said = False  # who brought in the most: nobody knows whose field
+                self.unsaid.append(who)
+                return None
         if group is None or not largest:
             return record if name else None
         by_group = replace(record, order=None, group=group, grain=grain, limit=wanted or 1)
         if not name or (self.kind and not self.figures and name == self.spec.records[self.kind].by):
             said = name in self._fields("high", "low")  # "in which month did they sell best" is no number of records
+            levels = any(token.stem in word_set("levels") for token in self.tokens)
+            said |= levels and not (self._has("kind") or self._has("count"))  # "the lowest of the five stocks", by what
             return None if said else replace(by_group, aggregate=Aggregate.COUNT)
         if vocabulary_of(self.spec, name).adds_up and not self._is_of_one():
             return replace(by_group, aggregate=Aggregate.SUM, of=name)

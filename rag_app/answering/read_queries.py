@@ -6,13 +6,15 @@ asker's records have, and what it is not certain of is no query.
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from msgspec import convert
 from msgspec.structs import replace
 
+from rag_app.answering.conditions import SUPERLATIVES
 from rag_app.answering.parser import Item, parse
 from rag_app.answering.planning import Plan, without_period
-from rag_app.answering.wording import Token, is_figure, read_words, stems, vocabulary_of, word_set
+from rag_app.answering.wording import Token, figure, figures_in, is_figure, read_words, stems, vocabulary_of, word_set
 from rag_app.answering.written_queries import WrittenFilter, WrittenQuery, plan_of
 from rag_app.domain import FieldType, Question
 from rag_app.retrieval.filters import EQ, condition
@@ -21,6 +23,7 @@ from rag_app.retrieval.records import NUMBER_FIELDS, NamedValue
 
 CERTAIN = 0.7
 """At which 17 of 20 queries were read rightly on tables that were put aside."""
+_STEM = 5  # letters by which forms of a word are the same: "cancelled", "cancellation"
 _WORDS = 4  # of a kind or field that the model is shown
 _BOUND = re.compile(r"(==|<=|>=|<|>)(-?\d+(?:\.\d+)?)")
 _SORTS = frozenset({*NUMBER_FIELDS, FieldType.KEYWORD, FieldType.BOOLEAN, FieldType.TAGS})
@@ -37,6 +40,8 @@ def read_plan(question: Question, spec: IndexSpec, values: Sequence[NamedValue])
     query, named = read.query, _record_named(read.title, values)
     tokens = read_words(question.text, spec)
     if query is None or read.certainty < CERTAIN or _says_more(question, tokens, query):
+        return None
+    if _leaves_words(question, query, read.title, spec):
         return None
     if query.of is not None and not is_figure(spec, query.of):
         return None  # numbers that records go by make no total
@@ -68,7 +73,7 @@ def items_of(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> tuple[
         if type_ not in _SORTS or words.own:
             continue
         meant = words.values.get("true", ())  # of a field that holds or not
-        called = [*_said_first((*words.words, *words.totals, *meant), text)] or [name.replace("_", " ")]
+        called = [*_said_first((*words.words, *words.totals, *words.earned, *meant), text)] or [name.replace("_", " ")]
         for end, told in (("most", words.high), ("least", words.low)):
             called += [f"{end}: {phrase}" for phrase in _said_first(told, text)[:1]]
         unit = f" ({words.unit})" if words.unit else ""
@@ -111,6 +116,48 @@ def _says_more(question: Question, tokens: Sequence[Token], query: WrittenQuery)
     values = [{*stems(str(each.value))} for each in query.filters]
     points_back = word_set("persons") & said and not any(len(words) > 1 and words <= said for words in values)
     return bool(differs or ahead or points_back or _UNREAD.search(without_period(question.text, question.period)))
+
+
+def _leaves_words(question: Question, query: WrittenQuery, title: str, spec: IndexSpec) -> bool:
+    """Whether no part of the query says a word or a figure of the question, or its "not".
+
+    Where a condition or the order is said by no word that is known, the others say it: "lost ground" of a momentum below 0.
+    """
+    tokens = read_words(without_period(question.text, question.period), spec)
+    left = [token for token in tokens if token.is_left]
+    figures = {query.limit, *(each.value for each in query.filters)}
+    denied = any(token.role == "not" for token in tokens)
+    denies = any(each.operator not in ("==", "contains") or not each.value for each in query.filters)
+    if (denied and not denies) or any(figure(token.text) not in {None, *figures} for token in left):
+        return True
+    asked, told = _starts(question.text), figures_in(question.text)
+    implied = any(
+        each.value not in told
+        and not asked & _starts(str(each.value))
+        and not any(_starts(phrase) <= asked for phrase in _phrases_of(each, spec))
+        for each in query.filters
+    )
+    said = _starts(
+        " ".join((title, *(phrase for each in query.filters for phrase in (str(each.value), *_phrases_of(each, spec)))))
+    )
+    figured = (vocabulary_of(spec, name).words for name in spec.fields if is_figure(spec, name))
+    said |= {start for phrases in figured for phrase in phrases for start in _starts(phrase)}  # "score 60 in demand"
+    implied |= query.order is not None and not any(token.role in SUPERLATIVES for token in tokens)
+    return not implied and any(
+        figure(token.text) is None and not _starts(token.text) <= said for token in left if len(token.text) > 2
+    )
+
+
+def _starts(text: str) -> set[str]:
+    return {word[:_STEM] for word in stems(text)}
+
+
+def _phrases_of(written: WrittenFilter, spec: IndexSpec) -> Iterator[str]:
+    """What a condition may be called by: words for its value, and for a field of figures."""
+    words = vocabulary_of(spec, written.field)
+    yield from chain.from_iterable(words.values.values())
+    if spec.fields[written.field] is not FieldType.KEYWORD:
+        yield from (*words.words, *words.high, *words.low)
 
 
 def _record_named(title: str, values: Sequence[NamedValue]) -> NamedValue | None:

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from rag_app.answering.briefs import read_lists, subject_of
 from rag_app.answering.capabilities import RecordList
-from rag_app.answering.following import before_in, carry, follow, without_opening
+from rag_app.answering.conditions import GRAINS, SUPERLATIVES, kind_conditions
+from rag_app.answering.following import before_in, carry, follow, goes_on_alone, points_back, without_opening
 from rag_app.answering.planning import (
     Plan,
     Reading,
@@ -40,9 +41,9 @@ from rag_app.answering.steps import (
     sets_figures_apart,
     with_mean,
 )
-from rag_app.answering.telling import Outcome, Telling, missing_text, unread_text
+from rag_app.answering.telling import OPENS, Outcome, Telling, missing_text, unread_text
 from rag_app.answering.titles import read_names, words_of_titles
-from rag_app.answering.wording import figure, is_figure, read_words, stem, stems, variants
+from rag_app.answering.wording import Token, figure, is_figure, read_words, stem, stems, variants, word_set
 from rag_app.answering.written_queries import QueryWriter
 from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage
 from rag_app.retrieval.embedding import asking, embed_query
@@ -147,11 +148,13 @@ class RecordFinder:
         misspelt = bool(self._spec.records) and bool(suspects(question.text, ()))
         asks = not question.leans and (misspelt or may_ask(question.text, self._spec, question.period))
         briefs = bool(self._lists) and not question.leans and subject_of(question.text) is not None
-        if not (asks or before or briefs):
+        goes_on = not (before or question.leans) and goes_on_alone(question, self._spec)
+        if not (asks or before or briefs or goes_on):
             return None
         self._store = await self._open_store()
         asking.set(self._store.scope.organizations)
-        work, reply = self._read(before, asks=asks, briefs=briefs), None
+        unasked = self._explain_opening() if goes_on else None
+        work, reply = self._read(before, unasked, asks=asks, briefs=briefs), None
         while True:  # awaited from here alone: a statement is few frames away
             try:
                 wanted = work.send(reply)
@@ -160,17 +163,27 @@ class RecordFinder:
                 return found
             reply = await wanted
 
-    def _read(self, before: Sequence[str], *, asks: bool, briefs: bool) -> Work[FoundRecords | NotRecorded | None]:
+    def _read(
+        self, before: Sequence[str], unasked: Work[NotRecorded | None] | None, *, asks: bool, briefs: bool
+    ) -> Work[FoundRecords | NotRecorded | None]:
+        """Whether the question only goes on with another one; else the ways of reading it."""
+        refused = (yield from unasked) if unasked is not None else None
+        return refused or (yield from self._read_question(before, asks=asks, briefs=briefs))
+
+    def _read_question(
+        self, before: Sequence[str], *, asks: bool, briefs: bool
+    ) -> Work[FoundRecords | NotRecorded | None]:
         """The ways of reading the question, one after the other."""
         question = (yield from self._put_right()) if asks else self._question
         asks = asks and may_ask(question.text, self._spec, question.period)
         if briefs and (brief := (yield from self._answer_brief(question))) is not None:
             return brief
-        if asks:  # what takes more than one query: steps, or two periods
+        alone = asks and not points_back(question.text, self._spec)
+        if alone:  # what takes more than one query: steps, or two periods
             found = (yield from self._answer_in_steps(question)) or (yield from self._compare_periods(question))
             if found is not None:
                 return found
-        reading = (yield from self._understand(question)) if asks else Reading()
+        reading = (yield from self._understand(question)) if alone else Reading()
         if reading.plan is None and before and (merged := (yield from self._follow(question, before))) is not None:
             if (found := (yield from self._answer_in_steps(merged))) is not None:
                 return found
@@ -178,8 +191,9 @@ class RecordFinder:
         if reading.plan is not None:
             plan = reading.plan if before else (yield from self._list_or_total(reading.plan, question))
             return (yield from self._tell_plan(plan))
-        if not asks:
-            return None
+        goes_on = self._goes_on(question, before, back=asks and not alone)
+        if goes_on or not asks:
+            return NotRecorded(OPENS, self._figures, limits=True) if goes_on else None
         parsed = (yield from self._parse(question)) if not before else None  # which reads no conversation
         told = (yield from self._tell_plan(parsed)) if parsed is not None else None
         return told or (yield from self._answer_by_model(question)) or self._explain_unread(reading, question.text)
@@ -316,8 +330,33 @@ class RecordFinder:
 
     def _understand(self, question: Question) -> Work[Reading]:
         """The question as a plan."""
-        values = yield from self._values(question.text, question.period)
-        return read_question(question.text, self._spec, values, question.period, question.today)
+        asked = question.text, self._spec, (yield from self._values(question.text, question.period)), question.period
+        reading = read_question(*asked, question.today)
+        narrows = reading.theme and not self._ranks_theme(question.text, reading)
+        about = read_question(*asked, question.today, theme=reading.theme).plan if narrows else None
+        plan = (yield from self._narrow(about, reading.theme)) if about is not None else None
+        return Reading(plan) if plan is not None else reading
+
+    def _ranks_theme(self, text: str, reading: Reading) -> bool:
+        """Whether the top ones of a theme are asked for, which a text may tell: "the top wedding keywords"."""
+        bare = " ".join(word for word in text.split() if word.lower() not in reading.theme)
+        return reading.theme != () and ranks_kind(bare, self._spec)
+
+    def _narrow(self, plan: Plan, theme: Sequence[str]) -> Work[Plan | None]:
+        """The list that a plan asks for, of the records of its kind whose titles or texts have these words.
+
+        None where there are none, where they may be more than are read, and where a figure is asked for: a record can be of
+        a sort that no word of it says.
+        """
+        if not plan.is_list or plan.kind is None:
+            return None
+        kind, sources = kind_conditions(self._spec.records[plan.kind]), list[set[str]]()
+        for word in theme:
+            nodes = yield from self._search(word, (*self._filters, *kind), Mode.TEXT, _TITLED)
+            hits = to_hits(nodes) if len(nodes) < _TITLED else ()
+            sources.append({str(hit.source_id) for hit in hits if stem(word) in stems(f"{hit.title} {hit.text}")})
+        having = set.intersection(*sources)
+        return plan.narrow_to(theme, having) if having else None
 
     def _list_or_total(self, plan: Plan, question: Question) -> Work[Plan]:
         """The plan, or the total of the figure that it names: where the rules cannot tell, the parser says which is meant."""
@@ -368,13 +407,29 @@ class RecordFinder:
             return NotRecorded(lacking, self._figures, limits=reading.limits)
         if reading.ranks or asks_two_figures(text):
             words = frozenset(map(stem, reading.unknown)) if ranks_kind(text, self._spec) else frozenset()
-            limits = (reading.limits or sets_figures_apart(text)) and not words
+            limited = reading.limits or sets_figures_apart(text)
+            limits = limited and not words and not self._ranks_theme(text, reading)
             unknown = [as_written(word, self._question.text) for word in reading.unknown]
             return NotRecorded(unread_text(unknown), figures=self._figures, words=words, limits=limits)
         if names_kind_first(text, self._spec):
             bounded = any(figure(word) is not None for word in reading.unknown)  # those that begin before ten
             return NotRecorded("", figures=self._figures, words=frozenset(map(stem, reading.unknown)), limits=bounded)
         return None
+
+    def _goes_on(self, question: Question, before: Sequence[str], *, back: bool) -> bool:
+        """Whether it asks for a figure or an order of what an earlier question named, which is not known or not understood."""
+        if back:
+            return asks_of_records(question.text, self._spec, question.period)
+        ordered = any(token.role in SUPERLATIVES for token in read_words(question.text, self._spec))
+        return bool(before) and ordered and goes_on_alone(question, self._spec)
+
+    def _explain_opening(self) -> Work[NotRecorded | None]:
+        """What goes on with a question that is not known, and names days or values alone, is answered by no text either."""
+        question, spec = self._question, self._spec
+        values: Sequence[NamedValue] = yield self._store.named_values(self._forms(question.text))
+        tokens = read_names(without_period(without_opening(question.text), question.period), spec, values)
+        named = question.period is not None or any(token.role == "value" or token.role in GRAINS for token in tokens)
+        return NotRecorded(OPENS, self._figures, limits=True) if named and not any(map(_says_else, tokens)) else None
 
     @property
     def _figures(self) -> frozenset[str]:
@@ -490,6 +545,14 @@ class RecordFinder:
         if plan.is_list and not plan.is_first_of_each:
             return replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
         return replace(query, limit=_EQUALS) if query.limit == 1 else query
+
+
+def _says_else(token: Token) -> bool:
+    """Whether a word asks for something, or is not known."""
+    before_it = token.stem in word_set("beside")
+    return (token.is_left and not before_it) or (
+        token.meaning is not None and token.role not in ("value", "weekday", *GRAINS)
+    )
 
 
 def _titles_of(nodes: Sequence[NodeWithScore], words: Collection[str]) -> list[NamedValue]:

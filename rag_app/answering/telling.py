@@ -330,12 +330,15 @@ def missing_text(spec: IndexSpec, kind: str | None, missing: str) -> str:
     return f"The {plural_of(spec.records[kind].words[0], 2)} do not record {missing}" if kind and missing else ""
 
 
+OPENS = "This goes on with another question, which is not known here. Please ask it in full"
+
+
 def unread_text(unknown: Sequence[str]) -> str:
     """That a question about records makes no query, and which of its words none of their fields and values is called by."""
     if not unknown:
         return "It asks about records in a way that is not understood"
     words = " and ".join(f"“{word}”" for word in unknown)
-    return f"The records have no field and no value that is called {words}"
+    return f"I did not understand {words}: the records have no field and no value of that name"
 
 
 _PERIODS: Mapping[str, Callable[[date], str]] = {

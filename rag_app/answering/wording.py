@@ -294,6 +294,7 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
             yield from ((phrase, Meaning("value", name, value)) for phrase in phrases)
         for role, phrases in ("high", words.high), ("low", words.low), ("total", words.totals):
             yield from ((phrase, Meaning(role, name)) for phrase in phrases)
+        yield from ((phrase, Meaning("total", name, "earned")) for phrase in words.earned)
         if words.unit in _table()["money"]["units"].split():
             yield from (
                 (phrase.strip(), Meaning("value", name, "==0")) for phrase in _table()["money"]["nothing"].split("|")
@@ -397,6 +398,21 @@ def _read_parts(tokens: Sequence[Token], values: Sequence[NamedValue], spec: Ind
         while length and not _read_part(tokens, place, length, values, spec):
             length -= 1
         place += length or 1
+    _part_names(tokens, spec)
+
+
+def _part_names(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """Two parts of different names, side by side, are the name of somebody else: "Peter Haddad" is no Hallam and no Samir."""
+    heads = [place for place, token in enumerate(tokens) if not token.inside]
+    for first, second, end in zip(heads, heads[1:], [*heads[2:], len(tokens)], strict=False):
+        one, other = tokens[first], tokens[second]
+        if one.role == other.role == "value" and one.name == other.name and one.name != "source_id":
+            halves = [(one, second - first), (other, end - second)]
+            if all(token.meaning and _is_name(token.meaning.value) for token, _ in halves) and all(
+                length < len(stems(token.meaning.value)) for token, length in halves if token.meaning
+            ):
+                for token in tokens[first:end]:
+                    token.meaning, token.said, token.inside, token.also = None, False, False, ()
 
 
 def _may_be_part(token: Token) -> bool:
@@ -459,7 +475,7 @@ def _last_meant(at: _Place) -> str:
 
 def _says_how_many_there_are(tokens: Sequence[Token], place: int) -> bool:
     """Whether a figure is the number of what is known already: "our three listings", "which of the four trends"."""
-    if tokens[place + 1 : place + 2] == [] or tokens[place + 1].role != "kind":
+    if not any(each.role == "kind" and each.text.casefold() != each.stem for each in tokens[place + 1 : place + 2]):
         return False
     before = next((token for token in reversed(tokens[:place]) if token.meaning), None)
     own = before is not None and before.role in ("own", "all") and tokens.index(before) >= place - 3
@@ -558,6 +574,18 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     (("most_of",), _bounds_next, Meaning("under")),
     # of each number of cylinders
     (("count",), lambda at: at.token.stem in word_set("numbers_of") and _last_meant(at) == "each", None),
+    # "what numbers of cylinders are there"
+    (
+        ("count",),
+        lambda at: (
+            at.token.stem in word_set("what")
+            and any(
+                each.inside and each.text.casefold() == "numbers" for each in at.tokens[at.number + 1 : at.number + 2]
+            )
+            and at.is_before("field")
+        ),
+        None,
+    ),
 )
 """What words mean nothing, or something else, because of what stands around them."""
 
@@ -569,6 +597,9 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
         for roles, holds, meaning in _RULES:
             if token.role in roles and holds(at):
                 token.meaning = meaning
+        places = [each for each in token.others if each.role == "ordinal"]
+        if places and token.role == "unit" and at.is_before(*_EXTREMES):
+            token.meaning = places[0]  # "the second heaviest", where something is in seconds
         if token.is_left and figure(token.text) is not None and _says_how_many_there_are(tokens, number):
             token.said = True  # "our three listings"
     _settle_figures(tokens, spec)

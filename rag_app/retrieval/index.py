@@ -101,7 +101,8 @@ class Vocabulary(_Strict):
     `words` name the field ("price"), `unit` is what its figures count, as it is written behind them ("dollars"). `high`
     and `low` ask for its largest and smallest values ("dearest", "cheapest"); `best` says which of them is the best.
     `adds_up`: its figures make a total, so that "how much" asks for their sum; `totals` are words that ask for it by
-    themselves ("revenue"). `values` are other words for a value
+    themselves ("revenue"), `earned` those that ask for it of the records with the values `earned_of` alone: "earned" of
+    what is done. `values` are other words for a value
     ("out of stock" for false), or for a condition on a number ("rising" for ">0"). `kind` is the kind of record
     (`Kind`) that is meant where a question names the field and no kind. `own` marks the boolean field that is false for
     records of others: "mine" and "ours" leave those out. `formula` computes the field from others where a source does
@@ -115,6 +116,8 @@ class Vocabulary(_Strict):
     low: Phrases = ()
     adds_up: bool = False
     totals: Phrases = ()
+    earned: Phrases = ()
+    earned_of: Mapping[Name, str] = {}
     values: Mapping[str, Phrases] = {}
     kind: Name | None = None
     own: bool = False

@@ -230,7 +230,7 @@ class _Grammar:
         move = f"(?:{words['last']}|{words['next']})"
         of, the = rf"(?:(?:{words['of']})\s+)?", rf"(?:(?:{words['the']})\s+)?"
         dated = rf"{the}{_DAY}\s+{of}{month}(?:,?\s+{of}{_YEAR})?|{month}\s+{the}{_DAY}(?![\d.-]*\d|[\s-]+{unit}\b)(?:,?\s+{_YEAR})?"
-        yield rf"(?P<week_of>(?:{words['week_of']})\s+{the}(?:{_NUMERIC}|{dated}))"
+        yield rf"(?P<week_of>(?:{words['week_of']})\s+{the}(?:{weekday},?\s+{the})?(?:{_NUMERIC}|{dated}))"
         yield rf"(?P<written>{_NUMERIC})"
         yield rf"(?P<dated>{dated})"
         yield rf"(?P<part>{the}(?:{ordinal}|{words['last']})\s+{part}\s+(?:{words['of']})\s+{the}{month}(?:,?\s+{of}{_YEAR})?)"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
-from rag_app.answering.following import before_in, follow, without_opening
+from rag_app.answering.following import before_in, follow, goes_on_alone, points_back, without_opening
 from rag_app.answering.planning import ranks_kind, read_question, respell, words_left
 from rag_app.domain import Question
 from rag_app.domain.resources import resource_folder
@@ -27,7 +27,7 @@ BOATS = IndexSpec.model_validate(
             "skipper_id": {"type": "integer", "words": ["skipper"], "kind": "trip"},
             "catch": {
                 "type": "number", "words": ["catch", "fish"], "unit": "kilos", "adds_up": True, "kind": "trip",
-                "totals": ["haul"], "high": ["fullest", "most plentiful"], "low": ["emptiest"], "best": "high", "values": {">0": ["lucky"]},
+                "totals": ["haul"], "earned": ["land"], "earned_of": {"harbour": "north pier"}, "high": ["fullest", "most plentiful"], "low": ["emptiest"], "best": "high", "values": {">0": ["lucky"]},
             },
             "ours": {"type": "boolean", "own": True, "values": {"false": ["foreign"]}},
         },
@@ -132,6 +132,8 @@ def test_a_question_becomes_a_query(text: str, wanted: dict[str, object]) -> Non
         ("trips with a catch under -5", [("catch", "<", -5.0)]),
         ("trips with a catch below minus five", [("catch", "<", -5.0)]),
         ("trips over 20 and under 40 kilos", [("catch", ">", 20.0), ("catch", "<", 40.0)]),
+        ("trips that are not ours", [("ours", "==", False)]),
+        ("trips that don't belong to us", [("ours", "==", False)]),
     ],
 )
 def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[str, str, object]]) -> None:
@@ -176,6 +178,51 @@ def test_what_is_not_wholly_understood_goes_the_words_way(text: str) -> None:
 def test_the_second_one_is_ordered_as_the_first() -> None:
     first, second = read("the fullest trip"), read("the second fullest trip")
     assert (second.query, second.place, first.place) == (first.query, 2, 1)
+
+
+@pytest.mark.parametrize("text", ["our number two trip by fish", "Which of our trips comes second by catch?"])
+def test_a_place_may_be_one_in_the_order_of_a_figure(text: str) -> None:
+    plan = read(text)
+    assert (plan.query.order, plan.query.descending, plan.query.limit, plan.place) == ("catch", True, 1, 2)
+
+
+def test_the_number_of_ones_own_is_a_place_before_one_of_them() -> None:
+    assert read("our three trips by fish").query.limit > 1
+    assert read("the number three fullest trip").place == 3
+
+
+def test_the_worst_of_what_is_good_is_the_lowest() -> None:
+    assert not read("Which trip was the poorest fullest one?").query.descending
+
+
+def test_values_are_listed() -> None:
+    for text in "Which skippers are there?", "What kinds of skipper have you got?":
+        plan = read(text)
+        assert (plan.query.aggregate, plan.query.group, plan.distinct) == (Aggregate.COUNT, "skipper", True)
+
+
+def test_more_of_a_kind_is_their_number() -> None:
+    query = read("Who made more trips, Ada or Bo?").query
+    assert (query.aggregate, query.of, query.group, query.limit) == (Aggregate.COUNT, None, "skipper", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("average catch in the week nearest to 5 January 2026", ("week", "nearest")),
+        ("How many trips in the week with 5 January 2026?", ("week",)),
+        ("Whose boots made the most fish?", ("whose", "boots")),
+        ("Who made the most fish?", ("who",)),
+    ],
+)
+def test_what_a_query_would_leave_out_is_named(text: str, unknown: tuple[str, ...]) -> None:
+    reading = read_question(text, BOATS, VALUES, find_period(text, TODAY), TODAY)
+    assert (reading.plan, reading.unknown, reading.limits) == (None, unknown, True)
+
+
+def test_a_few_words_go_on_with_something() -> None:
+    assert goes_on_alone(Question("and Bo?"), BOATS) and not goes_on_alone(Question("Bo?"), BOATS)
+    assert not goes_on_alone(Question("and how many trips did Bo make?"), BOATS), "it may be asked alone"
 
 
 def test_those_of_all_organizations_are_ones_own() -> None:
@@ -409,3 +456,55 @@ def test_a_list_with_one_figure_that_adds_up_may_be_a_total(text: str, may_be: b
     if may_be:
         assert (plan.total.query.aggregate, plan.total.query.of) == (Aggregate.SUM, "catch")
         assert plan.total.query.filters == plan.query.filters
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("trips except Ada's and Bo's", [("skipper", "!=", "Ada Holm"), ("skipper", "!=", "Bo Lind")]),
+        ("trips that were not by Ada or Bo", [("skipper", "!=", "Ada Holm"), ("skipper", "!=", "Bo Lind")]),
+    ],
+)
+def test_all_that_is_left_out_is_left_out(text: str, wanted: list[tuple[str, str, object]]) -> None:
+    assert filters(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["trips that were not by Ada and Bo", "How many trips has Ada Lind made?"])
+def test_what_may_be_meant_otherwise_is_no_query(text: str) -> None:
+    """A mere "not" with "and" may deny one of the two; halves of two names are the name of neither."""
+    assert read_question(text, BOATS, VALUES, None).plan is None
+
+
+def test_a_word_before_a_kind_may_be_its_theme() -> None:
+    reading = read_question("the newest regatta trips", BOATS, VALUES, None)
+    assert (reading.plan, reading.theme) == (None, ("regatta",))
+    plan = read_question("the newest regatta trips", BOATS, VALUES, None, theme=reading.theme).plan
+    assert plan is not None
+    narrowed = plan.narrow_to(reading.theme, {"1", "2"})
+    assert narrowed.conditions[-1] == "“regatta” in title or text" and not narrowed.names_record
+    assert not read_question("the newest trips at the regatta", BOATS, VALUES, None).theme
+
+
+def test_what_is_included_is_no_contradiction() -> None:
+    assert read("All trips by Ada, including those by Bo") is None
+    assert read("How many trips, even if those by Bo count?").query.aggregate is Aggregate.COUNT
+
+
+@pytest.mark.parametrize(
+    ("text", "back"),
+    [
+        ("How many of those have a catch over 5?", True),
+        ("Which of them is the fullest?", True),
+        ("Which trips are ours, and which of them is the fullest?", False),
+        ("Which of these is fuller, the first or the last?", False),
+        ("How many of those who sailed came back?", False),
+    ],
+)
+def test_some_of_what_was_named_before(text: str, back: bool) -> None:
+    assert points_back(text, BOATS) is back
+
+
+def test_what_was_earned_is_of_what_is_done() -> None:
+    assert filters("How much did Ada land in all?") == [("skipper", "==", "Ada Holm"), ("harbour", "==", "north pier")]
+    assert filters("Ada's haul") == [("skipper", "==", "Ada Holm")]
+    assert filters("How much did Ada land at the south pier?")[-1] == ("harbour", "==", "south pier")

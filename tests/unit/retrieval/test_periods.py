@@ -94,6 +94,7 @@ Which bookings were made before 9 January 2026?           | ..2026-01-08
 Which bookings were made until 9 January 2026?            | ..2026-01-09
 Which bookings were made after 9 January 2026?            | 2026-01-10..2026-11-22
 How busy was the week of 14 January?                      | 2026-01-12..2026-01-18
+How busy was the week starting Monday, 12 January?        | 2026-01-12..2026-01-18
 Who called two days ago?                                  | 2026-11-20..2026-11-20
 In January this year, who called?                         | 2026-01-01..2026-01-31
 What does the January newsletter say?                     | none
