@@ -521,6 +521,7 @@ class RecordFinder:
         if plan.conditions and plan.kind is not None and not (plan.by_tags or plan.names_record):
             everything = replace(plan.everything, filters=(*filters, *plan.everything.filters))
             fields = fields_of(tuple(each for each in plan.query.filters if each not in plan.everything.filters))
+            fields |= {name for name in (plan.query.order, plan.query.of) if name and name in self._spec.fields}
             having = (*everything.having, *sorted(fields))  # where none has the field, nothing can be said of it
             base = replace(
                 everything, having=having, order=None, aggregate=None, of=None, group=None, grain=None, limit=_EQUALS

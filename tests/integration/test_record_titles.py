@@ -42,3 +42,17 @@ def test_titles_of_another_organization_name_nothing(chat: Chat, message: str, f
     reply = chat.post(message, chat.jonas)
     shown = "".join(request.prompt for request in chat.model.requests).replace(message, "")
     assert "understood" not in reply["flags"] and figure not in reply["answer"] + shown
+
+
+def test_a_word_of_another_organizations_texts_is_no_condition(chat: Chat) -> None:
+    message = "Which wedding keyword has the highest demand?"
+    assert "“wedding” in title or text" in chat.post(message)["flags"]["understood"]
+    theirs, invented = (chat.post(text, chat.jonas) for text in (message, message.replace("wedding", "zqxvtram")))
+    assert "understood" not in theirs["flags"] and theirs["answer"] == invented["answer"]
+
+
+@pytest.mark.parametrize("message", ["What is the cheapest wedding keyword?", "What is the cheapest keyword on Etsy?"])
+def test_of_records_that_lack_the_figure_it_is_not_said_that_none_meets_the_conditions(
+    chat: Chat, message: str
+) -> None:
+    assert "None of" not in chat.post(message)["answer"]
