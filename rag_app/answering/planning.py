@@ -44,7 +44,7 @@ from rag_app.domain import FieldType, day_text
 from rag_app.retrieval.filters import CONTAINS, EQ, GT, IN, LT, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.periods import Period, conditions_of
-from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery
+from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery, Records
 from rag_app.retrieval.spelling import correct_spelling
 from rag_app.retrieval.text import tokens as tokens_of
 
@@ -123,6 +123,11 @@ class Plan(Struct, frozen=True):
         filters = (*self.query.filters, condition("source_id", IN, sorted(sources)))
         told = (*self.conditions, f"{' and '.join(f'“{word}”' for word in words)} in title or text")
         return replace(self, query=replace(self.query, filters=filters), conditions=told, theme=True)
+
+    def finds_no_best(self, found: Records) -> bool:
+        """Whether the group with the most records is asked for, and each has one: the question meant something else."""
+        best = self.query.group is not None and self.query.aggregate is Aggregate.COUNT and self.query.limit == 1
+        return best and len(found.rows) > 1 and found.rows[0].value == 1
 
     def may_be_total(self, spec: IndexSpec) -> bool:
         """Whether the total of a list may be meant: it names one figure, which adds up and is not compared: "fees from Ada"."""

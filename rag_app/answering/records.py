@@ -50,7 +50,7 @@ from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import EQ, GTE, IN, LT, condition, fields_of
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.periods import conditions_of, find_period_beside, find_periods, period_of
+from rag_app.retrieval.periods import conditions_of, find_period_beside, find_periods, move_to_year_of, period_of
 from rag_app.retrieval.postprocessors import cut_below
 from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, NamedValue, RecordQuery, Records
 from rag_app.retrieval.spelling import as_written, correct_spelling, is_inflected, spellings, suspects
@@ -269,7 +269,7 @@ class RecordFinder:
     def _tell(self, plan: Plan, found: Records, outcome: Outcome) -> Work[FoundRecords | None]:
         """How what a plan found is told; None where the words' way is to be taken."""
         mixed = plan.kind is None and len(found.types) > 1 and not plan.conditions
-        if not found.rows or mixed:
+        if not found.rows or mixed or plan.finds_no_best(found):
             return None
         most = LARGEST_LIMIT if plan.is_first_of_each else self._most
         shown = yield from self._nearest(found, most)
@@ -492,8 +492,7 @@ class RecordFinder:
             for each in (*after, asked):
                 if merged is None:
                     break
-                beside = merged.period and find_period_beside(each.text, merged.period)
-                said = replace(each, period=each.period or beside)
+                said = each if merged.period is None else replace(each, period=_period_after(merged.period, each))
                 merged = follow(merged, said, spec, values) or carry(merged, said, spec, values)
             return merged
         return None
@@ -554,6 +553,13 @@ def _says_else(token: Token) -> bool:
     return (token.is_left and not before_it) or (
         token.meaning is not None and token.role not in ("value", "weekday", *GRAINS)
     )
+
+
+def _period_after(before: Period, question: Question) -> Period | None:
+    """The days of a question that goes on with one about the days `before`."""
+    if question.period is None:
+        return find_period_beside(question.text, before)
+    return move_to_year_of(question.period, before)
 
 
 def _titles_of(nodes: Sequence[NodeWithScore], words: Collection[str]) -> list[NamedValue]:

@@ -42,7 +42,7 @@ _MORE_THAN_MEAN = re.compile(
     rf"\b(?P<way>more|less|fewer|higher|lower)\s+(?P<what>\w[\w ]{{0,40}}?)\s+than\s+{_MEAN_WORD}", re.I
 )
 _DIFFERENCE = re.compile(
-    r"\b(?:the\s+)?(?:difference|gap|spread|unterschied|différence|écart)\b|\b(?:by\s+)?how\s+(?:much|many)\b(?=\s+(?:more|less|\w{2,}er)\b)|\bby\s+how\s+(?:much|many)\b|\bhow\s+far\b|\b(?:save|savings?)\b|\bum\s+wie\s?viel\b",
+    r"\b(?:the\s+)?(?:difference|diff|gap|spread|unterschied|différence|écart)\b|\b(?:by\s+)?how\s+(?:much|many)\b(?=\s+(?:more|less|\w{2,}er)\b)|\bby\s+how\s+(?:much|many)\b|\bhow\s+far\b|\b(?:save|savings?)\b|\bum\s+wie\s?viel\b",
     re.I,
 )
 _MORE_THAN = re.compile(r"\bhow (?:much|many) (?:more|less|fewer|\w{2,}er)\b.*\bthan\b", re.I)

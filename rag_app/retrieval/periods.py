@@ -38,6 +38,7 @@ __all__ = [
     "find_period",
     "find_period_beside",
     "find_periods",
+    "move_to_year_of",
     "names_day",
     "names_period",
     "period_of",
@@ -127,6 +128,25 @@ def find_period_beside(text: str, period: Period, languages: Sequence[str] = LAN
                 grain: Grain = "days" if unit == "weekend" else convert(unit, Grain)
                 return Period(start, end, found[0], found.span(), grain)
     return None
+
+
+def move_to_year_of(period: Period, before: Period) -> Period:
+    """A day or a month that is said without a year, in the year of the period before it: "and in February?".
+
+    >>> before = find_period("in January 2015", date(2026, 11, 22))
+    >>> february = find_period("and in February?", date(2026, 11, 22))
+    >>> assert before and february
+    >>> move_to_year_of(february, before).label, move_to_year_of(before, february).label
+    ('February 2015', 'January 2015')
+    """
+    first, earlier = period.start, before.start
+    if period.otherwise is None or before.otherwise or first is None or earlier is None:
+        return period  # it has a year, or the one before it has none either
+    moved = _valid(earlier.year, first.month, first.day)
+    if moved is None or period.grain not in ("day", "month"):
+        return period
+    start, end = days_around(moved, period.grain)
+    return replace(period, start=start, end=end, otherwise=None)
 
 
 def names_period(text: str, period: Period, dated: date | None = None) -> bool:

@@ -12,7 +12,7 @@ from rag_app.domain import Question
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec, load_indexes
 from rag_app.retrieval.periods import find_period, find_periods
-from rag_app.retrieval.records import Aggregate, Grain, NamedValue
+from rag_app.retrieval.records import Aggregate, Grain, NamedValue, Record, Records
 from rag_app.retrieval.spelling import spellings
 
 TODAY = date(2026, 1, 14)
@@ -352,6 +352,15 @@ def test_a_follow_up_takes_the_place_of_what_was_said_before(before: str, text: 
 )
 def test_what_says_anything_else_is_no_follow_up(text: str) -> None:
     assert follow(Question("Which trip was the fullest?"), Question(without_opening(text)), BOATS, VALUES) is None
+
+
+def test_of_groups_with_one_record_each_none_has_the_most() -> None:
+    plan = read("Which skipper made the most trips?")
+    counts = [
+        Records(tuple(Record((), group=str(n), value=each) for n, each in enumerate(of)))
+        for of in ((1, 1), (2, 2), (1,))
+    ]
+    assert plan is not None and [plan.finds_no_best(each) for each in counts] == [True, False, False]
 
 
 def test_the_question_before_is_the_one_that_is_looked_for_with_it() -> None:
