@@ -90,7 +90,7 @@ def test_a_value_that_is_not_accepted_is_named_with_what_is(
 @pytest.mark.parametrize(
     ("body", "field", "accepted"),
     [
-        ({**ASK, "topk": 5}, "topk", ["filters", "mode", "query_text", "top_k"]),
+        ({**ASK, "topk": 5}, "topk", ["earlier_questions", "filters", "mode", "query_text", "top_k"]),
         (
             {**ASK, "filters": {"tenant": "x"}},
             "filters.tenant",
