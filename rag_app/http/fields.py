@@ -38,6 +38,8 @@ EarlierQuestions = Annotated[
         description=f"the asker's questions before this one, oldest first, at most {MOST_EARLIER}; a follow-up such as "
         '"and for children?" is searched together with the last of them',
         examples=[["What does a swimming lesson cost?"]],
+        # Litestar shows no bounds of what is in a list
+        extra_json_schema={"extra": {"items": {"minLength": 1, "maxLength": 4000, "pattern": NOT_BLANK}}},
     ),
 ]
 
