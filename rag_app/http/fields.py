@@ -30,16 +30,20 @@ def limit_text(most: int, also: str = "", pattern: str = NOT_BLANK, **more: Any)
     )
 
 
-MOST_EARLIER = 20
+def show_items(longest: int, pattern: str = NOT_BLANK) -> JsonObject:
+    """What Litestar does not say of the texts in a list that may be null."""
+    return {"extra": {"items": {"minLength": 1, "maxLength": longest, "pattern": pattern}}}
+
+
+MOST_EARLIER, LONGEST_EARLIER = 20, 4000
 EarlierQuestions = Annotated[
-    list[Annotated[str, limit_text(4000)]],
+    list[Annotated[str, limit_text(LONGEST_EARLIER)]],
     Meta(
         max_length=MOST_EARLIER,
         description=f"the asker's questions before this one, oldest first, at most {MOST_EARLIER}; a follow-up such as "
         '"and for children?" is searched together with the last of them',
         examples=[["What does a swimming lesson cost?"]],
-        # Litestar shows no bounds of what is in a list
-        extra_json_schema={"extra": {"items": {"minLength": 1, "maxLength": 4000, "pattern": NOT_BLANK}}},
+        extra_json_schema=show_items(LONGEST_EARLIER),
     ),
 ]
 

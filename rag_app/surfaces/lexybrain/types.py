@@ -14,7 +14,7 @@ from sqlalchemy import Row
 from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain import BudgetSpent, InvalidInput, JsonObject, Scope, Usage
-from rag_app.http.fields import NOT_BLANK, AnswerRemarks, RemovedCount, limit_text
+from rag_app.http.fields import AnswerRemarks, RemovedCount, limit_text, show_items
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
 from rag_app.surfaces.lexybrain.quotas import Account
@@ -54,11 +54,6 @@ _LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*(?!\n)$"
 _URL = r"^[Hh][Tt][Tt][Pp][Ss]?://[A-Za-z0-9._-]+(:[0-9]{1,5})?([/?#][^\s\x00-\x1f\x7f\x85\ufeff]*)?(?!\n)$"
 
 
-def _items(longest: int, pattern: str) -> JsonObject:
-    """What Litestar does not say of the texts in a list that may be null."""
-    return {"extra": {"items": {"minLength": 1, "maxLength": longest, "pattern": pattern}}}
-
-
 Ids = Annotated[
     list[
         Annotated[
@@ -69,7 +64,7 @@ Ids = Annotated[
     Meta(
         max_length=50,
         description="a list of at most 50 ids",
-        extra_json_schema=_items(200, NOT_BLANK),
+        extra_json_schema=show_items(200),
         examples=[[]],
     ),
 ]
@@ -136,7 +131,7 @@ class RagContext(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
             Meta(
                 max_length=20,
                 description="a list of at most 20 marketplaces",
-                extra_json_schema=_items(100, _CODE),
+                extra_json_schema=show_items(100, _CODE),
                 examples=[["etsy"]],
             ),
         ]
