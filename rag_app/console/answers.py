@@ -11,13 +11,14 @@ from rag_app.application import Application, build_api
 from rag_app.console.access import issue
 from rag_app.domain import JsonObject, Misconfigured, RagError
 from rag_app.evaluation.answers import Reply, ScoredTurn, Thread, score_thread
+from rag_app.http.fields import MOST_EARLIER
 from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE
 from rag_app.surfaces.lexybrain.conversations import INDEX as MARKETPLACE
 from rag_app.surfaces.library.rag import Rag
 from rag_app.surfaces.owner.routes import INDEX as CALLS
 
-Ask = Callable[[str], Awaitable[Reply]]
-"""Sends one turn, and the next in the same thread."""
+Ask = Callable[[str, Sequence[str]], Awaitable[Reply]]
+"""Sends one turn, with the turns before it, and the next in the same thread."""
 
 
 async def ask_threads(
@@ -40,7 +41,9 @@ async def ask_threads(
         for thread in threads:
             asked = thread.model_copy(update={"user": thread.user or user})
             ask = await _asker(application, client, asked, index or thread.corpus, organization or thread.organization)
-            scored += score_thread(thread, [await ask(turn.text) for turn in thread.turns])
+            said = [turn.text for turn in thread.turns]
+            replies = [await ask(text, said[max(0, place - MOST_EARLIER) : place]) for place, text in enumerate(said)]
+            scored += score_thread(thread, replies)
             progress(len(scored))
     return scored
 
@@ -50,10 +53,9 @@ async def _asker(
 ) -> Ask:
     if organization is None:
         raise Misconfigured(f"{thread.id} names no organization: give --org")
-    earlier: list[str] = []
     if index not in {KNOWLEDGE, CALLS, MARKETPLACE}:
 
-        async def ask_library(text: str) -> Reply:
+        async def ask_library(text: str, earlier: Sequence[str]) -> Reply:
             answer = await Rag(application).ask(
                 text,
                 index=index,
@@ -62,7 +64,6 @@ async def _asker(
                 site=thread.site,
                 earlier_questions=earlier,
             )
-            earlier.append(text)
             return Reply(answer.text, answer.refused, answer.understood)
 
         return ask_library
@@ -80,14 +81,12 @@ async def _asker(
             raise RagError(f"{thread.id}: POST {path}: {response.status_code} {response.text}")
         return response.json()
 
-    async def ask(text: str) -> Reply:
-        before = {"earlier_questions": [*earlier]}
-        earlier.append(text)
+    async def ask(text: str, earlier: Sequence[str]) -> Reply:
         if index == KNOWLEDGE:
-            reply = await post("/api/rag/answer", {"query_text": text, **before})
+            reply = await post("/api/rag/answer", {"query_text": text, "earlier_questions": earlier})
             return Reply(reply["answer"]["text"], reply["status"] != "success", reply.get("understood", ""))
         if index == CALLS:
-            reply = await post("/owner/ask", {"question": text, **before})
+            reply = await post("/owner/ask", {"question": text, "earlier_questions": earlier})
             return Reply(reply["answer"], not reply["has_sufficient_evidence"], reply.get("understood", ""))
         reply = await post("/api/lexybrain/rag", {"message": text, **following})
         following["threadId"] = reply["threadId"]

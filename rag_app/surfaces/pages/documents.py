@@ -26,16 +26,15 @@ async def documents(request: Caller, sources: Injected[Sources]) -> Html:
     asked = {"index": index, "search": search, "state": state, "sort": sort}
     search, cursor = search and search[:200], query_value(request, "cursor")
     writable = await sources.writable(request.user)
+    organizations, names = {org_id for org_id, _ in writable}, {name for _, name in writable}
     return render(
         request,
         "documents.html",
         found=await sources.page(request.user, index=index, search=search, sort=sort, cursor=cursor, state=state),
         asked=asked,
         indexes=indexes,
-        into=[name for name in indexes if name in {name for _, name in writable}],
-        organizations=[
-            each for each in await sources.organizations(request.user) if each.id in {org_id for org_id, _ in writable}
-        ],
+        into=[name for name in indexes if name in names],
+        organizations=[each for each in await sources.organizations(request.user) if each.id in organizations],
         groups=await sources.groups(request.user),
         sorts=SORTS,
         states=STATES,

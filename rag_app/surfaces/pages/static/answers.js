@@ -121,7 +121,7 @@ async function ask(question) {
   showRemarks();
   const { made, text: growingText, state } = growing();
   const index = by("index")?.value;
-  const earlier = kept.filter((each) => each.index === index).map((each) => each.question);
+  const earlier = kept.filter((each) => each.index === index).map((each) => each.question).reverse();
   const turn = element("section", { class: "turn" }, heading(question, index), made);
   by("messages").prepend(turn);
   let written = "";
@@ -131,7 +131,7 @@ async function ask(question) {
   /** @type {any} */
   let done = null;
   try {
-    for await (const each of stream("POST", kind.path(), { body: kind.body(question, earlier.reverse()), signal: asking.signal })) {
+    for await (const each of stream("POST", kind.path(), { body: kind.body(question, earlier), signal: asking.signal })) {
       if (each.event === "meta") id = each.data.request_id;
       else if (each.event === "delta") {
         written += each.data.text;
