@@ -56,7 +56,7 @@ def goes_on_alone(question: Question, spec: IndexSpec) -> bool:
     return fields and rest != question.text and len(rest.split()) <= _FEW
 
 
-def points_back(text: str, spec: IndexSpec) -> bool:
+def asks_of_those(text: str, spec: IndexSpec) -> bool:
     """Whether "of those" or "of them" is of what no word before it names, and no list behind it: "How many of those are done?"."""
     found = _OF_THEM.search(text)
     if found is None or re.search(r"[,:]|\bor\b", text[found.end() :]):
@@ -87,8 +87,8 @@ def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[N
 
 
 def _order_text(token: Token, ranked: Vocabulary) -> str:
-    """A word of a follow-up; "best" and "worst" as the figure says it that the question before ranks by: "and the worst?"
-    after "our best seller" is "fewest sales"."""
+    """A word of a follow-up. "Best" and "worst" are said of the figure that the question before ranks by: "and the worst?"
+    after "our best seller" asks for the worst seller."""
     if ranked.best is None or token.role not in _BEST:
         return token.text
     high = (ranked.best == "high") == (token.role == "best")

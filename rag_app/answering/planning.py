@@ -298,15 +298,15 @@ def read_question(
     `comparing`: the days are one of several periods whose figures are compared. `theme` are words that are said otherwise.
     """
     tokens = read_names(without_period(text, period), spec, values)
-    included = read_names(" ".join(_INCLUDED.findall(_without_days(text, period))), spec, values)
     own = _words_of_fields(tokens, spec)
     for token in tokens:
         changed = period is not None and token.stem in word_set("changed")  # those days are of that
         token.said = token.said or changed or (token.is_left and (token.stem in own or token.text.lower() in theme))
     reader = _Reader(spec, tokens, values, period, today, comparing)
     plan = reader.plan()
-    if plan is not None and {each.name for each in included if each.role == "value"} & fields_of(plan.query.filters):
-        plan = None  # "all that is booked, including what was cancelled"
+    if plan is not None and (said := _INCLUDED.findall(_without_days(text, period))):
+        included = {each.name for each in read_names(" ".join(said), spec, values) if each.role == "value"}
+        plan = None if included & fields_of(plan.query.filters) else plan  # "booked, including what was cancelled"
     left = [token for token in tokens if token.is_left]
     every = _asks_for_all(tokens)
     of_fields = (_asks_of_fields(tokens, spec) and not reader.asks_of_words()) or (

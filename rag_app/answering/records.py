@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rag_app.answering.briefs import read_lists, subject_of
 from rag_app.answering.capabilities import RecordList
 from rag_app.answering.conditions import GRAINS, SUPERLATIVES, kind_conditions
-from rag_app.answering.following import before_in, carry, follow, goes_on_alone, points_back, without_opening
+from rag_app.answering.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
 from rag_app.answering.planning import (
     Plan,
     Reading,
@@ -153,8 +153,7 @@ class RecordFinder:
             return None
         self._store = await self._open_store()
         asking.set(self._store.scope.organizations)
-        unasked = self._explain_opening() if goes_on else None
-        work, reply = self._read(before, unasked, asks=asks, briefs=briefs), None
+        work, reply = self._read(before, asks=asks, briefs=briefs, goes_on=goes_on), None
         while True:  # awaited from here alone: a statement is few frames away
             try:
                 wanted = work.send(reply)
@@ -164,10 +163,10 @@ class RecordFinder:
             reply = await wanted
 
     def _read(
-        self, before: Sequence[str], unasked: Work[NotRecorded | None] | None, *, asks: bool, briefs: bool
+        self, before: Sequence[str], *, asks: bool, briefs: bool, goes_on: bool
     ) -> Work[FoundRecords | NotRecorded | None]:
         """Whether the question only goes on with another one; else the ways of reading it."""
-        refused = (yield from unasked) if unasked is not None else None
+        refused = (yield from self._explain_opening()) if goes_on else None
         return refused or (yield from self._read_question(before, asks=asks, briefs=briefs))
 
     def _read_question(
@@ -178,7 +177,7 @@ class RecordFinder:
         asks = asks and may_ask(question.text, self._spec, question.period)
         if briefs and (brief := (yield from self._answer_brief(question))) is not None:
             return brief
-        alone = asks and not points_back(question.text, self._spec)
+        alone = asks and not asks_of_those(question.text, self._spec)
         if alone:  # what takes more than one query: steps, or two periods
             found = (yield from self._answer_in_steps(question)) or (yield from self._compare_periods(question))
             if found is not None:
@@ -492,8 +491,8 @@ class RecordFinder:
             for each in (*after, asked):
                 if merged is None:
                     break
-                said = each if merged.period is None else replace(each, period=_period_after(merged.period, each))
-                merged = follow(merged, said, spec, values) or carry(merged, said, spec, values)
+                dated = each if merged.period is None else replace(each, period=_period_after(merged.period, each))
+                merged = follow(merged, dated, spec, values) or carry(merged, dated, spec, values)
             return merged
         return None
 

@@ -13,7 +13,6 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
-from msgspec import convert
 from msgspec.structs import replace
 
 from rag_app.domain import (
@@ -123,10 +122,8 @@ def find_period_beside(text: str, period: Period, languages: Sequence[str] = LAN
         for pattern, edge, step in (grammar.before_that, period.start, -1), (grammar.after_that, period.end, 1):
             found = pattern.search(text[:_QUESTION])
             if found and edge is not None:
-                unit = grammar.unit(found[0])
-                start, end = days_around(edge + timedelta(days=step), unit)
-                grain: Grain = "days" if unit == "weekend" else convert(unit, Grain)
-                return Period(start, end, found[0], found.span(), grain)
+                days = days_around(edge + timedelta(days=step), grammar.unit(found[0]))
+                return Period(*days, found[0], found.span(), _grain_of(days))
     return None
 
 
@@ -753,8 +750,10 @@ def _feast_day(name: str, year: int) -> date:
 
 
 def _grain(days: Days, match: re.Match[str]) -> Grain:
-    if match.lastgroup == "rolling":
-        return "days"
+    return "days" if match.lastgroup == "rolling" else _grain_of(days)
+
+
+def _grain_of(days: Days) -> Grain:
     grains: tuple[Grain, ...] = ("day", "week", "month", "quarter", "year")
     return next((grain for grain in grains if days_around(days[0], grain) == days), "days")
 

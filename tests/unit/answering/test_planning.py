@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
-from rag_app.answering.following import before_in, follow, goes_on_alone, points_back, without_opening
+from rag_app.answering.following import asks_of_those, before_in, follow, goes_on_alone, without_opening
 from rag_app.answering.planning import ranks_kind, read_question, respell, words_left
 from rag_app.domain import Question
 from rag_app.domain.resources import resource_folder
@@ -510,7 +510,7 @@ def test_what_is_included_is_no_contradiction() -> None:
     ],
 )
 def test_some_of_what_was_named_before(text: str, back: bool) -> None:
-    assert points_back(text, BOATS) is back
+    assert asks_of_those(text, BOATS) is back
 
 
 def test_what_was_earned_is_of_what_is_done() -> None:
