@@ -7,13 +7,13 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from rag_app.retrieval.text import sentences
+from rag_app.retrieval.text import LABEL, sentences
 
 _LONG, _LONGEST = 40, 80
 
 _AT = r"(?:[\[(]?\d{1,2}:\d\d(?::\d\d)?(?:\s?[ap]m)?[\])]?[\s,–-]*)?"
 """The time of day before who speaks, in a chat."""
-_OWN_LINE = re.compile(rf"\s*(?:[-*•–]\s|\d{{1,3}}[.)]\s|#|\||{_AT}[^.!?:|]{{1,40}}:\s+\S)")
+_OWN_LINE = re.compile(rf"\s*(?:[-*•–]\s|\d{{1,3}}[.)]\s|#|\||{_AT}{LABEL}\s+\S)")
 _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 _LABEL = re.compile(r"\s*(?:[-*•–]\s+)?(\*\*|__)(?=\S)([^*_.:?!]{1,60})(?:\.\1|\1\.)\s+(?=\S)")
 """What a paragraph begins with, set off from it: "**Parking.** Free after eight." """
@@ -21,9 +21,9 @@ _NUMBERED_LABEL = re.compile(r"\s*\d{1,3}[.)]\s+((?!\d)\w+(?:\s\w+)?)\.\s+(?=\S)
 """The same of an item in a list: "4. Staff leave. Two people are away in May." """
 _NUMBER = re.compile(r"\W*\d{1,3}[.)]?\W*")
 _BULLET = re.compile(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
-_KEY_VALUE = re.compile(rf"^{_AT}[^.!?:|]{{1,40}}:\s+\S")
+_KEY_VALUE = re.compile(rf"^{_AT}{LABEL}\s+\S")
 _NUMBERED = re.compile(r"^(?:(?:chapter|section|part|appendix)\s+\w{1,5}\b|\d+(?:\.\d+)+\s)", re.IGNORECASE)
-_RECORD = re.compile(r"^(?:[^.!?:;|]{1,40}:\s[^;]*;\s){2}")
+_RECORD = re.compile(rf"^(?:{LABEL}\s[^;]*;\s){{2}}")
 _GREETING = re.compile(
     r"^(?:[^.!?:|]{1,40}:\s+)?(?:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|bonjour|bonsoir|salut|hallo"
     r"|guten (?:tag|morgen)|hola|buenos días)\b(?:\W*\w+){0,3}|(?:welcome|thanks?|thank you|cheers|goodbye|bye"

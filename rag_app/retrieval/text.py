@@ -14,6 +14,16 @@ _WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 # "am 1. Mai": the library splits German dates unless it knows that the text is German
 _DAY = re.compile(r"\b\d{1,2}\.\s*\Z")
 _GERMAN_MONTH = re.compile(r"(?:Jan|Jän|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
+# Abbreviations that it takes for the end of a sentence.
+_SHORTENED = re.compile(r"\b(?:incl|excl|approx|max|tel)\.\s*\Z", re.IGNORECASE)
+_GOES_ON = re.compile(r"[\d£$€+(a-z]|[A-Z]{2}")
+# It takes all that follows brackets for one sentence, and "(1) ..." begins a clause of a contract.
+_BRACKETS = re.compile(r"(?:\s*\([^()]*\))+\s*")
+LABEL = r"(?:[^.!?:;|\n]|\.(?=:|\s[a-z])){1,40}:"
+"""What a row has before a cell: "Price:", "No.:", "Max. group:"."""
+_ROW = re.compile(rf"^{LABEL} [^;\n]*(?:; {LABEL} [^;\n]*)+(?:\n++(?![a-z])|\Z)", re.MULTILINE)
+_LABEL_CUT = re.compile(r"(?:\A|;\s)[^\s;:.]{1,8}\.\s*\Z")
+_INNER_END = re.compile(r"(?:\w{3}|[\"'”’)\]])[.!?][\"'”’)\]]*\s+(?=[^\sa-z])")
 
 
 def words_in(text: str) -> list[str]:
@@ -42,14 +52,46 @@ def sentence_pieces(text: str) -> list[str]:
 
 
 def _segments(text: str, lang: str) -> Iterator[str]:
+    """A row of a table is one piece, whatever stops it has: cut in two, its second half says nothing of what it is about."""
+    start = 0
+    for row in _ROW.finditer(text) if "; " in text else ():
+        if not _INNER_END.search(row[0]):
+            yield from _sentences(text[start : row.start()], lang)
+            yield row[0]
+            start = row.end()
+    yield from _sentences(text[start:], lang)
+
+
+def _sentences(text: str, lang: str) -> Iterator[str]:
     start = end = 0
-    for piece in sentencex.segment(lang, _WIDE_SPACE.sub(" ", text)):
-        if end > start and not (_DAY.search(text, start, end) and _GERMAN_MONTH.match(text, end)):
+    for piece in _pieces(_WIDE_SPACE.sub(" ", text), lang):
+        if end > start and not _belongs_together(text[start:end], text[end : end + 8]):
             yield text[start:end]
             start = end
         end += len(piece)
     if end > start:
         yield text[start:end]
+
+
+def _pieces(text: str, lang: str) -> Iterator[str]:
+    """What the library makes of a text, and of what stands behind a bracket that a piece begins with."""
+    for piece in sentencex.segment(lang, text):
+        bracket = _BRACKETS.match(piece)
+        if bracket is None or bracket.end() == len(piece):
+            yield piece
+            continue
+        first, *others = sentencex.segment(lang, piece[bracket.end() :])
+        yield bracket[0] + first
+        yield from others
+
+
+def _belongs_together(before: str, after: str) -> bool:
+    """Whether what the library has cut is one sentence."""
+    if _DAY.search(before) and _GERMAN_MONTH.match(after):
+        return True
+    return bool(
+        (_SHORTENED.search(before) and _GOES_ON.match(after)) or (_LABEL_CUT.search(before) and after[:1].islower())
+    )
 
 
 @cache

@@ -223,6 +223,13 @@ def test_a_citation_quotes_the_chunk_and_the_sentence_that_say_it() -> None:
     assert citations[1].hit is hits[1]
 
 
+def test_a_told_row_of_a_table_is_quoted_by_itself() -> None:
+    rows = ["Course: Level 1; Fee: £150; Max. group: 6", "Course: Level 2; Fee: £285; Max. group: 8"]
+    context = build_context([hit("\n".join(rows))], max_tokens=500, max_sources=5)
+    (citation,) = cite(check(f"{rows[1]} [Source 1].", 1), context)
+    assert citation.quote == rows[1]
+
+
 def test_without_a_shared_word_the_quote_is_the_beginning() -> None:
     assert (
         quote(["Nothing alike"], [hit("We open at nine. Parking is free.")])[1] == "We open at nine. Parking is free."

@@ -148,3 +148,13 @@ def test_a_chunk_with_its_heading_fits_the_window_of_the_embedding_model() -> No
     sizes = [len(tokens(searchable_text(node))) for node in nodes]
     assert max(sizes) <= 254 and len(nodes) > 5
     assert sum(sizes[:-1]) / len(sizes[:-1]) > 180
+
+
+def test_rows_of_a_table_are_cut_between_rows() -> None:
+    rows = [
+        f"Flat: C-{n}; House: C; Rooms: {n % 4}; Space m2: {n}.5; Rent EUR: {n}2.75; Heating EUR: 6{n}.40"
+        for n in range(30)
+    ]
+    nodes = Chunker(Chunking()).split(made(document("x")), [Passage("\n".join(rows), atomic=True)])
+    assert len(nodes) > 2
+    assert all(line in rows for node in nodes for line in node.get_content().split("\n"))
