@@ -401,12 +401,13 @@ def _complete_tables(chosen: Sequence[Passage], pool: Sequence[Passage], questio
     """
     if find_calculation(question.text):
         return [*chosen]
-    wanted = content_words(question.searched or question.text)
+    wanted = _named_by(question.searched or question.text)
     cells = {each: cells_of(each.text) for each in dict.fromkeys((*chosen, *pool))}
-    named = {each: wanted & content_words(" ".join(row.values())) for each, row in cells.items()}
+    named = {each: wanted & _named_by("\n".join(row.values())) for each, row in cells.items()}
 
     def of_one_table(one: Passage, other: Passage) -> bool:
-        return one.block == other.block and bool(cells[one]) and cells[one].keys() == cells[other].keys()
+        columns, others = cells[one].keys(), cells[other].keys()  # without those of empty cells
+        return one.block == other.block and len(columns & others) * 2 > max(len(columns), len(others))
 
     kept = [
         one for one in chosen if not any(of_one_table(one, other) and named[one] < named[other] for other in chosen)
@@ -416,6 +417,16 @@ def _complete_tables(chosen: Sequence[Passage], pool: Sequence[Passage], questio
         if len(equals) <= _MOST_ROWS and sum(each in kept for each in equals) > 1:
             kept += [each for each in equals if each not in kept]
     return kept
+
+
+def _named_by(text: str) -> frozenset[str]:
+    """The words that a text names something by, and each figure or letter with the word before it: "Level 2", "C-21".
+
+    >>> sorted(_named_by("What does Level 2 in flat C-21 cost?"))
+    ['2', '21', 'c', 'c 21', 'cost', 'flat', 'flat c', 'level', 'level 2']
+    """
+    pairs = re.findall(r"(?=\b(\w+)[ -]([^\W\d_]|\d+)\b)", text.casefold())
+    return content_words(text) | {f"{word} {sign}" for word, sign in pairs}
 
 
 def _keep_holding(scores: NDArray[np.float64], holds: NDArray[np.bool_]) -> NDArray[np.float64]:

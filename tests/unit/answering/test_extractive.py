@@ -187,6 +187,17 @@ async def test_a_row_that_is_named_is_quoted_alone_and_equal_rows_together(synth
         assert re.findall(r"Role: ([^;]+)", text) == roles, text
 
 
+async def test_a_row_is_named_by_its_figure_and_its_word_together(synthesizer: ExtractiveSynthesizer) -> None:
+    rows = (
+        ("Level 1", "2", "£195", ""),
+        ("Level 2", "3", "£285", "; Note: with a logbook"),
+        ("Level 3", "5", "£440", ""),
+    )
+    fees = "\n".join(f"Course: {course}; Days: {days}; Fee: {fee}{note}" for course, days, fee, note in rows)
+    text = (await synthesizer.write(Question("What is the fee of the course Level 2?"), context(fees))).text
+    assert re.findall(r"Course: ([^;]+)", text) == ["Level 2"], text
+
+
 async def test_table_rows_carry_their_columns(synthesizer: ExtractiveSynthesizer) -> None:
     table = "| Service | Price | Minutes |\n|---|---|---|\n| Cut | $40 | 30 |\n| Colour | $90 | 120 |"
     text = (await synthesizer.write(Question("What is the price of colour?"), context(table))).text
