@@ -213,6 +213,8 @@ def find_calculation(question: str) -> Calculation | None:
     (<Calculation.COUNT: 'count'>, <Calculation.EXTREME: 'extreme'>, None)
     """
     found = next((each for each, words in _ASKED_OVER.items() if _pattern(words).search(question)), None)
+    if kind_of(question) is Kind.REASON:
+        return None  # "why not the cheapest one" has a sentence that says why
     if found is Calculation.TOTAL and kind_of(question) in _NO_FIGURES:
         return None  # "when is it closed altogether"
     if found is Calculation.COUNT and (kind_of(question) is not Kind.NUMBER or _RULE.search(question)):

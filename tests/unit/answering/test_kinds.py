@@ -88,6 +88,8 @@ def test_names_and_figures_are_looked_for_in_the_sources() -> None:
         ("Who is the guest of honour at the harvest fest?", None),
         ("At least how old must I be?", None),
         ("What happened last week?", None),
+        ("Why not the cheapest one?", None),
+        ("Warum nicht das günstigste?", None),
     ],
 )
 def test_a_question_wants_something_worked_out(question: str, wanted: Calculation | None) -> None:
