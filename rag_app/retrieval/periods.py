@@ -149,12 +149,14 @@ def move_to_year_of(period: Period, before: Period) -> Period:
 def names_period(text: str, period: Period, dated: date | None = None) -> bool:
     """Whether a text speaks of a day of the period, or of the month that a longer one has.
 
-    A day without a year is of the year in which the text is `dated`.
+    A day without a year is of the year in which the text is `dated`, or of the year before or after, where it is nearer then.
 
     >>> november = find_period("in November 2025", date(2026, 11, 22))
     >>> assert november
     >>> names_period("Sales: 31 (2025-11)", november), names_period("On 3 December 2025 she called.", november)
     (True, False)
+    >>> names_period("The pump failed on 30 November.", november, date(2026, 1, 9))
+    True
     """
     return any(period.meets(*days) for days in _days_named(text, dated, period.grain))
 
@@ -170,15 +172,25 @@ def names_day(text: str, day: date) -> bool:
 def _days_named(text: str, dated: date | None, grain: str) -> Iterator[Days]:
     long = grain not in ("day", "week")
     for found in _NAMED.finditer(text):
-        year = int(found["y1"] or found["y2"] or found["y3"] or found["y4"] or (dated.year if dated else 0))
+        said = found["y1"] or found["y2"] or found["y3"] or found["y4"]
         name = found["m2"] or found["m3"]
         month = _MONTHS[name] if name else int(found["m1"] or 1)
         day = int(found["d1"] or found["d2"] or found["d3"] or 0)
         if found["y4"]:
             if grain == "year":
-                yield days_around(date(year, 1, 1), "year")
-        elif (exact := _valid(year, month, day or 1)) is not None and (day or long):
-            yield days_around(exact, "day" if day else "month")
+                yield days_around(date(int(said), 1, 1), "year")
+        elif day or long:
+            for year in [int(said)] if said else _years_near(month, dated):
+                if (exact := _valid(year, month, day or 1)) is not None:
+                    yield days_around(exact, "day" if day else "month")
+
+
+def _years_near(month: int, dated: date | None) -> list[int]:
+    """The years that a month without a year may be of, in a text of a date."""
+    if dated is None:
+        return []
+    away = month - dated.month
+    return [dated.year] if abs(away) <= 6 else [dated.year, dated.year + (1 if away < 0 else -1)]
 
 
 @lru_cache
