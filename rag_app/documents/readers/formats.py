@@ -273,7 +273,10 @@ def front_matter(text: str, shown: str) -> tuple[dict[str, object], str]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: 2024-13-45
         if _KEY.search(match[1]) is None:
             return {}, text
-        raise UnreadableDocument(shown, f"front matter is not valid YAML: {' '.join(str(error).split())}") from error
+        hint = "; a value with a colon in it needs quotes" if "mapping values" in str(error) else ""
+        raise UnreadableDocument(
+            shown, f"front matter is not valid YAML: {' '.join(str(error).split())}{hint}"
+        ) from error
     if not isinstance(found, dict):
         return {}, text
     return {str(key): value for key, value in found.items()}, text[match.end() :]

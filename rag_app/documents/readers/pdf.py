@@ -85,7 +85,10 @@ def page_text(page: PageObject) -> str:
 
 
 def _unwrap_lines(text: str) -> str:
-    """Lines as sentences and records: a line goes on in the next if it is as long as the page's lines are."""
+    """Lines as sentences and records: a line goes on in the next if it is as long as the page's lines are.
+
+    Behind the end of a sentence a short line without one is a heading, not the end of a paragraph.
+    """
     lines = [" ".join(_GAP.sub(" | ", line.strip()).split()) for line in text.translate(_LIGATURES).splitlines()]
     lengths = sorted(len(line) for line in lines if line and " | " not in line)
     full = max(0.75 * lengths[int(0.9 * (len(lengths) - 1))], 40) if lengths else 0
@@ -98,7 +101,7 @@ def _unwrap_lines(text: str) -> str:
             wraps = False
             continue
         row = " | " in line
-        if wraps and not row and not _BULLET.match(line):
+        if wraps and not row and not _BULLET.match(line) and not (len(line) < full and _heads(line, pieces[-1])):
             if re.fullmatch(r"[^\W\d_]-", pieces[-1][-2:]) and line[0].islower():
                 pieces[-1] = pieces[-1][:-1]
             else:
@@ -108,6 +111,11 @@ def _unwrap_lines(text: str) -> str:
         pieces.append(line)
         wraps, in_table, blank = len(line) >= full and not row, row, 0
     return "".join(pieces).strip()
+
+
+def _heads(line: str, before: str) -> bool:
+    ended, ends = (text.rstrip("\"'”’)]").endswith((".", "!", "?", "…")) for text in (before, line))
+    return ended and not ends and not line[0].islower() and ". " not in line
 
 
 def _bookmarks(

@@ -129,6 +129,7 @@ def test_front_matter_is_what_a_person_wrote(name: str) -> None:
 
 def test_broken_front_matter_is_an_error_and_a_rule_is_not() -> None:
     assert "front matter" in refusal("---\nvisibility: [user\n---\nSecret.", "a.md")
+    assert "needs quotes" in refusal("---\ntitle: Report 7: the pump\n---\nText.", "a.md")
     assert "front matter" in refusal("---\ndate: 2026-13-45\n---\nText.", "a.md")
     assert "aliases" in refusal("---\na: &a [x]\nb: [*a, *a]\n---\nText.", "a.md")
     assert "`id`" in refusal("---\nid: [1]\n---\nText.", "a.md")
@@ -277,6 +278,18 @@ def test_pdf_lines_are_joined_and_rows_are_not() -> None:
         "Heading\n\nA line that goes on until it reaches the margin of the page, where it is broken in the middle of a"
         " sentence.\n\n- an item\n- another one\n\nFruit | Price\nPear | 2.00\nApple | 1.50"
     )
+
+
+def test_pdf_a_heading_behind_a_full_line_is_a_line_of_its_own() -> None:
+    page = (
+        "Pets need a written permission, which is given for a\ndog or for up to two cats. Pigeons are not to be fed.\n"
+        "Waste\nPaper is collected on every second Tuesday. All that\nis bulky has to be registered. It is fetched in\n"
+        "March."
+    )
+    assert text_of(one(pdf(page), "a.pdf")).splitlines()[1:] == [
+        "Waste",
+        "Paper is collected on every second Tuesday. All that is bulky has to be registered. It is fetched in March.",
+    ]
 
 
 def test_a_broken_page_does_not_cost_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
