@@ -148,7 +148,7 @@ class _Reading:
             self.line.append(" ".join(str(node.get("alt") or "").split()))
         else:
             edge = "\n\n" if node.name in _BLOCKS else ""
-            self.line.append("\n" if node.name in _LINES else edge)
+            self.line.append(self._beginning(node) if node.name in _LINES else edge)
             item = 0
             for child in node.children:
                 if isinstance(child, Tag) and child.name == "li" and id(child) not in self._unseen:
@@ -156,6 +156,16 @@ class _Reading:
                     self.line.append(f"\n{item}.\t" if node.name == "ol" else "\n-\t")
                 self.walk(child, level + 1)
             self.line.append(edge)
+
+    def _beginning(self, node: Tag) -> str:
+        """A new line, but what a definition list says stands behind its term: "Smoke alarms: ours". A question is no term."""
+        term = node.find_previous_sibling() if node.name == "dd" else None
+        if term is None or term.name != "dt" or not re.search(r"[^\s.?!]\s*$", self.text(term)):
+            return "\n"
+        while not self.line[-1].strip():
+            self.line.pop()
+        self.line[-1] = self.line[-1].rstrip().removesuffix(":")
+        return ": "
 
     def text(self, node: Tag, separator: str = "") -> str:
         """All of it that is seen."""

@@ -249,6 +249,20 @@ def pdf(*pages: str, change: Callable[[PdfWriter], object] = lambda _: None) -> 
     return saved(writer)
 
 
+def test_a_definition_stands_behind_its_term() -> None:
+    page = (
+        "<dl><dt>Light bulbs</dt> <dd>the member</dd>\n<dt>Smoke <b>alarms</b>:</dt>\n<dd>we do</dd><dd>Tested yearly.</dd>"
+        "<dt>May I drill?</dt><dd>Until six.</dd></dl>"
+    )
+    assert text_of(one(page, "a.html")).splitlines() == [
+        "Light bulbs: the member",
+        "Smoke alarms: we do",
+        "Tested yearly.",
+        "May I drill?",
+        "Until six.",
+    ]
+
+
 def test_pdf_pages_sections_and_properties() -> None:
     def change(writer: PdfWriter) -> None:
         chapter = writer.add_outline_item("Chapter\0 1", 0)  # which PostgreSQL could not keep
