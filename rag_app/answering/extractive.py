@@ -385,10 +385,12 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
             break
         if np.isneginf(current[best]):
             continue
-        chosen.append(passage := ranked[best])
-        previous = before.get((passage.block, passage.place))
-        if previous and _POINTS_BACK.match(passage.text) and previous not in chosen and len(chosen) < most:
-            chosen.append(previous)
+        passage = ranked[best]
+        previous = before.get((passage.block, passage.place)) if _POINTS_BACK.match(passage.text) else None
+        added = [passage, *([previous] if previous and previous not in chosen else [])]
+        if chosen and len(chosen) + len(added) > most:
+            break  # "It ..." without the sentence before it speaks of something else
+        chosen += added
         follows += [_NEXT_WEIGHT * (before.get((each.block, each.place)) is passage) for each in ranked]
     return chosen
 

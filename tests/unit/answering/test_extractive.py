@@ -143,6 +143,12 @@ async def test_a_sentence_that_says_only_what_was_asked_is_no_answer(synthesizer
 async def test_it_brings_what_it_stands_for_along(synthesizer: ExtractiveSynthesizer) -> None:
     text = (await synthesizer.write(Question("Does it include a wash?"), context(SALON))).text
     assert text.index("A hair cut costs 40") < text.index("It includes a wash [Source 1].")
+    found = context(
+        "Late return of the yacht costs £40 an hour. The yacht is returned at noon. A deposit is paid before."
+        " It is returned within 14 days, less the cost of a late return."
+    )
+    text = (await synthesizer.write(Question("What happens if I return the yacht late?"), found)).text
+    assert "£40" in text and ("A deposit" in text or "14 days" not in text)
 
 
 async def test_the_answer_below_a_question_or_heading_is_found_by_it(synthesizer: ExtractiveSynthesizer) -> None:
