@@ -162,8 +162,10 @@ class _Reading:
         term = node.find_previous_sibling() if node.name == "dd" else None
         if term is None or term.name != "dt" or not re.search(r"[^\s.?!]\s*$", self.text(term)):
             return "\n"
-        while not self.line[-1].strip():
+        while self.line and not self.line[-1].strip():
             self.line.pop()
+        if not self.line:  # the term is a heading
+            return ""
         self.line[-1] = self.line[-1].rstrip().removesuffix(":")
         return ": "
 

@@ -263,6 +263,11 @@ def test_a_definition_stands_behind_its_term() -> None:
     ]
 
 
+def test_a_definition_of_a_heading_stands_below_it() -> None:
+    found = one("<dl><dt><h3>Light bulbs</h3></dt><dd>The member.</dd></dl>", "a.html")
+    assert [(each.section, each.text) for each in found.passages] == [("Light bulbs", "The member.")]
+
+
 def test_pdf_pages_sections_and_properties() -> None:
     def change(writer: PdfWriter) -> None:
         chapter = writer.add_outline_item("Chapter\0 1", 0)  # which PostgreSQL could not keep
