@@ -37,6 +37,7 @@ __all__ = [
     "find_period",
     "find_period_beside",
     "find_periods",
+    "means_part",
     "move_to_year_of",
     "names_day",
     "names_period",
@@ -111,18 +112,35 @@ def period_of(question: Question, spec: IndexSpec) -> Period | None:
     return find_period(question.text, question.today or datetime.now(UTC).date())
 
 
+def means_part(text: str, period: Period) -> bool:
+    """Whether a text speaks of a part of a period that no days are known of: "at the end of January".
+
+    >>> text = "What came in at the end of January 2026?"
+    >>> period = find_period(text, date(2026, 11, 22))
+    >>> period is not None and means_part(text, period)
+    True
+    """
+    return any(grammar.ends_in_part(text[: period.span[0]]) for grammar in _grammars(LANGUAGES))
+
+
 def find_period_beside(text: str, period: Period, languages: Sequence[str] = LANGUAGES) -> Period | None:
     """The day, week, month and so on right before a period or right behind it, where a text names it so.
 
     >>> january = Period(date(2026, 1, 5), date(2026, 1, 11), "the week of 5 January", (0, 21), "week")
     >>> [find_period_beside(text, january).label for text in ("and the week after that?", "and the month before?")]
     ['12 to 18 January 2026', 'January 2026']
+    >>> find_period_beside("what about a year later?", january).label
+    '5 to 11 January 2027'
     """
     for grammar in _grammars(tuple(languages)):
         for pattern, edge, step in (grammar.before_that, period.start, -1), (grammar.after_that, period.end, 1):
             found = pattern.search(text[:_QUESTION])
-            if found and edge is not None:
-                days = days_around(edge + timedelta(days=step), grammar.unit(found[0]))
+            if found and edge is not None and period.start is not None and period.end is not None:
+                unit = grammar.unit(found[0])
+                days = days_around(edge + timedelta(days=step), unit)
+                one = re.search(rf"(?<!\w)(?:{grammar.words['numbers'].split()[0]})\s+$", text[: found.start()], re.I)
+                if one is not None:  # a year after May is another May
+                    days = _shift(period.start, step, unit), _shift(period.end, step, unit)
                 return Period(*days, found[0], found.span(), _grain_of(days))
     return None
 
@@ -272,12 +290,14 @@ class _Grammar:
         yield rf"(?P<weekday>{weekday})"
         quarter = words["quarter"].format(ordinal=ordinal)
         yield rf"(?P<quarter>(?:[qt][1-4]|{quarter})(?:\s+{_YEAR})?|{_YEAR}\s+[qt][1-4])"
+        half = words["half_year"].format(ordinal=ordinal)
+        yield rf"(?P<half_year>(?:h[12]|{half})\s+{_YEAR}|{_YEAR}\s+h[12])"
         if "from_now" in words:
             yield rf"(?P<from_now>{words['from_now'].format(number=number, unit=unit)})"
         yield rf"(?P<ago>{words['ago'].format(number=number, unit=unit)})"
         yield rf"(?P<numbered>{words['numbered']})"
         yield rf"(?P<near>{words['near']})"
-        yield rf"(?P<feast>{'|'.join(words['feasts'].values())})"
+        yield rf"(?P<feast>(?:{'|'.join(words['feasts'].values())})(?:,?\s+{of}{_YEAR})?)"
         yield rf"(?P<year>{_YEAR})"
 
     def _joint(self, first: str, second: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
@@ -288,6 +308,16 @@ class _Grammar:
     def is_before(self, name: str, text: str, start: int) -> bool:
         """Whether what stands right before `start` are words of this name."""
         return re.search(rf"(?<!\w)(?:{self.words[name]})\s+$", text[:start], re.I) is not None
+
+    def is_of_records(self, text: str, start: int) -> bool:
+        """Whether records of something stand before it: "bookings of January"."""
+        words = self.words
+        return re.search(rf"(?<!\w)(?:{words['records']})\s+(?:{words['of']})\s+$", text[:start], re.I) is not None
+
+    def ends_in_part(self, text: str) -> bool:
+        """Whether a text ends in what is a part of the days behind it: "the end of", "early"."""
+        words = self.words
+        return re.search(rf"(?<!\w)(?:{words['parts']})(?:\s+(?:{words['of']}))?\s+$", text, re.I) is not None
 
     def find_end_after(self, name: str, text: str, end: int) -> int | None:
         """Where words of this name end that stand right behind `end`."""
@@ -460,8 +490,10 @@ class _Reading:
 
     def singles(self) -> Iterator[Period]:
         """What is named alone, or with "since", "until", "before" and "after"."""
-        matches, weekday = [*self.grammar.point.finditer(self.text)], None
+        matches, weekday, container = [*self.grammar.point.finditer(self.text)], None, None
         for match, following in zip_longest(matches, matches[1:]):
+            if match is container:
+                continue  # it is said with the one before: "July last year"
             if following and self._is_same_day(match, following):
                 weekday = match
                 continue
@@ -469,9 +501,15 @@ class _Reading:
                 yield from self._on_weekday(weekday, match)
                 weekday = None
                 continue
-            container = following and following.lastgroup == "stepped" and self._adjoin(match, following)
-            days = self._days_in(match, following) if container and following else self._days(match)
-            if days is not None and (period := self._open_period(match, days)) is not None:
+            days, within = self._days(match), None
+            if following and following.lastgroup == "stepped" and self._adjoin(match, following):
+                within = self._days_in(match, following)
+            named = within or days
+            period = self._open_period(match, named) if named else None
+            if period is not None and following and within and match.lastgroup in ("month", "weekday"):
+                container, said = following, (period.span[0], following.end())
+                period = replace(period, said=self.text[slice(*said)], span=said, otherwise=None)
+            if period is not None:
                 yield period
 
     def _is_same_day(self, weekday: re.Match[str], following: re.Match[str]) -> bool:
@@ -523,10 +561,14 @@ class _Reading:
             begun = self.today if last >= self.today and self.future else None
             return self._period((begun, last), start, match.end(), "days", "until")
         if match.lastgroup == "feast":
-            return None  # "gifts for Christmas"
-        if grammar.is_before("before", self.text, start) and match.lastgroup in ("written", "dated"):
+            one = grammar.is_before("on", self.text, start) or re.search(_YEAR, match[0])
+            return self._named_period(match, days) if one else None  # "gifts for Christmas"
+        whole = match.lastgroup in ("written", "dated") or (
+            match.lastgroup in ("month", "year") and re.search(_YEAR, match[0])
+        )
+        if whole and grammar.is_before("before", self.text, start):
             return self._period((None, first - timedelta(days=1)), start, match.end(), "days", "before")
-        if grammar.is_before("after", self.text, start) and match.lastgroup in ("written", "dated"):
+        if whole and grammar.is_before("after", self.text, start):
             end = None if last >= self.today else self.today
             return self._period((last + timedelta(days=1), end), start, match.end(), "days", "after")
         return self._named_period(match, days) if self._is_named(match) else None
@@ -566,12 +608,29 @@ class _Reading:
         if kind == "weekday":
             return grammar.is_before("on", self.text, start) and not grammar.has("habit", self.text)
         if kind == "year":
-            return grammar.is_before("in_years", self.text, start) and not re.match(r"\s*[-–/]\s*\d", rest)
-        if kind in ("month", "quarter"):
-            leads = grammar.is_before("in_months", self.text, start)
+            goes_on = rf"\s*(?:[-–/]\s*\d|(?:{grammar.words['to']}|{grammar.words['and_on']})(?!\w))"
+            named = grammar.is_before("in_years", self.text, start) and not re.match(goes_on, rest, re.I)
+            return named and not grammar.ends_in_part(self.text[:start])
+        if kind in ("month", "quarter", "half_year"):
+            leads = grammar.is_before("in_months", self.text, start) or self._stands_alone(match)
+            leads = leads or grammar.is_of_records(self.text, start)
             own = re.match(rf"(?:['’]s)?\s+(?:{grammar.words['records']})(?!\w)", rest, re.I) is not None
-            return own or (leads and not re.match(r"\s*[-–]\s*\w", rest))
+            return own or (leads and not re.match(r"[-–]\w|\s*[-–]\s*\d", rest))
         return True
+
+    def _stands_alone(self, match: re.Match[str]) -> bool:
+        """Whether a month, a quarter or a half with its year ends a clause, or begins the text: "sales May 2026"."""
+        before, rest = self.text[: match.start()], self.text[match.end() :]
+        others = [each for each in self.grammar.point.finditer(self.text) if each.span() != match.span()]
+        if others and re.search(_YEAR, match[0]):  # two that are compared are joined in this language
+            sides = [
+                (each.end(), match.start()) if each.end() <= match.start() else (match.end(), each.start())
+                for each in others
+            ]
+            return any(self.grammar.joins.fullmatch(self.text[start:end]) for start, end in sides)
+        of_thing = rf"(?<!\w)(?:{self.grammar.words['the']}|{self.grammar.words['of']})\s+$"
+        ends = not before.strip() or re.match(r"\s*(?:[?.!,;:)]|$)", rest) is not None
+        return ends and re.search(_YEAR, match[0]) is not None and not re.search(of_thing, before, re.I)
 
     def is_asked(self, period: Period) -> bool:
         """Whether the clause with the words asks, rather than tells what has happened before something else is asked."""
@@ -593,6 +652,7 @@ class _Reading:
             "numbered": lambda: self._choose(self._days_numbered(said, 2)),
             "weekday": lambda: self._nearest(self.grammar.weekday(said), soon),
             "quarter": lambda: self._quarter(said),
+            "half_year": lambda: self._half_year(said),
             "feast": lambda: self._feast(said),
             "from_now": lambda: self._from_now(said),
             "year": lambda: days_around(date(int(said), 1, 1), "year"),
@@ -674,9 +734,17 @@ class _Reading:
         own = int(year[0]) if year else self.today.year - (number > (self.today.month + 2) // 3 and not self.future)
         return days_around(date(own, 3 * number - 2, 1), "quarter")
 
+    def _half_year(self, said: str) -> Days | None:
+        year, digit = int(re.findall(_YEAR, said)[-1]), re.search(r"\bh([12])\b", said, re.I)
+        half = int(digit[1]) - 1 if digit else self.grammar.place("ordinals", said)
+        halves = ((date(year, 1, 1), date(year, 6, 30)), (date(year, 7, 1), date(year, 12, 31)))
+        return halves[half] if half in (0, 1) else None
+
     def _feast(self, said: str) -> Days | None:
         names = self.grammar.words["feasts"]
-        name = next(name for name, pattern in names.items() if re.fullmatch(pattern, said, re.I))
+        name = next(name for name, pattern in names.items() if re.match(pattern, said, re.I))
+        if year := re.search(rf"{_YEAR}$", said):
+            return self._choose([_feast_day(name, int(year[0]))], soon=0)
         days = [_feast_day(name, year) for year in range(self.today.year - 1, self.today.year + 2)]
         return self._choose(days, soon=0)
 
@@ -756,7 +824,8 @@ def _shift(day: date, number: int, unit: str) -> date:
 def _feast_day(name: str, year: int) -> date:
     from dateutil.easter import easter
 
-    fixed = {"christmas": (12, 25), "new_year": (1, 1), "halloween": (10, 31), "valentine": (2, 14)}
+    fixed = {"christmas_eve": (12, 24), "christmas": (12, 25), "new_years_eve": (12, 31), "new_year": (1, 1)}
+    fixed |= {"halloween": (10, 31), "valentine": (2, 14)}
     day: date = easter(year) if name == "easter" else date(year, *fixed[name])
     return day
 

@@ -25,6 +25,29 @@ def days(text: str, today: str, language: str) -> str:
 
 ENGLISH = table("""
 What is booked today?                                     | 2026-11-22..2026-11-22
+total sales May 2026                                      | 2026-05-01..2026-05-31
+May 2026 total sales                                      | 2026-05-01..2026-05-31
+How is the May 2026 newsletter called?                    | none
+the second dearest booking of January                     | 2026-01-01..2026-01-31
+the minutes of January                                    | none
+sales in the first half of 2025                           | 2025-01-01..2025-06-30
+sales H2 2025                                             | 2025-07-01..2025-12-31
+sales in the third half of 2025                           | none
+the orders from 2024                                      | 2024-01-01..2024-12-31
+the orders from 2024 on                                   | none
+What came in at the end of 2024?                          | none
+What came in in the fall of 2024?                         | none
+Who called on Christmas Day 2024?                         | 2024-12-25..2024-12-25
+calls New Year's Eve 2024                                 | 2024-12-31..2024-12-31
+Who called on Christmas Eve?                              | 2025-12-24..2025-12-24
+gifts for Christmas Eve                                   | none
+the cars before 1972                                      | ..1971-12-31
+orders after March 2026                                   | 2026-04-01..2026-11-22
+What came after January?                                  | none
+How many wet days did 2014 have?                          | 2014-01-01..2014-12-31
+the last call in January - what was it about?             | 2026-01-01..2026-01-31
+sales May 2024 vs May 2025                                | none
+How many calls in July last year?                         | 2025-07-01..2025-07-31
 Who called yesterday?                                     | 2026-11-21..2026-11-21
 Is anybody booked tomorrow?                               | 2026-11-23..2026-11-23
 Who came the day before yesterday?                        | 2026-11-20..2026-11-20
@@ -302,6 +325,7 @@ def test_days_in_a_row_are_no_days_of_the_month() -> None:
             ["5 to 11 January 2026", "12 to 18 January 2026"],
         ),
         ("sales in December as against January", ["December 2025", "January 2026"]),
+        ("sales May 2024 vs May 2025", ["May 2024", "May 2025"]),
         ("Rain from 2012 to 2014", []),
         ("calls in January, and who rang in February", []),
     ],
