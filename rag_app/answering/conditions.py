@@ -47,7 +47,7 @@ class Conditions:
         thans = [
             range(place + 1, min(place + 4, len(self.tokens)))
             for place, each in enumerate(self.tokens)
-            if each.stem == "than" and _phrase_of(self.tokens, place).role != "more"
+            if each.stem == "than" and (each.inside or not each.said) and _phrase_of(self.tokens, place).role != "more"
         ]
         return found if all(any(self._value_at(at) is not None for at in behind) for behind in thans) else None
 
@@ -62,7 +62,10 @@ class Conditions:
         before, behind = self.tokens[max(0, place - 3) : place], self.tokens[place + 1 : place + 4]
         lead = [each.role for each in before]
         ends = [at for at, each in enumerate(behind) if figure(each.text) is not None]  # "200 up to 400"
-        roles = [*lead, *(each.role for each in behind[: 0 if ends else None] if each.role in ("least_of", "most_of"))]
+        after = [each for each in self.tokens[place + 1 : place + 8] if not each.inside][
+            :4
+        ]  # 100 readings a second or more
+        roles = [*lead, *(each.role for each in after[: 0 if ends else None] if each.role in ("least_of", "most_of"))]
         operator = next((BOUND_OPERATORS[role] for role in roles if role in BOUND_OPERATORS), None)
         first, last = lead[-1:] == ["between"], lead[:-2] == ["between"]  # between 20 and 40 pounds
         if first or last:
@@ -197,8 +200,9 @@ class Conditions:
             ):
                 continue
             between = [token for token in self.tokens[first + 1 : second] if not token.inside]
-            if not all(
-                token.stem in word_set("joins") | word_set("compares") or token.role in ("or", "not")
+            compared = any(token.role == "more" and token.meaning and token.meaning.value for token in between)
+            if not compared and not all(
+                token.stem in word_set("joins") | word_set("compares") or token.role in ("or", "not", "own")
                 for token in between
             ):
                 return False
@@ -286,6 +290,8 @@ class Conditions:
                 continue
             if token.role == "not" and not (after and after[0].role == "value"):
                 return False
+            if token.role == "or" and before and after and before[0].meaning == after[0].meaning:
+                continue  # "which barber or stylist"
             fields = {each.name if each.role == "value" else "" for each in (*before, *after)}
             if token.role == "or" and (len(before) + len(after) < 2 or "" in fields or len(fields) > 1):
                 return False
@@ -302,8 +308,8 @@ class Conditions:
 
     def _kind_meant(self, query: RecordQuery, conditions: Sequence[MetadataFilter]) -> str | None:
         """The kind that is meant where none is named: that of the figure, else of the fields, where they agree."""
-        others = {query.group, *self.figures, *self.keys, *(each.key for each in conditions)}
-        for names in {query.order, query.of}, others:
+        others = {query.group, *self.keys, *(each.key for each in conditions)}
+        for names in {query.order, query.of}, {*self.figures}, others:
             kinds = {kind for name in names if (kind := vocabulary_of(self.spec, name).kind) is not None}
             if kinds:
                 return kinds.pop() if len(kinds) == 1 else None

@@ -20,12 +20,13 @@ from rag_app.retrieval.records import NamedValue
 
 BOUNDS = frozenset({*BOUND_OPERATORS, "between"})
 _BEST = frozenset({"best", "worst"})
-_ONE_THING = re.compile(r"\b(?:it|its|that one|this one)\b", re.I)
+_ONE_THING = re.compile(r"\b(?:it|its|that one|this one|that(?=\W*$))\b", re.I)
 _TAKEN_UP = SUPERLATIVES | BOUNDS | {"value", "ordinal"}
 _OPENING = re.compile(
-    r"\W*(?:(?:ok(?:ay)?|and|but|now|then|so|well|right|what about|how about|what of|und|was ist mit|et)\b[\s,.!:;–-]*)+",
+    r"\W*(?:(?:ok(?:ay)?|and|but|now|then|so|well|right|what about|how about|what of|(?:the )?same(?: thing| question)? (?:for|with|of)|und|was ist mit|et)\b[\s,.!:;–-]*)+",
     re.I,
 )
+_CLOSING = re.compile(r"[\s,]+(?:then|too|as well|instead|please)(?=\W*$)", re.I)
 _FEW = 4  # words that name days or a value, and ask nothing
 _OF_THEM = re.compile(
     r"\b(?:of|among|amongst|from) (?:those|them|these)\b(?! (?:who|that|which|with|whose|in|on|from|by|at)\b)"
@@ -45,7 +46,7 @@ def without_opening(text: str) -> str:
     >>> without_opening("OK, and what about Mia?")
     'Mia?'
     """
-    found = _OPENING.match(text)
+    found, text = _OPENING.match(text), _CLOSING.sub("", text)
     return text[found.end() :] if found else text
 
 
@@ -102,7 +103,7 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
     """
     asked, tokens = (read_names(without_period(each.text, each.period), spec, values) for each in (before, text))
     fields = {token.name for token in tokens if token.role == "value"}
-    taken = {"kind", "own", *(SUPERLATIVES | {"ordinal"} if _ONE_THING.search(text.text) else ())}
+    taken = {"kind", "own", *(SUPERLATIVES | {"ordinal", "field"} if _ONE_THING.search(text.text) else ())}
     taken -= {token.role for token in tokens}
     kept, goes = [], False
     for token in asked:

@@ -7,7 +7,7 @@ change what is meant, so with one left over there is no query, and the words' wa
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
-from itertools import pairwise, takewhile
+from itertools import pairwise, takewhile, zip_longest
 
 from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec import Struct
@@ -29,6 +29,7 @@ from rag_app.answering.wording import (
     goes_by,
     is_figure,
     known_words,
+    only_figure,
     people_field,
     price_field,
     read_words,
@@ -43,7 +44,7 @@ from rag_app.answering.wording import (
 from rag_app.domain import FieldType, day_text
 from rag_app.retrieval.filters import CONTAINS, EQ, GT, IN, LT, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
-from rag_app.retrieval.periods import Period, conditions_of
+from rag_app.retrieval.periods import Period, conditions_of, means_part
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery, Records
 from rag_app.retrieval.spelling import correct_spelling
 from rag_app.retrieval.text import tokens as tokens_of
@@ -74,6 +75,14 @@ _INCLUDED = re.compile(
     r"|,\s*[\w ]{1,40}\s(?:alike|equally|gleichermaßen)\s*(?=[?.!:;]|$)",
     re.I,
 )
+_ASKS_AGAIN = re.compile(
+    r",?\s*\b(?:and|und|et)\s+(?:(?:its|their|his|her|the) (?:date|day|name|title)|how (?:much|many|often|cheap|dear|pricey|expensive|high|low|big|large|hot|warm|cold|long|heavy|strong)"
+    r"|when|who|wann|wer|wie (?:viel|hoch|teuer|billig|warm|kalt|oft)|quand|combien)(?:\s+(?:was|is|were|did|does|war|ist)(?:\s+(?:it|that|they|he|she|es|das))?)?(?=\s*\?*\s*$)"
+    r"|,\s+(?:and\s+)?(?:(?:at|with|for|by|to)\s+)?(?:how|what|when|who|whom|where|which)\b[^,?]*\b(?:it|its|they|their|that one|he|she|his|her)\b[^,?]*(?=\?*\s*$)",
+    re.I,
+)
+_MEASURES = frozenset({"count", "much", "sum", "average", "each", "more"})
+"""What a record that stands first, or that is listed, is told with anyway: "the cheapest, and how cheap?"."""
 _LONGEST_FIELD = 2  # words of a field that no record has
 
 
@@ -298,6 +307,11 @@ def read_question(
     `comparing`: the days are one of several periods whose figures are compared. `theme` are words that are said otherwise.
     """
     tokens = read_names(without_period(text, period), spec, values)
+    if _ASKS_AGAIN.search(text):
+        before = read_names(without_period(_ASKS_AGAIN.sub("", text), period), spec, values)
+        listed = not {token.role for token in tokens} & _MEASURES
+        whole = SUPERLATIVES | ({"kind", "value"} if listed else frozenset())
+        tokens = before if any(token.role in whole for token in before) else tokens
     own = _words_of_fields(tokens, spec)
     for token in tokens:
         changed = period is not None and token.stem in word_set("changed")  # those days are of that
@@ -307,6 +321,8 @@ def read_question(
     if plan is not None and (said := _INCLUDED.findall(_without_days(text, period))):
         included = {each.name for each in read_names(" ".join(said), spec, values) if each.role == "value"}
         plan = None if included & fields_of(plan.query.filters) else plan  # "booked, including what was cancelled"
+    if plan is not None and period is not None and means_part(text, period):
+        plan = None  # "at the end of January"
     left = [token for token in tokens if token.is_left]
     every = _asks_for_all(tokens)
     of_fields = (_asks_of_fields(tokens, spec) and not reader.asks_of_words()) or (
@@ -363,8 +379,10 @@ def without_period(text: str, period: Period | None) -> str:
 
 def _without_days(text: str, period: Period | None) -> str:
     start, end = period.span if period is not None else (0, 0)
-    stands = period is not None and text[start:end] == period.said
-    return f"{text[:start]} , {text[end:]}" if stands else text
+    if period is None or text[start:end] != period.said:
+        return text
+    again = re.compile(rf"\b{re.escape(period.said)}\b", re.I)  # "the best of 2015 and the worst of 2015"
+    return f"{again.sub(' ', text[:start])} , {again.sub(' ', text[end:])}" if period.said else text
 
 
 def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
@@ -523,10 +541,14 @@ class _Reader(Conditions):
         return any(each.name == name for each in self._meanings_with("value"))
 
     def _year(self) -> Period | None:
-        """A year right before what is of it: "a 1975 car"."""
-        for token, after in pairwise(self.tokens):
+        """A year right before what is of it, "a 1975 car", or at the end: "total sales 2014"."""
+        for place, (token, after) in enumerate(zip_longest(self.tokens, self.tokens[1:])):
             value = figure(token.text)
-            if token.is_left and value in _YEARS and len(token.text) == 4 and after.role in ("kind", "value", "field"):
+            if not (token.is_left and value in _YEARS and len(token.text) == 4):
+                continue
+            lead = next((each.role for each in reversed(self.tokens[:place]) if not each.inside), "")
+            ends = after is None and place > 0 and self.spec.dated_types != ()
+            if lead not in BOUND_OPERATORS and (ends or (after and after.role in ("kind", "value", "field"))):
                 token.said, year = True, int(token.text)
                 return Period(date(year, 1, 1), date(year, 12, 31), token.text, (0, 0), "year")
         return None
@@ -556,13 +578,27 @@ class _Reader(Conditions):
                 link.meaning, token.meaning = None, Meaning("value", field, "false")
 
     def _settle_comparatives(self) -> None:
-        """ "Cheaper than" something that is named, and no figure, compares the two."""
-        if len(self._rivals()) > 1 and not any(
-            figure(token.text) is not None for token in self.tokens if token.is_left
-        ):
-            for token in self.tokens:
-                if token.role in ("over", "under") and token.meaning and token.meaning.name:
-                    token.meaning = Meaning("more", token.meaning.name, "less" if token.role == "under" else "than")
+        """ "Cheaper than" something that is named, and no figure, compares the two; so does "more demand than" between them."""
+        rivals = self._rivals()
+        if len(rivals) < 2 or any(figure(token.text) is not None for token in self.tokens if token.is_left):
+            return
+        for place, token in enumerate(self.tokens):
+            named = bool(token.name) and (
+                rivals[0].name == "source_id" or not vocabulary_of(self.spec, token.name).adds_up
+            )
+            if token.role in ("over", "under") and (named or (not token.name and self._is_between(place, rivals))):
+                token.meaning = Meaning("more", token.name, "less" if token.role == "under" else "than")
+            elif token.role == "more" and token.meaning and not token.name and self._is_between(place, rivals):
+                than = next((each for each in self.tokens[place + 1 : place + 5] if each.stem == "than"), None)
+                if than is not None:
+                    less = token.stem in word_set("less")
+                    token.meaning, than.meaning, than.said = Meaning("more", "", "less" if less else "than"), None, True
+
+    def _is_between(self, place: int, rivals: Sequence[Meaning]) -> bool:
+        """Whether a word stands between the only two values, in a question that asks for no others: "which sell more than ..."."""
+        sides = [{token.meaning for token in side} & {*rivals} for side in (self.tokens[:place], self.tokens[place:])]
+        others = self._asks_which() or self._has("count") or self._has("much")
+        return [len(side) for side in sides] == [1, 1] and len(rivals) == 2 and not others
 
     def _drop_kinds_left_out(self) -> None:
         """Kinds that are set aside, where the records of the one that is asked for are none of them."""
@@ -696,6 +732,7 @@ class _Reader(Conditions):
             return narrowed and query.aggregate is Aggregate.COUNT and query.group is None and any(things)
         names = [self.spec.all_fields[each.name] for each in self._meanings_with("value")]
         every = narrowed and self.tokens[0].stem in word_set("all") and {*names} <= {FieldType.KEYWORD, FieldType.TAGS}
+        every |= narrowed and self.tokens[0].stem in word_set("which_of") and {*names} == {FieldType.BOOLEAN}
         return every or bool(self.figures) or query.order not in (None, "date")
 
     def _until_today(self) -> Period | None:
@@ -769,9 +806,10 @@ class _Reader(Conditions):
     def _plainly(self) -> RecordQuery | None:
         """Without a word for the most, the mean or the sum."""
         adds_up = any(vocabulary_of(self.spec, name).adds_up for name in self.figures)
-        if self.figures and (self.named or (self._has("much") and not (adds_up or self.kind) and self._has("value"))):
+        told = self._has("value") or (self.keys and self.period)  # or the weather, and how warm it got
+        if self.figures and (self.named or (self._has("much") and not (adds_up or self.kind) and told)):
             return RecordQuery(limit=_LISTED)  # how high is the demand for linen aprons
-        much, many = self._has("much") or self._has("total") or self._has("more"), self._has("count")
+        much, many = self._asks_what_is_spent() or any(map(self._has, ("much", "total", "more"))), self._has("count")
         if self._has("more") and self.kind is not None and not self.figures:
             much, many = False, True  # more bookings in January or in February
         summed = [name for name in self._measured_fields() if vocabulary_of(self.spec, name).adds_up]
@@ -783,8 +821,11 @@ class _Reader(Conditions):
         of_a_key = counted is not None and counted.meaning is not None and counted.meaning.name in self.keys
         many_of_it = many and named and not of_a_key and (self.kind is None or self._counts_a_figure())
         per_group = self.group is not None and not many and self.figures == summed  # rainfall per year
-        if (much or many_of_it or per_group) and len(summed) == 1:
-            return self._aggregate_over(Aggregate.SUM, summed[0])
+        way, of = Aggregate.SUM, summed if much or many_of_it or per_group else []
+        if much and self.period is not None and not (adds_up or self.kind or self.group or of):
+            way, of = Aggregate.AVERAGE, self.figures  # how warm was it on 4 July
+        if len(of) == 1:
+            return self._aggregate_over(way, of[0])
         if much or (self.group is not None and not many and (self.figures or self._fields("unit"))):
             return None  # "kilos per month" is no number of trips
         self.group = self.group or (None if many else self._listed_field())
@@ -793,6 +834,11 @@ class _Reader(Conditions):
         if self._has("rank") or self._has("each"):
             return RecordQuery(order=self.figures[0], limit=_RANKED) if len(self.figures) == 1 else None
         return RecordQuery(limit=_LISTED)
+
+    def _asks_what_is_spent(self) -> bool:
+        """Whether the total of a figure is asked for by "what": "what has Ada spent"."""
+        spent = self._has("field") and any(token.stem in word_set("spends") for token in self.tokens)
+        return spent and not self.named and any(token.stem in word_set("what") for token in self.tokens[:1])
 
     def _listed_field(self) -> str | None:
         """The field whose values are asked for: "what categories are there", "which kinds of weather", "what numbers of doors"."""
@@ -839,11 +885,7 @@ class _Reader(Conditions):
 
     def _compares_values(self) -> bool:
         """Whether one of two values is asked for, by one figure: "does A or B have more demand", "is A or B cheaper"."""
-        joined = (
-            self._has("or")
-            or self._has("apart")
-            or any(each.name and each.value for each in self._meanings_with("more"))
-        )
+        joined = self._has("or") or self._has("apart") or any(each.value for each in self._meanings_with("more"))
         rivals = self._rivals()
         counted = (
             self._has("more")
@@ -901,11 +943,15 @@ class _Reader(Conditions):
         """A sum or a mean; of what is not said where the kind has one figure that adds up."""
         if self._has("count") and aggregate is Aggregate.AVERAGE:
             return None
-        kinds = any(first.role == "sum" and second.role == "kind" for first, second in pairwise(self.tokens))
+        plain = [token for token in self.tokens if not token.inside]
+        kinds = any(first.role == "sum" and second.role == "kind" for first, second in pairwise(plain))
         if (self._has("count") or kinds) and not self.figures:  # total bookings
             return self._count()
         each = any(token.role == "sum" and token.stem == "one" for token in self.tokens)  # "one of every tent"
+        each |= self._has("much")  # "how much are both together"
         named = self._measured_fields() or [name for name in [price_field(self.spec)] if each and name]
+        if not named and aggregate is Aggregate.AVERAGE and self._has("value"):
+            named = [name for name in [only_figure(self.spec)] if name]  # "the average of IBM"
         if len(named) != 1:
             return None
         most, least = self._has("most"), self._has("least")
@@ -990,7 +1036,9 @@ class _Reader(Conditions):
     def _ordered_field(self) -> str:
         if len(self.figures) == 1:
             return self.figures[0]
-        return (self.spec.records[self.kind].by or "") if self.kind and not self.figures else ""
+        own = self.spec.records[self.kind].by if self.kind else None
+        alone = only_figure(self.spec) if self._is_of_one() else None  # "the lowest quote"
+        return own or alone or "" if not self.figures else ""
 
     def _extreme(self, name: str, descending: bool) -> RecordQuery | None:
         """One record, or one group: which stylist has the most bookings, which year the most rain."""
@@ -1046,7 +1094,8 @@ class _Reader(Conditions):
         if len(self.keys) == 1:
             return self.keys[0], None
         said = next((role for role in GRAINS if self._has(role)), None)
-        if said is not None and self.kind is not None and self.spec.records[self.kind].every == said:
+        kinds = [self.kind] if self.kind is not None else [*self.spec.records]
+        if said is not None and len(kinds) == 1 and self.spec.records[kinds[0]].every == said:
             return None, None  # each of its records is one
         named = name in self._fields("field", "high", "low")
         if said is None or name == "date" or (said == "day" and named):  # the dearest day is that of a record

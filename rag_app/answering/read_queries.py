@@ -115,7 +115,12 @@ def _says_more(question: Question, tokens: Sequence[Token], query: WrittenQuery)
     ahead = question.period is None and {token.role for token in tokens} & {"next", "ahead"}
     values = [{*stems(str(each.value))} for each in query.filters]
     points_back = word_set("persons") & said and not any(len(words) > 1 and words <= said for words in values)
-    return bool(differs or ahead or points_back or _UNREAD.search(without_period(question.text, question.period)))
+    bare = without_period(question.text, question.period)
+    of_days = figures_in(question.text) - figures_in(
+        bare
+    )  # "the best of 2015 and the worst of 2015" limits nothing to 2015
+    dated = any(each.value in of_days for each in query.filters)
+    return bool(differs or ahead or points_back or dated or _UNREAD.search(bare))
 
 
 def _leaves_words(question: Question, query: WrittenQuery, title: str, spec: IndexSpec) -> bool:

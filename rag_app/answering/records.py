@@ -33,6 +33,7 @@ from rag_app.answering.planning import (
 from rag_app.answering.steps import (
     Steps,
     Way,
+    asks_difference,
     asks_two_figures,
     figure_of,
     may_take_steps,
@@ -60,6 +61,11 @@ _TOLD_BEFORE = re.compile(
     r"\W*(?:i|we|my|our|just|quick|sorry|hi|hello|hey|ich|wir|mein|unser|je|nous|mon|notre)\b(?![^,:;.?!]*\b(?:only|except|without)\b)[^,:;.?!]*[,:;.!]\s+(?=\w)",
     re.I,
 )
+_WISHES = re.compile(
+    r"(?<=[.?!])\s+(?:please\s+)?(?:give|show|state|name|tell|list|quote|say)\b[^.?!]*\b(?:both|two|figures?|numbers?|values?|rates?|prices?)\b[^.?!]*[.!?]?\s*$",
+    re.I,
+)
+"""How the answer is wished for, behind the question: "Give both figures."."""
 _FEW = 8  # values of a field that are all shown to the parser
 _COMPARED = 2  # sources of each of two periods
 _TITLED = 100  # chunks whose titles are read
@@ -310,6 +316,7 @@ class RecordFinder:
         question, spec = self._question, self._spec
         text = question.text
         values = yield from self._values(text, question.period)
+        text = _WISHES.sub("", text)
         told = _TOLD_BEFORE.match(text)
         if told and not any(token.meaning for token in read_names(told[0], spec, values)):
             text = text[told.end() :]
@@ -370,7 +377,7 @@ class RecordFinder:
 
         It is shown the values of the scope that words of the question may be, and those of each field with few of them.
         """
-        if not names_records(question.text, self._spec, question.period):
+        if asks_difference(question.text) or not names_records(question.text, self._spec, question.period):
             return None
         values: list[NamedValue] = yield self._store.named_values(self._forms(question.text))
         titles = yield from self._titles(question.text, question.period, values)
@@ -452,8 +459,13 @@ class RecordFinder:
             mean = measured.value
             plan = with_mean(steps.first, mean, self._spec) if mean is not None else None
             return (yield from self._tell_plan(plan)) if plan else None
-        if steps.way is Way.BOTH:
+        if steps.way is Way.BOTH and steps.first.is_list:
             return (yield from self._tell_lists(plans))
+        if steps.way is Way.BOTH:
+            numbers = []
+            for each in plans:
+                numbers += [(yield from self._tell_plan(each))]
+            return _join([each for each in numbers if each], _COMPARED) if all(numbers) else None
         told = []
         for each in plans:
             step = yield from self._step(each)
@@ -466,6 +478,7 @@ class RecordFinder:
         figure = figure_of(plan, found)
         if figure is None or (plan.kind is None and len(found.types) > 1):
             return None
+        found = _leave_equals(plan, found) if plan.is_list else found
         kept = self._cut_below_threshold((yield from self._nearest(found, self._most)))
         return Step(figure, tuple(kept), Telling(self._spec, plan, found, to_hits(kept), "found"))
 
@@ -478,6 +491,8 @@ class RecordFinder:
         """The question as one that goes on with those before it, the newest first; None where it does not."""
         spec, after = self._spec, list[Question]()
         asked = self._say(question, without_opening(question.text))
+        if asked.period is None and (dated := self._say(question, f"in {asked.text}")).period is not None:
+            asked = dated  # "and February?"
         for text in before:
             said = self._say(question, text)
             values: list[NamedValue] = [*(yield from self._values(text, said.period))]
@@ -511,11 +526,7 @@ class RecordFinder:
         for each in filter(None, (plan, plan.otherwise)):
             found = yield self._store.find_records(self._limit_query(each))
             if found.total:
-                alone, rows = each.single or each.query.limit == 1, found.rows
-                if alone:
-                    best = [row.value for row in rows][each.place - 1 : each.place]
-                    rows = tuple(row for row in rows if row.value in best)
-                return each, replace(found, rows=rows), "found"
+                return each, _leave_equals(each, found), "found"
         if plan.conditions and plan.kind is not None and not (plan.by_tags or plan.names_record):
             everything = replace(plan.everything, filters=(*filters, *plan.everything.filters))
             fields = fields_of(tuple(each for each in plan.query.filters if each not in plan.everything.filters))
@@ -544,6 +555,14 @@ class RecordFinder:
         if plan.is_list and not plan.is_first_of_each:
             return replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
         return replace(query, limit=_EQUALS) if query.limit == 1 else query
+
+
+def _leave_equals(plan: Plan, found: Records) -> Records:
+    """Of one record or group that is asked for, itself and its equals."""
+    if not (plan.single or plan.query.limit == 1):
+        return found
+    best = [row.value for row in found.rows][plan.place - 1 : plan.place]
+    return replace(found, rows=tuple(row for row in found.rows if row.value in best))
 
 
 def _says_else(token: Token) -> bool:
@@ -593,26 +612,32 @@ def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> Found
         FoundRecords(each.nodes, each.telling.text, each.telling.understood, computed=True) for each in (part, whole)
     ]
     both = _join(figures, _COMPARED)
-    apart = part.telling.difference(abs(part.figure - whole.figure), (1, 1 + min(len(part.nodes), _COMPARED)))
-    return replace(both, text=f"{both.text} {apart}") if part.nodes and whole.nodes else None
+    if not (part.nodes and whole.nodes):
+        return None
+    cited = [node.node.node_id for node in both.nodes]
+    first, second = (cited.index(each.nodes[0].node.node_id) + 1 for each in (part, whole))
+    apart = part.telling.difference(abs(part.figure - whole.figure), (first, second))
+    return replace(both, text=f"{both.text} {apart}")
 
 
 def _join(found: Sequence[FoundRecords], most: int) -> FoundRecords:
-    """All of them, each with the first of its sources; those of each are numbered behind those before."""
-    nodes: list[NodeWithScore] = []
+    """All of them, each with the first of its sources; those of each are numbered behind those before, each chunk once."""
+    nodes: dict[str, NodeWithScore] = {}
     texts = []
     for each in found:
-        texts.append(_cut_citations(each.text, len(nodes), most))
-        nodes += each.nodes[:most]
+        shown = {node.node.node_id: node for node in each.nodes[:most]}
+        nodes |= {name: node for name, node in shown.items() if name not in nodes}
+        numbers = [*nodes]
+        texts.append(_number_citations(each.text, [numbers.index(name) + 1 for name in shown]))
     understood = "; ".join(each.understood for each in found)
-    return FoundRecords(tuple(nodes), " ".join(texts), understood, all(each.computed for each in found))
+    return FoundRecords(tuple(nodes.values()), " ".join(texts), understood, all(each.computed for each in found))
 
 
-def _cut_citations(text: str, before: int, most: int) -> str:
-    """The text with the first `most` of its citations, their numbers behind `before` others."""
+def _number_citations(text: str, numbers: Sequence[int]) -> str:
+    """The text with the first of its citations, by these numbers."""
 
     def number(found: re.Match[str]) -> str:
-        return f" [Source {int(found[1]) + before}]" if int(found[1]) <= most else ""
+        return f" [Source {numbers[int(found[1]) - 1]}]" if int(found[1]) <= len(numbers) else ""
 
     return re.sub(r" \[Source (\d+)\]", number, text)
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from rag_app.answering.conditions import told_condition
 from rag_app.answering.planning import Plan, read_question, without_period
 from rag_app.answering.titles import read_names
-from rag_app.answering.wording import Token, is_figure, price_field, vocabulary_of, without_phrases
+from rag_app.answering.wording import Token, is_figure, only_figure, price_field, vocabulary_of, without_phrases
 from rag_app.domain import FieldType, Filters, days_around
 from rag_app.retrieval.filters import GT, LTE
 from rag_app.retrieval.index import IndexSpec
@@ -42,13 +42,13 @@ _MORE_THAN_MEAN = re.compile(
     rf"\b(?P<way>more|less|fewer|higher|lower)\s+(?P<what>\w[\w ]{{0,40}}?)\s+than\s+{_MEAN_WORD}", re.I
 )
 _DIFFERENCE = re.compile(
-    r"\b(?:the\s+)?(?:difference|diff|gap|spread|unterschied|différence|écart)\b|\b(?:by\s+)?how\s+(?:much|many)\b(?=\s+(?:more|less|\w{2,}er)\b)|\bby\s+how\s+(?:much|many)\b|\bhow\s+far\b|\b(?:save|savings?)\b|\bum\s+wie\s?viel\b",
+    r"\b(?:the\s+)?(?:difference|diff|gap|spread|unterschied|différence|écart)\b|\b(?:by\s+)?how\s+(?:much|many)\b(?=\s+(?:more|less|\w{2,}er)\b)|\bby\s+how\s+(?:much|many)\b|\b(?:by\s+)?how\s+(?:much|many)\b(?=.*\b(?:ahead of|behind)\b)|\bhow\s+far(?:\s+apart)?\b|\b(?:save|savings?)\b|\bum\s+wie\s?viel\b",
     re.I,
 )
 _MORE_THAN = re.compile(r"\bhow (?:much|many) (?:more|less|fewer|\w{2,}er)\b.*\bthan\b", re.I)
 _CHANGE = re.compile(
-    r"\b(?:(?:by\s+)?how(?:\s+(?:much|far))?|did|has|have)\b(?=.*?\b(?P<verb>rise|rose|risen|fall|fell|fallen|grow|grew|grown|drop|dropped|climb|climbed|change|changed"
-    r"|increase|increased|decrease|decreased|decline|declined|sink|sank|move|moved|go up|went up|gone up|go down|went down|gone down)\b)",
+    r"\b(?:(?:by\s+)?how(?:\s+(?:much|far|many\s+points))?|did|has|have)\b(?=.*?\b(?P<verb>rise|rose|risen|fall|fell|fallen|grow|grew|grown|drop|dropped|climb|climbed|change|changed"
+    r"|gain|gained|lose|lost|increase|increased|decrease|decreased|decline|declined|sink|sank|move|moved|go up|went up|gone up|go down|went down|gone down)\b)",
     re.I,
 )
 _SETS_APART = re.compile(
@@ -58,6 +58,7 @@ _SETS_APART = re.compile(
 _RATE = re.compile(r"\b(?:an?|per|each|every)\s+(?P<grain>day|week|month|year)\b", re.I)
 _AVERAGE = re.compile(r"\b(?:on\s+)?average\b", re.I)
 _HIGH, _LOW = ("high", "most", "newest"), ("low", "least", "oldest")
+_TWO_NUMBERS = re.compile(r"\bhow many\b(?P<first>.+?),?\s+(?:and|or)\s+how\s+many\b(?P<second>.+)$", re.I)
 _AND = re.compile(r"\b(?:and|und|et)\b", re.I)
 
 
@@ -102,6 +103,11 @@ def sets_figures_apart(text: str) -> bool:
     return _MORE_THAN.search(text) is not None
 
 
+def asks_difference(text: str) -> bool:
+    """Whether it asks for a difference, which no single query gives."""
+    return _DIFFERENCE.search(text) is not None
+
+
 def _two_kinds(tokens: Sequence[Token]) -> tuple[int, int] | None:
     """The places of two kinds of records that "and" joins, where no other is named."""
     places = [place for place, token in enumerate(tokens) if token.role == "kind"]
@@ -124,7 +130,7 @@ def read_steps(
 
     tokens = partial(read_names, spec=spec, values=values)
     if not asks_two_figures(bare):
-        return _both(bare, read, tokens)
+        return _two_numbers(bare, read, spec) or _both(bare, read, tokens)
     return (
         _change(bare, spec, values, period, today)
         or _share(bare, read)
@@ -135,6 +141,21 @@ def read_steps(
 
 
 Read = Callable[[str], Plan | None]
+
+
+def _two_numbers(text: str, read: "Read", spec: IndexSpec) -> Steps | None:
+    """Two numbers of records: "how many calls were taken, and how many missed". The second may not name the kind again."""
+    found = _TWO_NUMBERS.search(text)
+    first = read(f"how many {found['first']}") if found is not None else None
+    if found is None or first is None or first.kind is None:
+        return None
+    kind = spec.records[first.kind].words[0]
+    second = read(f"how many {kind} {found['second']}") or read(f"how many {found['second']}")
+    if second is None or not all(
+        each.query.aggregate is Aggregate.COUNT and not each.query.group for each in (first, second)
+    ):
+        return None
+    return Steps(Way.BOTH, first, second)
 
 
 def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps | None:
@@ -172,7 +193,9 @@ def _set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> Steps | None:
     """The difference between two plans' figures; None where they are not of the same sort."""
     measured = [_measuring_plan(plan, spec) for plan in plans if plan is not None]
     first, second = (*measured, None, None)[:2]
-    if first is None or second is None or first.query == second.query or not _alike(first, second):
+    if first is None or second is None or first.query == second.query:
+        return None
+    if not (_alike(first, second) or _share_a_unit(first, second, spec)):
         return None
     return Steps(Way.DIFFERENCE, first, second)
 
@@ -239,8 +262,8 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
         "how many " if counts else "how much " if sums else f"{vocabulary_of(spec, price).words[0]} " if price else ""
     )
     for begun in dict.fromkeys((lead, "")):  # "how many more readings a second": no number of records
-        tokens = words(begun + _SETS_APART.sub(" ", _DIFFERENCE.sub(" ", text)))
-        pair, compared = _pair(tokens), [token for token in tokens if token.role == "more"]
+        tokens = words(begun + _SETS_APART.sub(" and ", _DIFFERENCE.sub(" ", text)))
+        pair, compared = _pair(tokens) or _own_and_other(tokens), [token for token in tokens if token.role == "more"]
         of = {token.name for token in compared if token.name}
         figure = " ".join(vocabulary_of(spec, name).words[0] for name in of)
         plans = [
@@ -275,6 +298,14 @@ def _pair(tokens: Sequence[Token]) -> tuple[int, int] | None:
     return None if pairs else _two_ends(tokens)
 
 
+def _own_and_other(tokens: Sequence[Token]) -> tuple[int, int] | None:
+    """The places of the only value and of "our", before one's own records."""
+    values = [place for place, token in enumerate(tokens) if token.role == "value"]
+    own = [place for place, token in enumerate(tokens) if token.role == "own"]
+    apart = len(values) == len(own) == 1 and own[0] + 1 != values[0]
+    return (values[0], own[0]) if apart else None
+
+
 def _two_ends(tokens: Sequence[Token]) -> tuple[int, int] | None:
     """The places of the only two superlatives, one for each end of an order."""
     high = [place for place, token in enumerate(tokens) if token.role in _HIGH]
@@ -289,9 +320,10 @@ def _measuring_plan(plan: Plan, spec: IndexSpec) -> Plan | None:
         return None
     if query.aggregate is not None or (query.order not in (None, "date") and query.limit == 1):
         return plan
-    if len(plan.figures) != 1 or not is_figure(spec, plan.figures[0]):
+    names = plan.figures or tuple(filter(None, [only_figure(spec)]))
+    if len(names) != 1 or not is_figure(spec, names[0]):
         return None
-    name = plan.figures[0]
+    name = names[0]
     way = Aggregate.SUM if vocabulary_of(spec, name).adds_up else Aggregate.AVERAGE
     return replace(plan, query=replace(query, aggregate=way, of=name, order=None, limit=5), single=True)
 
@@ -300,6 +332,13 @@ def _alike(first: Plan, second: Plan) -> bool:
     """Whether two figures are of the same sort."""
     one, other = first.query, second.query
     return (one.aggregate, one.of, one.order, first.kind) == (other.aggregate, other.of, other.order, second.kind)
+
+
+def _share_a_unit(first: Plan, second: Plan, spec: IndexSpec) -> bool:
+    """Whether two records of a kind stand first by two fields of one unit: the hottest and the coldest day."""
+    units = {vocabulary_of(spec, plan.query.order).unit for plan in (first, second)}
+    ordered = all(plan.query.order and plan.query.aggregate is None for plan in (first, second))
+    return ordered and first.kind == second.kind and len(units) == 1 and "" not in units
 
 
 def _rate(text: str, read: Read, period: Period | None) -> Steps | None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Literal
 from uuid import UUID
 
@@ -351,10 +352,11 @@ _PERIODS: Mapping[str, Callable[[date], str]] = {
 
 def _figure(value: float) -> str:
     """
-    >>> _figure(1234.0), _figure(119.333333), _figure(0.1 + 0.2), _figure(-14.0)
-    ('1,234', '119.33', '0.3', '-14')
+    >>> _figure(1234.0), _figure(119.333333), _figure(0.1 + 0.2), _figure(-14.0), _figure(31.045)
+    ('1,234', '119.33', '0.3', '-14', '31.05')
     """
-    written = f"{value:,.2f}"
+    exact = Decimal(f"{value:.9f}")  # a mean that lies between two figures comes in the same way each time
+    written = f"{exact.quantize(Decimal('0.01'), ROUND_HALF_UP):,f}"
     return written.rstrip("0").rstrip(".") if "." in written else written
 
 

@@ -22,11 +22,13 @@ Phrase = tuple[str, ...]
 _WORD = re.compile(r"(?<![\w.,-])-\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|[^\W\d_]+")
 _SIGNS = {"€": "euros", "£": "pounds", "$": "dollars", "%": "percent"}
 _RANGE = re.compile(r"(?:\bfrom\s+)?(?<![\w.,-])(\d[\d.,]*)\s*(?:to|[-–])\s*(\d[\d.,]*)(?![\w-])", re.I)
+_CONTRACTED = re.compile(r"\b(is|are|was|were|do|does|did|has|have|had|could|would|should|ca|wo)nt\b", re.I)
 _MONEY = re.compile(r"([€£$])\s?(\d[\d.,]*\d|\d)")
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
 _EXTREMES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
 _FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total"})
 _LONGEST = 6  # words of a phrase
+_SHARED = 4  # letters by which "booked" is of a booking
 _MOST_NAMED = 12  # values that a part of them may stand for
 
 
@@ -106,6 +108,12 @@ def people_field(spec: IndexSpec) -> str | None:
 def price_field(spec: IndexSpec) -> str | None:
     """The one figure that "how much" asks for of a thing that is named."""
     return _only_called(spec, "price", NUMBER_FIELDS)
+
+
+def only_figure(spec: IndexSpec) -> str | None:
+    """The figure of an index whose records are all of one kind, where they have just one."""
+    figures = [name for name in spec.fields if is_figure(spec, name)]
+    return figures[0] if len(spec.records) == len(figures) == 1 else None
 
 
 def _only_called(spec: IndexSpec, alike: str, types: Collection[FieldType]) -> str | None:
@@ -196,6 +204,7 @@ def is_figure(spec: IndexSpec, name: str) -> bool:
 def _words(text: str) -> list[str]:
     """The words, without articles and without the s of a genitive; signs of money as words behind their figures."""
     bare = re.sub(r"(?<=\w)['’]s\b", "", text).replace("−", "-")
+    bare = _CONTRACTED.sub(r"\1n t", bare)
     bare = re.sub(r"(?<=\d)\+(?!\d)", " or more", bare)
     bare = _RANGE.sub(r"between \1 and \2", bare)
     bare = _MONEY.sub(lambda found: f"{found[2]} {found[1]}", bare)
@@ -484,6 +493,25 @@ def _says_how_many_there_are(tokens: Sequence[Token], place: int) -> bool:
     )
 
 
+def _is_bounded(token: Token, spec: IndexSpec) -> bool:
+    """Whether a word says that a figure is above or below one: "rising"."""
+    return token.meaning is not None and token.role == "value" and is_figure(spec, token.name)
+
+
+def _asks_how_much(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool:
+    """Whether "how" stands right before the name of a figure that does not add up."""
+    field = next((each.name for each in tokens[place + 1 : place + 2] if each.role == "field"), "")
+    return tokens[place].stem in word_set("how") and is_figure(spec, field) and not vocabulary_of(spec, field).adds_up
+
+
+def _kind_become(tokens: Sequence[Token], place: int, spec: IndexSpec) -> str | None:
+    """The kind of what "has been booked", which may be done by now: a value that is said as a verb of the records."""
+    been = any(each.stem in word_set("become") for each in tokens[max(0, place - 1) : place])
+    begun = tokens[place].stem[:_SHARED]
+    kinds = (name for name, kind in spec.records.items() for phrase in kind.words if phrase[:_SHARED] == begun)
+    return next(kinds, None) if been and len(begun) == _SHARED else None
+
+
 def _asks_what_it_comes_to(tokens: Sequence[Token], place: int) -> bool:
     behind = [token for token in tokens[place + 1 :] if not token.inside]
     plain = not behind or (not behind[0].meaning and not behind[0].is_left) or behind[0].role == "sum"
@@ -555,7 +583,11 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
         None,
     ),
     # the mean over all of our keywords
-    (("over", "under"), lambda at: at.is_before("own", "all", "kind"), None),
+    (
+        ("over", "under"),
+        lambda at: at.is_before("own", "all", "kind") and at.token.stem in word_set("places"),
+        None,
+    ),
     # a tent plus a stove
     (
         ("more",),
@@ -597,6 +629,15 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
         for roles, holds, meaning in _RULES:
             if token.role in roles and holds(at):
                 token.meaning = meaning
+        if token.role == "value" and (kind := _kind_become(tokens, number, spec)) is not None:
+            token.meaning = Meaning("kind", kind)
+        if number and token.stem in word_set("faster") and _is_bounded(tokens[number - 1], spec):
+            way, trend = tokens[number - 1], tokens[number - 1].meaning
+            less = trend is not None and trend.value.startswith("<")
+            token.meaning = Meaning("more", way.name, "less" if less else "than")  # "rising faster"
+            way.meaning = None
+        if token.said and token.meaning is None and not token.inside and _asks_how_much(tokens, number, spec):
+            token.meaning = Meaning("much")  # "how warm"
         places = [each for each in token.others if each.role == "ordinal"]
         if places and token.role == "unit" and at.is_before(*_EXTREMES):
             token.meaning = places[0]  # "the second heaviest", where something is in seconds

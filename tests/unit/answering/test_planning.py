@@ -105,6 +105,17 @@ def filters(text: str) -> list[tuple[str, str, object]]:
         ("which harbour is fullest on average", {"aggregate": Aggregate.AVERAGE, "group": "harbour", "limit": 1}),
         ("trips a week", {"aggregate": Aggregate.COUNT, "group": "date", "grain": Grain.WEEK}),
         ("trips skippers made, by harbour", {"aggregate": Aggregate.COUNT, "group": "harbour"}),
+        ("Is Ada's catch higher than Bo's?", {"aggregate": Aggregate.SUM, "group": "skipper", "descending": True}),
+        ("Does Ada make fewer trips than Bo?", {"aggregate": Aggregate.COUNT, "group": "skipper", "descending": False}),
+        ("total catch, leaving Ada out", {"aggregate": Aggregate.SUM, "of": "catch"}),
+        ("total catch 2024", {"aggregate": Aggregate.SUM, "of": "catch"}),
+        ("Which trip was the fullest, and who was it?", {"order": "catch", "limit": 1}),
+        ("How much fish has Ada had up to now?", {"aggregate": Aggregate.SUM, "of": "catch"}),
+        ("the catch of our Ada and our Bo added together", {"aggregate": Aggregate.SUM}),
+        ("Which harbour or harbours had the most trips?", {"group": "harbour", "limit": 1}),
+        ("total of trips", {"aggregate": Aggregate.COUNT}),
+        ("trips from before 2024", {"limit": 12}),
+        ("Which trip was the fullest, and what harbour did it leave from?", {"order": "catch", "limit": 1}),
     ],
 )
 def test_a_question_becomes_a_query(text: str, wanted: dict[str, object]) -> None:
@@ -134,6 +145,11 @@ def test_a_question_becomes_a_query(text: str, wanted: dict[str, object]) -> Non
         ("trips over 20 and under 40 kilos", [("catch", ">", 20.0), ("catch", "<", 40.0)]),
         ("trips that are not ours", [("ours", "==", False)]),
         ("trips that don't belong to us", [("ours", "==", False)]),
+        ("How many fish, leaving Ada out?", [("skipper", "!=", "Ada Holm")]),
+        ("trips that werent with Ada", [("skipper", "!=", "Ada Holm")]),
+        ("trips with a catch of 20 kilos of fish or more", [("catch", ">=", 20.0)]),
+        ("trips with no more than 2000 kilos", [("catch", "<=", 2000.0)]),
+        ("trips with Ada, and what harbour did they leave from?", [("skipper", "==", "Ada Holm")]),
     ],
 )
 def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[str, str, object]]) -> None:
@@ -169,6 +185,10 @@ def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[s
         "trips fuller than 20 miles",
         "How many trips a second?",
         "the second trip",
+        "Which skippers make more trips than Ada and Bo?",
+        "Did more than Ada make trips with Bo?",
+        "How many trips at the end of January?",
+        "How many trips in early January 2026?",
     ],
 )
 def test_what_is_not_wholly_understood_goes_the_words_way(text: str) -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from rag_app.answering.steps import MEAN, Way, may_take_steps, mean_conditions, mean_query, read_steps, with_mean
 from rag_app.retrieval.filters import GT
+from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import find_period
-from rag_app.retrieval.records import Aggregate
+from rag_app.retrieval.records import Aggregate, NamedValue
 from tests.unit.answering.test_planning import BOATS, TODAY, VALUES
 
 
@@ -61,6 +62,42 @@ def test_a_difference_of_two_values() -> None:
     assert found.first.query.aggregate is Aggregate.SUM
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How far apart are Ada and Bo in fish?",
+        "By how many fish is Ada ahead of Bo?",
+        "How much fish is Ada behind Bo?",
+    ],
+)
+def test_a_difference_is_asked_for_in_other_words(text: str) -> None:
+    found = steps(text)
+    assert {each for plan in (found.first, found.second) for each in conditions(plan)} == {
+        ("skipper", "Ada Holm"),
+        ("skipper", "Bo Lind"),
+    }
+
+
+def test_ones_own_records_are_set_against_those_that_are_named() -> None:
+    found = steps("How many fish is Ada ahead of our trips?")
+    assert (conditions(found.first), found.first.query.own) == ([("skipper", "Ada Holm")], False)
+    assert (conditions(found.second), found.second.query.own) == ([], True)
+
+
+def test_a_change_of_the_only_figure_need_not_name_it() -> None:
+    spec = IndexSpec.model_validate(
+        {
+            "name": "levels", "source_types": ("level",), "default_source_type": "level",
+            "fields": {"river": {"type": "keyword", "words": ["river"]}, "level": {"type": "number", "words": ["level"]}},
+            "records": {"level": {"words": ["reading"], "source_types": ["level"], "every": "month"}},
+        }
+    )  # fmt: skip
+    text = "How much did the Elbe gain from January 2025 to March 2025?"
+    found = read_steps(text, spec, [NamedValue("river", "Elbe")], find_period(text, TODAY), TODAY)
+    assert found is not None and found.second is not None
+    assert [each.query.of for each in (found.first, found.second)] == ["level", "level"]
+
+
 def test_a_difference_of_numbers_of_records() -> None:
     found = steps("How many more trips did Ada make than Bo?")
     assert found.first.query.aggregate is Aggregate.COUNT and found.second.query.aggregate is Aggregate.COUNT
@@ -71,6 +108,22 @@ def test_a_difference_of_the_largest_and_the_smallest() -> None:
     assert [(each.query.order, each.query.descending) for each in (found.first, found.second)] == [
         ("catch", True),
         ("catch", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How many trips were from the north pier and how many from the south pier?",
+        "How many trips were from the north pier, and how many trips from the south pier?",
+    ],
+)
+def test_two_numbers(text: str) -> None:
+    found = steps(text)
+    assert (found.way, found.first.query.aggregate) == (Way.BOTH, Aggregate.COUNT)
+    assert [conditions(each) for each in (found.first, found.second)] == [
+        [("harbour", "north pier")],
+        [("harbour", "south pier")],
     ]
 
 
