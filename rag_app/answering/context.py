@@ -37,13 +37,15 @@ _LONGEST_WORD = 100
 class ContextBlock(Struct, frozen=True):
     """`[Source number]`: a header, and the merged text of one source's `hits` (in document order).
 
-    `body` is neutralised but not quoted; `text` is how a prompt shows the block.
+    `body` is neutralised but not quoted; `text` is how a prompt shows the block. `sections` are the headings that parts of
+    the body stand under in their document, each with the place where its part begins.
     """
 
     number: int
     header: str
     body: str
     hits: tuple[Hit, ...] = ()
+    sections: tuple[tuple[int, str], ...] = ()
 
     @property
     def text(self) -> str:
@@ -170,10 +172,20 @@ def _take_fitting(
 def _block(number: int, chunks: Sequence[Hit]) -> ContextBlock:
     ordered = tuple(sorted(chunks, key=lambda hit: hit.position))
     body = ordered[0].text.strip()
+    begins = [(0, ordered[0])]
     for before, after in pairwise(ordered):
+        if after.section != before.section:
+            begins.append((len(body), after))
         body += _text_to_append(body, after.text.strip(), adjacent=after.position == before.position + 1)
     header = f" (Relevance: {max(hit.relevance for hit in ordered):.1%})\n{_header(ordered[0])}"
-    return ContextBlock(number, header, neutralise(body), ordered)
+    sections = tuple((len(neutralise(body[:start])), neutralise(_heading(hit))) for start, hit in begins)
+    return ContextBlock(number, header, neutralise(body), ordered, sections)
+
+
+def _heading(hit: Hit) -> str:
+    """The last heading above a hit; empty where it is the title."""
+    last = (hit.section or "").rpartition(" > ")[2].strip()
+    return "" if last == hit.title.strip() else last
 
 
 def _text_to_append(before: str, after: str, *, adjacent: bool) -> str:

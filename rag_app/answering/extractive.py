@@ -25,7 +25,16 @@ from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.disagreement import disagree
 from rag_app.answering.kinds import FIGURES, Calculation, find_calculation, has_kind, kind_of, states
 from rag_app.answering.models import Draft
-from rag_app.answering.passages import SENTENCE_END, TO_THE_ANSWERER, Passage, Ranking, cells_of, passages, quotable
+from rag_app.answering.passages import (
+    SENTENCE_END,
+    TO_THE_ANSWERER,
+    Passage,
+    Ranking,
+    cells_of,
+    passages,
+    passages_in_sections,
+    quotable,
+)
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
@@ -174,7 +183,11 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
     Who needs it before the answer is written puts it into the context's `ranking`, where the synthesizer finds it.
     Raises EmbeddingFailed.
     """
-    pool = tuple(passage for number, block in enumerate(context.blocks) for passage in passages(block.body, number))
+    pool = tuple(
+        passage
+        for number, block in enumerate(context.blocks)
+        for passage in passages_in_sections(block.body, number, block.sections)
+    )
     promises = _promises(pool, question)
     asked = (question.searched or question.text, *parts(question.text))
     echoed = frozenset() if any(map(_ASKS_WHETHER.match, asked)) else content_words(asked[0])

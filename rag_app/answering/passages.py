@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rag_app.retrieval.text import LABEL, sentences
@@ -112,6 +114,22 @@ def passages(text: str, block: int = 0) -> list[Passage]:
         found.append(Passage(block, place, _BULLET.sub("", shown), lead))
         lead = lead if introduced and _BULLET.match(unit) else ""
     return found or [Passage(block, place, unit) for place, (unit, _) in enumerate(units) if not unit.endswith("?")]
+
+
+def passages_in_sections(text: str, block: int, sections: Sequence[tuple[int, str]]) -> list[Passage]:
+    """`passages` of a text whose `sections` begin at these places, as if their headings stood there; none follows one of
+    another section.
+
+    >>> told = "A cut is $40. It takes an hour. We open at nine."
+    >>> [(each.place, each.lead) for each in passages_in_sections(told, 0, [(0, "Prices"), (32, "Hours")])]
+    [(0, 'Prices'), (1, ''), (3, 'Hours')]
+    """
+    found: list[Passage] = []
+    for (start, heading), (end, _) in pairwise([*(sections or [(0, "")]), (len(text), "")]):
+        place = found[-1].place + 2 if found else 0
+        for number, each in enumerate(passages(text[start:end], block)):
+            found.append(replace(each, place=place + each.place, lead=each.lead or ("" if number else heading)))
+    return found
 
 
 def cells_of(text: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, date, datetime
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -202,6 +203,19 @@ async def test_a_row_is_named_by_its_figure_and_its_word_together(synthesizer: E
     fees = "\n".join(f"Course: {course}; Days: {days}; Fee: {fee}{note}" for course, days, fee, note in rows)
     text = (await synthesizer.write(Question("What is the fee of the course Level 2?"), context(fees))).text
     assert re.findall(r"Course: ([^;]+)", text) == ["Level 2"], text
+
+
+async def test_a_sentence_is_ranked_with_the_heading_of_its_section(synthesizer: ExtractiveSynthesizer) -> None:
+    """Of two sentences in the same words the section alone tells which one answers."""
+    source = uuid4()
+    parts = [
+        hit("It costs 22 euros a night. Sheets are there.", source, 0, section="The house > Bunk room"),
+        hit("It costs 36 euros a night. Sheets are there.", source, 1, section="The house > Garden room"),
+    ]
+    found = build_context(parts, max_tokens=3000, max_sources=9)
+    ranking = await rank_passages(MiniLM(), Question("How much is the garden room?"), found)
+    assert [each.lead for each in ranking.pool] == ["Bunk room", "", "Garden room", ""]
+    assert ranking.ranked[int(ranking.cosines[0].argmax())].text == "It costs 36 euros a night."
 
 
 async def test_table_rows_carry_their_columns(synthesizer: ExtractiveSynthesizer) -> None:
