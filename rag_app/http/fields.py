@@ -40,7 +40,7 @@ EarlierQuestions = Annotated[
     list[Annotated[str, limit_text(LONGEST_EARLIER)]],
     Meta(
         max_length=MOST_EARLIER,
-        description=f"the asker's questions before this one, oldest first, at most {MOST_EARLIER}; a follow-up such as "
+        description=f"a list of at most {MOST_EARLIER} texts: the asker's questions before this one, oldest first; a follow-up such as "
         '"and for children?" is searched together with the last of them',
         examples=[["What does a swimming lesson cost?"]],
         extra_json_schema=show_items(LONGEST_EARLIER),
