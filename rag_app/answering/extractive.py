@@ -410,7 +410,7 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
 
 def _complete_tables(chosen: Sequence[Passage], pool: Sequence[Passage], question: Question) -> list[Passage]:
     """Of each table the rows that name most of what is asked about: without rows that name less, and with all that name as
-    much where several were chosen.
+    much where several were chosen. A row that the question names by a figure ("C-21") stands in for those that it does not.
 
     Of a question that sets rows against each other all are left.
     """
@@ -424,9 +424,17 @@ def _complete_tables(chosen: Sequence[Passage], pool: Sequence[Passage], questio
         columns, others = cells[one].keys(), cells[other].keys()  # without those of empty cells
         return one.block == other.block and len(columns & others) * 2 > max(len(columns), len(others))
 
-    kept = [
-        one for one in chosen if not any(of_one_table(one, other) and named[one] < named[other] for other in chosen)
+    def names_more(one: Passage, other: Passage) -> bool:
+        return of_one_table(one, other) and named[one] < named[other]
+
+    meant = [
+        other
+        for other in pool
+        if any(names_more(one, other) and _has_figure(named[other] - named[one]) for one in chosen)
     ]
+    if meant and len(meant) <= MAX_CHOSEN:
+        chosen = [*dict.fromkeys([*chosen, *meant])]
+    kept = [one for one in chosen if not any(names_more(one, other) for other in chosen)]
     for one in [*kept]:
         equals = [other for other in pool if of_one_table(one, other) and named[one] == named[other]]
         if len(equals) <= _MOST_ROWS and sum(each in kept for each in equals) > 1:
@@ -435,13 +443,17 @@ def _complete_tables(chosen: Sequence[Passage], pool: Sequence[Passage], questio
 
 
 def _named_by(text: str) -> frozenset[str]:
-    """The words that a text names something by, and each figure or letter with the word before it: "Level 2", "C-21".
+    """The words that a text names something by, and each figure or capital with the word before it: "Level 2", "C-21".
 
     >>> sorted(_named_by("What does Level 2 in flat C-21 cost?"))
     ['2', '21', 'c', 'c 21', 'cost', 'flat', 'flat c', 'level', 'level 2']
     """
-    pairs = re.findall(r"(?=\b(\w+)[ -]([^\W\d_]|\d+)\b)", text.casefold())
-    return content_words(text) | {f"{word} {sign}" for word, sign in pairs}
+    pairs = re.findall(r"(?=\b(\w+)[ -]([A-Z]|\d+)\b)", text)
+    return content_words(text) | {f"{word} {sign}".casefold() for word, sign in pairs}
+
+
+def _has_figure(names: Set[str]) -> bool:
+    return any(" " in name for name in names)
 
 
 def _keep_holding(scores: NDArray[np.float64], holds: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -205,6 +205,16 @@ async def test_a_row_is_named_by_its_figure_and_its_word_together(synthesizer: E
     assert re.findall(r"Course: ([^;]+)", text) == ["Level 2"], text
 
 
+async def test_a_row_that_was_named_before_is_quoted_for_the_others(synthesizer: ExtractiveSynthesizer) -> None:
+    flats = "\n".join(
+        f"Flat: {house}-{n}; Floor: {n // 10}; Rent: {n}2.50; Balcony: {'yes' if n % 2 else 'no'}"
+        for house in "ABC" for n in (10, 11, 21, 22)
+    )  # fmt: skip
+    asked = Question("Does it have a balcony?", searched="What is the rent of flat C-21?\nDoes it have a balcony?")
+    text = (await synthesizer.write(asked, context(flats))).text
+    assert re.findall(r"Flat: ([^;]+)", text) == ["C-21"], text
+
+
 async def test_a_sentence_is_ranked_with_the_heading_of_its_section(synthesizer: ExtractiveSynthesizer) -> None:
     """Of two sentences in the same words the section alone tells which one answers."""
     source = uuid4()
