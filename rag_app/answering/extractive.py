@@ -445,8 +445,8 @@ def _complete_tables(chosen: Sequence[Passage], pool: Sequence[Passage], questio
 def _named_by(text: str) -> frozenset[str]:
     """The words that a text names something by, and each figure or capital with the word before it: "Level 2", "C-21".
 
-    >>> sorted(_named_by("What does Level 2 in flat C-21 cost?"))
-    ['2', '21', 'c', 'c 21', 'cost', 'flat', 'flat c', 'level', 'level 2']
+    >>> sorted(_named_by("The rent of flat C-21, at Level 2?"))
+    ['2', '21', 'c', 'c 21', 'flat', 'flat c', 'level', 'level 2', 'rent']
     """
     pairs = re.findall(r"(?=\b(\w+)[ -]([A-Z]|\d+)\b)", text)
     return content_words(text) | {f"{word} {sign}".casefold() for word, sign in pairs}
