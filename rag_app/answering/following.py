@@ -13,7 +13,7 @@ from rag_app.answering.conditions import BOUND_OPERATORS, SUPERLATIVES
 from rag_app.answering.leaning import said_before
 from rag_app.answering.planning import without_period
 from rag_app.answering.titles import read_names
-from rag_app.answering.wording import Token, figure, read_words, vocabulary_of
+from rag_app.answering.wording import Token, figure, read_words, stem, vocabulary_of, word_set
 from rag_app.domain import Question
 from rag_app.retrieval.index import IndexSpec, Vocabulary
 from rag_app.retrieval.records import NamedValue
@@ -105,14 +105,30 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
     fields = {token.name for token in tokens if token.role == "value"}
     taken = {"kind", "own", *(SUPERLATIVES | {"ordinal", "field"} if _ONE_THING.search(text.text) else ())}
     taken -= {token.role for token in tokens}
+    if _asks_of_first(asked, tokens, text.text, spec):
+        return replace(text, text=before.text, period=before.period)
     kept, goes = [], False
     for token in asked:
         value = token.role == "value" and token.name not in fields
         goes = value or token.role in taken or (goes and token.inside)
         kept += [token.text] if goes else []
-    bare = without_period(text.text, text.period)
+    bare = " ".join(
+        word
+        for word in without_period(text.text, text.period).split()
+        if stem(word.strip("?!.,")) not in word_set("persons")
+    )
     merged = replace(text, text=f"{bare} {' '.join(kept)}", period=text.period or before.period)
     return merged if kept else None
+
+
+def _asks_of_first(asked: Sequence[Token], tokens: Sequence[Token], text: str, spec: IndexSpec) -> bool:
+    """Whether what an order put first is asked for something that its record is told with: "what is its price?"."""
+    ranked = any(token.role in SUPERLATIVES for token in asked) and _ONE_THING.search(text) is not None
+    kinds = [spec.records[token.name] for token in asked if token.role == "kind"] or [*spec.records.values()]
+    told = " ".join(sentence for kind in kinds for sentence in kind.sentence)
+    named = [token for token in tokens if token.meaning is not None or token.is_left]
+    fields = all(f"{{{token.name}}}" in told for token in named if token.role == "field")
+    return ranked and fields and all(token.role in ("field", "much", "count") for token in named)
 
 
 def _keep_tokens(asked: Sequence[Token], tokens: Sequence[Token], ranked: Vocabulary) -> Iterator[Token]:

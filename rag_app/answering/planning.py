@@ -429,9 +429,10 @@ class _Reader(Conditions):
         self.kinds = self._kinds()
         self.kind = next(iter(self.kinds), None)
         self.group, self.grain = self._group()
+        self.in_turn = self._series_in_turn()
         self.figures = [name for name in self.figures if name != self.group]
         of_named = {kind_of(each.source_type, each.fields, spec) for each in self.named}
-        self.kind = (of_named.pop() if len(of_named) == 1 else None) or self.kind or self._series()
+        self.kind = (of_named.pop() if len(of_named) == 1 else None) or self.in_turn or self.kind or self._series()
         if self.named:  # "the status of the necklace"
             self.figures += [name for name in self.keys if not self._has("count")]
         if self.named and (self._has("much") or self._has("sum")) and not (self.figures or self._fields("unit")):
@@ -583,10 +584,7 @@ class _Reader(Conditions):
         if len(rivals) < 2 or any(figure(token.text) is not None for token in self.tokens if token.is_left):
             return
         for place, token in enumerate(self.tokens):
-            named = bool(token.name) and (
-                rivals[0].name == "source_id" or not vocabulary_of(self.spec, token.name).adds_up
-            )
-            if token.role in ("over", "under") and (named or (not token.name and self._is_between(place, rivals))):
+            if token.role in ("over", "under") and (token.name or self._is_between(place, rivals)):
                 token.meaning = Meaning("more", token.name, "less" if token.role == "under" else "than")
             elif token.role == "more" and token.meaning and not token.name and self._is_between(place, rivals):
                 than = next((each for each in self.tokens[place + 1 : place + 5] if each.stem == "than"), None)
@@ -722,6 +720,7 @@ class _Reader(Conditions):
             return RecordQuery(limit=_LISTED)
         holds = self.kind is not None and bool(self.spec.records[self.kind].holds)  # what is on the bridal watchlist
         told = any(self.spec.all_fields[each.name] is FieldType.BOOLEAN for each in self._meanings_with("value"))
+        told |= any(token.stem in word_set("when") for token in self.tokens[:2])  # every record is told with its day
         return query if query.aggregate or query.order or self.figures or holds or told else None
 
     def _asks_of_any(self, query: RecordQuery, narrowed: bool) -> bool:
@@ -903,6 +902,7 @@ class _Reader(Conditions):
     def _figure_compared(self) -> str | None:
         """The one figure of which there is more or less."""
         named = {*self.figures, *(each.name for each in self._meanings_with("more") if each.name)}
+        named = named or {*filter(None, [None if self.kind else only_figure(self.spec)])}  # "who was higher, A or B"
         return named.pop() if len(named) == 1 else None
 
     def _rivals(self) -> list[Meaning]:
@@ -919,7 +919,8 @@ class _Reader(Conditions):
         least = any(stem in word_set("less") or meaning.value == "less" for stem, meaning in words)
         if rivals[0].name == "source_id":
             return RecordQuery(order=of, descending=not least, limit=len(rivals))
-        added = vocabulary_of(self.spec, of).adds_up
+        each = any(meaning.name for _, meaning in words)  # "dearer" is of one
+        added = vocabulary_of(self.spec, of).adds_up and not each
         way = Aggregate.COUNT if of is None else Aggregate.SUM if added else Aggregate.AVERAGE
         return RecordQuery(aggregate=way, of=of, group=rivals[0].name, descending=not least, limit=len(rivals))
 
@@ -944,7 +945,9 @@ class _Reader(Conditions):
         if self._has("count") and aggregate is Aggregate.AVERAGE:
             return None
         plain = [token for token in self.tokens if not token.inside]
-        kinds = any(first.role == "sum" and second.role == "kind" for first, second in pairwise(plain))
+        kinds = any(
+            first.role == "sum" and first.stem != "value" and second.role == "kind" for first, second in pairwise(plain)
+        )
         if (self._has("count") or kinds) and not self.figures:  # total bookings
             return self._count()
         each = any(token.role == "sum" and token.stem == "one" for token in self.tokens)  # "one of every tent"
@@ -972,6 +975,8 @@ class _Reader(Conditions):
 
     def _puts_in_order(self) -> bool:
         """Whether all are asked for, those with the most or the least before the others: "newest first"."""
+        if self.in_turn:
+            return True
         plain = [token for token in self.tokens if not token.inside]
         heads = [other for one, other in pairwise(plain) if one.role in SUPERLATIVES and other.meaning is None]
         on_top = any(token.text.casefold() == "top" and token.meaning is None for token in plain)
@@ -1030,7 +1035,7 @@ class _Reader(Conditions):
                     return None
                 ways.append((by, (best == "high") == good))
         ways += [("date", descending) for role, descending in (("newest", True), ("oldest", False)) if self._has(role)]
-        ways += [("date", False)] if self._counts_in_time() else []
+        ways += [("date", False)] if self._counts_in_time() or self.in_turn else []
         return list(dict.fromkeys(ways))
 
     def _ordered_field(self) -> str:
@@ -1180,6 +1185,21 @@ class _Reader(Conditions):
             if kind.every is not None and wanted and asked and asked <= {*kind.figures}:
                 return name
         return None
+
+    def _series_in_turn(self) -> str | None:
+        """The kind that has a record for each month, where the figure of each is asked for: "demand month by month"."""
+        kinds = self.spec.records.items()
+        name = next(
+            (name for name, kind in kinds if kind.every == self.grain and {*self.figures} <= {*kind.figures}), None
+        )
+        worked_out = any(map(self._has, ("sum", "average", "count", "much", *SUPERLATIVES)))
+        if name is None or self.grain is None or not self.figures or worked_out:
+            return None
+        for token in self.tokens:
+            if token.role in ("each", self.grain):
+                token.meaning, token.said = None, True
+        self.group = self.grain = None
+        return name
 
     def _is_of_one(self) -> bool:
         """Whether the figure of one record is meant, and no sum: "highest", not "most"."""

@@ -324,6 +324,8 @@ def _measuring_plan(plan: Plan, spec: IndexSpec) -> Plan | None:
     if len(names) != 1 or not is_figure(spec, names[0]):
         return None
     name = names[0]
+    if name == price_field(spec) and vocabulary_of(spec, name).adds_up:  # what one costs, and not all together
+        return replace(plan, query=replace(query, aggregate=Aggregate.AVERAGE, of=name, order=None, limit=5))
     way = Aggregate.SUM if vocabulary_of(spec, name).adds_up else Aggregate.AVERAGE
     return replace(plan, query=replace(query, aggregate=way, of=name, order=None, limit=5), single=True)
 

@@ -582,6 +582,8 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
         lambda at: at.token.stem in word_set("comes") and not _asks_what_it_comes_to(at.tokens, at.number),
         None,
     ),
+    # the value of the demand index
+    (("sum",), lambda at: at.token.stem == "value" and not at.is_before("kind", "own", "all"), None),
     # the mean over all of our keywords
     (
         ("over", "under"),
@@ -636,6 +638,11 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
             less = trend is not None and trend.value.startswith("<")
             token.meaning = Meaning("more", way.name, "less" if less else "than")  # "rising faster"
             way.meaning = None
+        if number and token.is_left and token.stem in word_set("fastest"):
+            way = next((each for each in reversed(tokens[:number]) if each.meaning or each.is_left), token)
+            if _is_bounded(way, spec) and way.meaning is not None:  # "falling hardest"
+                token.meaning = Meaning("low" if way.meaning.value.startswith("<") else "high", way.name)
+                way.meaning = None
         if token.said and token.meaning is None and not token.inside and _asks_how_much(tokens, number, spec):
             token.meaning = Meaning("much")  # "how warm"
         places = [each for each in token.others if each.role == "ordinal"]

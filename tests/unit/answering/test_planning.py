@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
-from rag_app.answering.following import asks_of_those, before_in, follow, goes_on_alone, without_opening
+from rag_app.answering.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
 from rag_app.answering.planning import ranks_kind, read_question, respell, words_left
 from rag_app.domain import Question
 from rag_app.domain.resources import resource_folder
@@ -114,6 +114,8 @@ def filters(text: str) -> list[tuple[str, str, object]]:
         ("the catch of our Ada and our Bo added together", {"aggregate": Aggregate.SUM}),
         ("Which harbour or harbours had the most trips?", {"group": "harbour", "limit": 1}),
         ("total of trips", {"aggregate": Aggregate.COUNT}),
+        ("value of our trips", {"aggregate": Aggregate.SUM, "of": "catch"}),
+        ("Is Ada's trip fuller than Bo's?", {"aggregate": Aggregate.AVERAGE, "of": "catch", "group": "skipper"}),
         ("trips from before 2024", {"limit": 12}),
         ("Which trip was the fullest, and what harbour did it leave from?", {"order": "catch", "limit": 1}),
     ],
@@ -365,6 +367,22 @@ def test_a_follow_up_takes_the_place_of_what_was_said_before(before: str, text: 
     merged = read_question(said.text, BOATS, VALUES, said.period, TODAY).plan
     wanted = read(alone)
     assert merged is not None and (merged.query, merged.place) == (wanted.query, wanted.place)
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "alone"),
+    [
+        ("the trip with the lowest catch", "and what was its catch?", "the trip with the lowest catch"),
+        ("the trip with the lowest catch", "when was that?", "the trip with the lowest catch"),
+        ("Who was out on trips on 3 January 2026?", "how much did he catch?", "how much catch trips on 3 January 2026"),
+    ],
+)
+def test_what_was_put_first_is_asked_for_more(before: str, text: str, alone: str) -> None:
+    asked, after = (Question(each, period=find_period(each, TODAY)) for each in (before, without_opening(text)))
+    said = carry(asked, after, BOATS, VALUES)
+    assert said is not None
+    merged = read_question(said.text, BOATS, VALUES, said.period, TODAY).plan
+    assert merged is not None and merged.query == read(alone).query
 
 
 @pytest.mark.parametrize(

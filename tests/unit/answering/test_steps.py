@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from rag_app.answering.planning import read_question
 from rag_app.answering.steps import MEAN, Way, may_take_steps, mean_conditions, mean_query, read_steps, with_mean
 from rag_app.retrieval.filters import GT
 from rag_app.retrieval.index import IndexSpec
@@ -89,9 +90,12 @@ def test_a_change_of_the_only_figure_need_not_name_it() -> None:
         {
             "name": "levels", "source_types": ("level",), "default_source_type": "level",
             "fields": {"river": {"type": "keyword", "words": ["river"]}, "level": {"type": "number", "words": ["level"]}},
-            "records": {"level": {"words": ["reading"], "source_types": ["level"], "every": "month"}},
+            "records": {"level": {"words": ["reading"], "source_types": ["level"], "every": "month", "figures": ["level"]}},
         }
     )  # fmt: skip
+    turns = read_question("level of the Elbe month by month", spec, [NamedValue("river", "Elbe")], None, TODAY).plan
+    assert turns is not None
+    assert (turns.query.order, turns.query.descending, turns.query.group) == ("date", False, None)
     text = "How much did the Elbe gain from January 2025 to March 2025?"
     found = read_steps(text, spec, [NamedValue("river", "Elbe")], find_period(text, TODAY), TODAY)
     assert found is not None and found.second is not None
