@@ -784,6 +784,9 @@ class _Reader(Conditions):
         orders = self._orders()
         if orders is None or len(orders) > 1 or len(ways) > 1:
             return None
+        if ways and self._has("more") and not self.comparing:  # "who sells more on average, A or B"
+            larger = self._larger_of_values()
+            return larger if larger.of is None else replace(larger, aggregate=ways[0])
         if ways:
             return self._total(ways[0])
         if orders:
@@ -912,7 +915,7 @@ class _Reader(Conditions):
         alike = len({each.name for each in several}) == 1 and self.spec.all_fields[several[0].name] in _NAMING
         return several if alike else []
 
-    def _larger_of_values(self) -> RecordQuery | None:
+    def _larger_of_values(self) -> RecordQuery:
         """The values by their total, or mean of what does not add up, of the figure, the larger one first."""
         rivals, of = self._rivals(), self._figure_compared()
         words = [(token.stem, token.meaning) for token in self.tokens if token.meaning and token.role == "more"]

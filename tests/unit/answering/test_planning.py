@@ -114,6 +114,11 @@ def filters(text: str) -> list[tuple[str, str, object]]:
         ("the catch of our Ada and our Bo added together", {"aggregate": Aggregate.SUM}),
         ("Which harbour or harbours had the most trips?", {"group": "harbour", "limit": 1}),
         ("total of trips", {"aggregate": Aggregate.COUNT}),
+        (
+            "On average, who has more fish, Ada or Bo?",
+            {"aggregate": Aggregate.AVERAGE, "of": "catch", "group": "skipper", "limit": 2},
+        ),
+        ("Who has more fish altogether, Ada or Bo?", {"aggregate": Aggregate.SUM, "group": "skipper", "limit": 2}),
         ("value of our trips", {"aggregate": Aggregate.SUM, "of": "catch"}),
         ("Is Ada's trip fuller than Bo's?", {"aggregate": Aggregate.AVERAGE, "of": "catch", "group": "skipper"}),
         ("trips from before 2024", {"limit": 12}),
@@ -191,6 +196,7 @@ def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[s
         "Did more than Ada make trips with Bo?",
         "How many trips at the end of January?",
         "How many trips in early January 2026?",
+        "How many fish of Ada's were sent back?",
     ],
 )
 def test_what_is_not_wholly_understood_goes_the_words_way(text: str) -> None:
