@@ -62,10 +62,10 @@ class Conditions:
         before, behind = self.tokens[max(0, place - 3) : place], self.tokens[place + 1 : place + 4]
         lead = [each.role for each in before]
         ends = [at for at, each in enumerate(behind) if figure(each.text) is not None]  # "200 up to 400"
-        after = [each for each in self.tokens[place + 1 : place + 8] if not each.inside][
-            :4
+        after = [
+            each for each in self.tokens[place + 1 : place + 8] if not each.inside
         ]  # 100 readings a second or more
-        roles = [*lead, *(each.role for each in after[: 0 if ends else None] if each.role in ("least_of", "most_of"))]
+        roles = [*lead, *(each.role for each in after[: 0 if ends else 4] if each.role in ("least_of", "most_of"))]
         operator = next((BOUND_OPERATORS[role] for role in roles if role in BOUND_OPERATORS), None)
         first, last = lead[-1:] == ["between"], lead[:-2] == ["between"]  # between 20 and 40 pounds
         if first or last:

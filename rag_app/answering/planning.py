@@ -81,8 +81,8 @@ _ASKS_AGAIN = re.compile(
     r"|,\s+(?:and\s+)?(?:(?:at|with|for|by|to)\s+)?(?:how|what|when|who|whom|where|which)\b[^,?]*\b(?:it|its|they|their|that one|he|she|his|her)\b[^,?]*(?=\?*\s*$)",
     re.I,
 )
+"""A clause that asks for what a record that stands first, or that is listed, is told with anyway: "the cheapest, and how cheap?"."""
 _MEASURES = frozenset({"count", "much", "sum", "average", "each", "more"})
-"""What a record that stands first, or that is listed, is told with anyway: "the cheapest, and how cheap?"."""
 _LONGEST_FIELD = 2  # words of a field that no record has
 
 

@@ -258,18 +258,24 @@ class RecordFinder:
         spec, text = self._spec, question.text
         if spec.dated_types == () or "date" in fields_of(question.filters):
             return None
-        told, plans = list[FoundRecords](), list[Plan]()
+        plans: list[Plan] = []
         for period in find_periods(text, question.today or datetime.now(UTC).date()):
             values = yield from self._values(text, period)
             plan = read_question(text, spec, values, period, question.today, comparing=True).plan
-            plans += [plan] if plan is not None else []
-            one = (yield from self._tell_plan(plan)) if plan is not None else None
+            if plan is None:
+                return None
+            plans.append(plan)
+        if len(plans) != 2:
+            return None
+        if asks_difference(text):
+            return (yield from self._tell_in_steps(Steps(Way.DIFFERENCE, plans[0], plans[1])))
+        told: list[FoundRecords] = []
+        for plan in plans:
+            one = yield from self._tell_plan(plan)
             if one is None or not one.nodes:
                 return None
             told.append(one)
-        if len(told) == 2 and asks_difference(text):
-            return (yield from self._tell_in_steps(Steps(Way.DIFFERENCE, plans[0], plans[1])))
-        return _join(told, _COMPARED) if len(told) == 2 else None
+        return _join(told, _COMPARED)
 
     def _tell_plan(self, plan: Plan) -> Work[FoundRecords | None]:
         return (yield from self._tell(*(yield from self._query(plan))))

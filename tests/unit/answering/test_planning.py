@@ -1,5 +1,6 @@
 """Questions over records as queries: over an index that the rules know nothing of but its declared words."""
 
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
@@ -45,6 +46,16 @@ VALUES = [
 
 def read(text: str, values: list[NamedValue] = VALUES) -> Any:
     return read_question(text, BOATS, values, find_period(text, TODAY), TODAY).plan
+
+
+def read_after(way: Callable[..., Question | None], before: str, text: str) -> Any:
+    """The plan of a question that goes on with the one before it, in one of the two ways."""
+    asked, after = (Question(each, period=find_period(each, TODAY)) for each in (before, without_opening(text)))
+    said = way(asked, after, BOATS, VALUES)
+    assert said is not None
+    plan = read_question(said.text, BOATS, VALUES, said.period, TODAY).plan
+    assert plan is not None
+    return plan
 
 
 def filters(text: str) -> list[tuple[str, str, object]]:
@@ -367,12 +378,8 @@ def test_a_day_without_a_year_may_be_of_another_one() -> None:
     ],
 )
 def test_a_follow_up_takes_the_place_of_what_was_said_before(before: str, text: str, alone: str) -> None:
-    asked, after = (Question(each, period=find_period(each, TODAY)) for each in (before, without_opening(text)))
-    said = follow(asked, after, BOATS, VALUES)
-    assert said is not None
-    merged = read_question(said.text, BOATS, VALUES, said.period, TODAY).plan
-    wanted = read(alone)
-    assert merged is not None and (merged.query, merged.place) == (wanted.query, wanted.place)
+    merged, wanted = read_after(follow, before, text), read(alone)
+    assert (merged.query, merged.place) == (wanted.query, wanted.place)
 
 
 @pytest.mark.parametrize(
@@ -384,11 +391,7 @@ def test_a_follow_up_takes_the_place_of_what_was_said_before(before: str, text: 
     ],
 )
 def test_what_was_put_first_is_asked_for_more(before: str, text: str, alone: str) -> None:
-    asked, after = (Question(each, period=find_period(each, TODAY)) for each in (before, without_opening(text)))
-    said = carry(asked, after, BOATS, VALUES)
-    assert said is not None
-    merged = read_question(said.text, BOATS, VALUES, said.period, TODAY).plan
-    assert merged is not None and merged.query == read(alone).query
+    assert read_after(carry, before, text).query == read(alone).query
 
 
 @pytest.mark.parametrize(
