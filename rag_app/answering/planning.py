@@ -86,13 +86,25 @@ _MEASURES = frozenset({"count", "much", "sum", "average", "each", "more"})
 _LONGEST_FIELD = 2  # words of a field that no record has
 
 
+class Contest(Struct, frozen=True):
+    """What a question sets against each other: the values of one field, in its order; none where they are two periods.
+
+    `way`: whether the one with "more" or "less" is asked for, or whether all have the "same". `claims`: it says so of the
+    first, which is so or is not.
+    """
+
+    sides: tuple[str, ...]
+    way: str
+    claims: bool
+
+
 class Plan(Struct, frozen=True):
     """A query, and what it was made of: the kind of record, the figures that are named, the words for the conditions.
 
     `single`: one record is asked for, so that others come in only where they are its equals; the one at `place`, 1 being
     the first. `distinct`: how many different values there are. `everything` is the query without those conditions.
     `everybody`: those of all organizations are asked for. `texts`: each record is told with its text. `theme`: it is of
-    records that a word stands in.
+    records that a word stands in. `contest`: what is to be told apart by the figures.
     """
 
     query: RecordQuery
@@ -107,6 +119,7 @@ class Plan(Struct, frozen=True):
     everybody: bool = False
     texts: bool = False
     theme: bool = False
+    contest: Contest | None = None
 
     @property
     def is_list(self) -> bool:
@@ -528,6 +541,7 @@ class _Reader(Conditions):
             figures=tuple(self.figures),
             place=place,
             everybody=self._has("everybody"),
+            contest=self._contest(),
         )
 
     def _implied_by_totals(self) -> Mapping[str, str]:
@@ -917,15 +931,43 @@ class _Reader(Conditions):
 
     def _larger_of_values(self) -> RecordQuery:
         """The values by their total, or mean of what does not add up, of the figure, the larger one first."""
-        rivals, of = self._rivals(), self._figure_compared()
-        words = [(token.stem, token.meaning) for token in self.tokens if token.meaning and token.role == "more"]
-        least = any(stem in word_set("less") or meaning.value == "less" for stem, meaning in words)
+        rivals, of, least = self._rivals(), self._figure_compared(), self._way_compared() == "less"
         if rivals[0].name == "source_id":
             return RecordQuery(order=of, descending=not least, limit=len(rivals))
-        each = any(meaning.name for _, meaning in words)  # "dearer" is of one
+        return replace(self._measure(of), group=rivals[0].name, descending=not least, limit=len(rivals))
+
+    def _measure(self, of: str | None) -> RecordQuery:
+        """The total of a figure, or the mean of what does not add up; without one the number of records."""
+        each = any(meaning.name for meaning in self._meanings_with("more"))  # "dearer" is of one
         added = vocabulary_of(self.spec, of).adds_up and not each
         way = Aggregate.COUNT if of is None else Aggregate.SUM if added else Aggregate.AVERAGE
-        return RecordQuery(aggregate=way, of=of, group=rivals[0].name, descending=not least, limit=len(rivals))
+        return RecordQuery(aggregate=way, of=of)
+
+    def _way_compared(self) -> str:
+        """Whether there is to be "more", "less" or the "same" of what is compared; "" where nobody can tell."""
+        best = vocabulary_of(self.spec, self._figure_compared()).best
+        good = {"better": best, "worse": best and ("low" if best == "high" else "high")}
+        ways = set()
+        for token in self.tokens:
+            if token.meaning is None or token.role != "more":
+                continue
+            less = token.stem in word_set("less") or token.meaning.value == "less"
+            named = token.meaning.value if token.meaning.value == "same" else "less" if less else "more"
+            ways.add({"high": "more", "low": "less"}.get(good[token.stem] or "", "") if token.stem in good else named)
+        return ways.pop() if len(ways) == 1 else ""
+
+    def _contest(self) -> Contest | None:
+        """What is set against each other, where the words say which way."""
+        way, rivals = self._way_compared(), self._rivals()
+        if way == "" or (bool(rivals) == self.comparing):
+            return None
+        against = [token.stem for token in self.tokens if token.stem in ("than", "or")]
+        if self.comparing and self.period is not None:
+            against = [word for word in self.period.said.casefold().split() if word in ("than", "or")]
+        plain = against == ["than"] or (way == "same" and not against)
+        said = {token.stem for token in self.tokens if token.meaning is None and not token.inside}
+        hedged = bool(said & word_set("degrees") - ({"much"} if way == "same" else set()))  # "as much as"
+        return Contest(tuple(each.value for each in rivals), way, plain and not hedged and len(rivals) in (0, 2))
 
     def _tells_different(self) -> bool:
         return any(token.stem in word_set("different") for token in self.tokens)

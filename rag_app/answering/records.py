@@ -269,13 +269,18 @@ class RecordFinder:
             return None
         if asks_difference(text):
             return (yield from self._tell_in_steps(Steps(Way.DIFFERENCE, plans[0], plans[1])))
-        told: list[FoundRecords] = []
+        told, figures, largest = list[FoundRecords](), list[float | None](), Records()
         for plan in plans:
-            one = yield from self._tell_plan(plan)
+            said, records, outcome = yield from self._query(plan)
+            one = yield from self._tell(said, records, outcome)
             if one is None or not one.nodes:
                 return None
             told.append(one)
-        return _join(told, _COMPARED)
+            none = outcome == "none" and plan.query.aggregate is Aggregate.COUNT
+            known = outcome == "found" and said is plan
+            figures.append(0.0 if none else figure_of(said, records) if known else None)
+            largest = max(largest, records, key=lambda each: each.total)
+        return _join_compared(told, Telling(spec, plans[0], largest, (), "found"), figures, plans)
 
     def _tell_plan(self, plan: Plan) -> Work[FoundRecords | None]:
         return (yield from self._tell(*(yield from self._query(plan))))
@@ -294,7 +299,7 @@ class RecordFinder:
         if hits and listed and not any(_has_all(hit, plan.figures) for hit in hits):
             return None  # the texts may say what the fields do not hold
         telling = Telling(self._spec, plan, found, hits, outcome, self._most)
-        computed = not listed or plan.is_first_of_each
+        computed = not listed or plan.is_first_of_each or plan.contest is not None
         return FoundRecords(tuple(kept[: self._most]), telling.text, telling.understood, computed)
 
     def _nearest(self, found: Records, most: int) -> Work[list[NodeWithScore]]:
@@ -627,6 +632,19 @@ def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> Found
     first, second = (cited.index(each.nodes[0].node.node_id) + 1 for each in (part, whole))
     apart = part.telling.difference(abs(part.figure - whole.figure), (first, second))
     return replace(both, text=f"{both.text} {apart}")
+
+
+def _join_compared(
+    told: Sequence[FoundRecords], telling: Telling, figures: Sequence[float | None], plans: Sequence[Plan]
+) -> FoundRecords:
+    """Two figures, and before them which of the periods has more."""
+    both = _join(told, _COMPARED)
+    names = [plan.period.label for plan in plans if plan.period is not None]
+    said = telling.verdict([each for each in figures if each is not None], names)
+    firsts = dict.fromkeys(each.nodes[0].node.node_id for each in told)
+    places = [place for place, node in enumerate(both.nodes, 1) if node.node.node_id in firsts]
+    cited = " ".join(f"[Source {place}]" for place in places)
+    return replace(both, text=f"{said} {cited}. {both.text}") if said else both
 
 
 def _join(found: Sequence[FoundRecords], most: int) -> FoundRecords:

@@ -73,6 +73,7 @@ class Telling:
             told = self._tell_groups()
         else:
             told = self._tell_list() if query.aggregate is None else self._tell_total(query.aggregate)
+        told = f"{self._verdict_of_rows()}{told}"
         return f"{_OWN_ALONE}: {told}" if self._plan.everybody else told
 
     # -- of two figures
@@ -97,6 +98,54 @@ class Telling:
         field = self._plan.query.of or self._plan.query.order
         figure = self._measure_text(field, apart) if field else f"{_figure(apart)} {self._noun(int(apart))}"
         return f"The difference is {figure} {' '.join(f'[Source {number}]' for number in cited)}."
+
+    def verdict(self, figures: Sequence[float], names: Sequence[str]) -> str:
+        """ "Yes: Ada has more bookings: 7 against 3", where the figures of all that is compared are there."""
+        contest, query = self._plan.contest, self._plan.query
+        if contest is None or query.order == "date" or len(figures) != len(names) or len(figures) < 2:
+            return ""
+        of, rows = query.of or query.order, self._found.rows
+        number = max(row.size for row in rows) if query.group and rows else self._found.total
+        mean = "average " if query.aggregate is Aggregate.AVERAGE and number > 1 else ""
+        with_all = f" with {', '.join(self._plan.conditions)}" if self._plan.conditions and not contest.sides else ""
+        what = self._name(of) if of else self._noun(2)
+        counted, less = not mean and what.endswith("s"), contest.way == "less"
+        ranked = sorted(zip(figures, names, strict=True), key=lambda each: each[0], reverse=not less)
+        first, second, *_ = shown = [_figure(each) for each, _ in ranked]
+        same = ranked[0][0] == ranked[1][0]
+        if (first == second) != same or (same and len({*shown}) > 1):
+            return ""  # they differ by less than is told
+        total = "total " if query.aggregate is Aggregate.SUM and number > 1 and not counted else ""
+        unit = f" {vocabulary_of(self._spec, of).unit}".rstrip()
+        if same:
+            number_of = "" if of else "number of "
+            said = f"they have the same {number_of}{mean}{total}{what}{with_all}: {first}{unit}"
+        else:
+            least = "fewer" if less else "more"
+            more = f"{least} " if counted else f"the {'lower' if less else 'higher'} {mean}{total}"
+            said = f"{ranked[0][1]} has {more}{what}{with_all}: {first} against {' and '.join(shown[1:])}{unit}"
+        holds = same if contest.way == "same" else not same and ranked[0][0] == figures[0]
+        lead = "" if not contest.claims else "Yes: " if holds else "No: "
+        return f"{lead}{said if lead else said[:1].upper() + said[1:]}"
+
+    def _verdict_of_rows(self) -> str:
+        """The verdict on the groups or the records of a list, with the first source of each."""
+        contest = self._plan.contest
+        rows = {str(row.group or row.sources[0]): row for row in self._found.rows}
+        if contest is None or {*rows} != {*contest.sides}:
+            return ""
+        sides = [rows[each] for each in contest.sides]
+        figures = [float(each.value) for each in sides if isinstance(each.value, int | float)]
+        cited = self._cite([each.sources[0] for each in sides])
+        said = self.verdict(figures, [self._side(each) for each in sides])
+        return f"{said} {cited}. " if said else ""
+
+    def _side(self, row: Record) -> str:
+        """What is compared: a group, or a record by its title."""
+        hit = self._hits.get(row.sources[0])
+        if row.group is not None or hit is None:
+            return self._group(row)
+        return f"“{_one_line(hit[1].title)}”"
 
     def _cite_found(self) -> str:
         return self._cite([source for row in self._found.rows for source in row.sources])

@@ -29,6 +29,19 @@ def test_a_difference_of_two_named_records_has_its_unit_and_both_sources(chat: C
 
 
 @pytest.mark.parametrize(
+    ("message", "verdict"),
+    [
+        ("Is our milgrain ring dearer than the Thistle & Crown band?", "Yes: “Listing: vintage-style milgrain"),
+        ("Is our milgrain ring cheaper than the Thistle & Crown band?", "No: “Listing: antique-look wedding band"),
+        ("Which sold more, our milgrain ring or the Thistle & Crown band?", "“Listing: antique-look wedding band"),
+    ],
+)
+def test_a_comparison_begins_with_its_verdict(chat: Chat, message: str, verdict: str) -> None:
+    answer = chat.post(message)["answer"]
+    assert answer.startswith(verdict) and " against " in answer.split(". ")[0]
+
+
+@pytest.mark.parametrize(
     ("message", "figure"),
     [
         ("What does our milgrain ring cost?", "128"),

@@ -334,6 +334,24 @@ def test_different_values_and_days_are_counted() -> None:
     assert read("How many skipper trips in January?").query.group is None, "the second of two nouns is counted"
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Is Ada's catch higher than Bo's?", ("more", True)),
+        ("Does Ada make fewer trips than Bo?", ("less", True)),
+        ("Did Ada or Bo catch more fish?", ("more", False)),
+        ("Who made more trips, Ada or Bo?", ("more", False)),
+        ("Is Ada's catch much higher than Bo's?", ("more", False)),
+        ("Is Ada's catch better than Bo's?", ("more", True)),
+        ("Is Ada's catch worse than Bo's?", ("less", True)),
+    ],
+)
+def test_what_is_set_against_each_other_is_told_which_way(text: str, wanted: tuple[str, bool]) -> None:
+    plan = read(text)
+    assert (plan.contest.sides, plan.contest.way, plan.contest.claims) == (("Ada Holm", "Bo Lind"), *wanted)
+    assert plan.query.descending is (wanted[0] != "less")
+
+
 def test_a_comparison_is_one_figure_for_each_period() -> None:
     def compared(text: str) -> Any:
         periods = find_periods(text, TODAY)
