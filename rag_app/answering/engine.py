@@ -23,6 +23,7 @@ from rag_app.answering.citations import (
     SENTENCE_ENDS,
     CheckedAnswer,
     cite,
+    content_words,
     number_citations,
     pieces_begun,
     pieces_of,
@@ -325,15 +326,13 @@ class CapabilityEngine(BaseQueryEngine):
         """The evidence, with what the records do not hold; where no text says that either, no sentence is picked in its place."""
         if not isinstance(told, NotRecorded):
             return found
-        picked = not self.synthesizer.asks_model
         text = found.question.text
         is_value = kind_of(text) is not None and find_calculation(text) is None
-        limits = told.limits and not (is_value and found.judgment.answers and found.judgment.signals.read >= _SURE)
-        if picked and (limits or told.figures):
-            texts = [hit for hit in found.hits if told.answers(hit) and not limits]
-            enough = bool(texts) and bool(found.context.blocks)
-            context = self._context(texts) if enough else Context()
-            found = replace(found, context=context, confidence=found.confidence if enough else Confidence.LOW)
+        sure = is_value and found.judgment.answers and found.judgment.signals.read >= _SURE
+        if not self.synthesizer.asks_model:
+            hits = _hits_that_say(found, told.unknown) if sure or not told.limits else []
+            context = found.context if len(hits) == len(found.hits) else self._context(hits)
+            found = replace(found, context=context, confidence=found.confidence if hits else Confidence.LOW)
         return replace(found, lacking=told.text)
 
     async def _elsewhen(self, found: Evidence, question: Question) -> Evidence:
@@ -663,6 +662,27 @@ def _answer(evidence: Evidence, **more: Any) -> Answer:
 
 def _nearest(evidence: Evidence) -> float:
     return max((hit.score for hit in evidence.hits), default=-1.0)
+
+
+def _hits_that_say(evidence: Evidence, words: Sequence[str]) -> Sequence[Hit]:
+    """The hits with a passage that may be the answer, and has half of these words of the question.
+
+    Without words all hits, if the passage that answers the likeliest has half of the question's.
+    """
+    ranking, blocks, hits = evidence.judgment.ranking, evidence.context.blocks, evidence.hits
+    if ranking is None or not blocks:
+        return [hit for hit in hits if blocks and _says(hit.text, " ".join(words) or evidence.question.text)]
+    if not words:
+        return hits if _says(ranking.likeliest.said, evidence.question.text) else []
+    read = zip(ranking.ranked, ranking.read.max(axis=0), strict=True)
+    saying = {each.block for each, odds in read if odds >= 0 and _says(each.said, " ".join(words))}
+    return [hit for number, block in enumerate(blocks) if number in saying for hit in block.hits]
+
+
+def _says(text: str, words: str) -> bool:
+    """Whether a text has half of the words that carry meaning."""
+    asked = content_words(words)
+    return len(asked & content_words(text)) * 2 >= len(asked)
 
 
 def _lead(evidence: Evidence) -> str:

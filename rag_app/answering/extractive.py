@@ -157,7 +157,7 @@ def lacks_kind(question: str, found: Sequence[Passage]) -> list[bool]:
     [True, False]
     """
     kind = kind_of(question)
-    return [kind is not None and not has_kind(kind, f"{each.lead} {each.text}".strip(), question) for each in found]
+    return [kind is not None and not has_kind(kind, each.said, question) for each in found]
 
 
 def holds(question: str, found: Sequence[Passage]) -> list[bool]:
@@ -170,7 +170,7 @@ def holds(question: str, found: Sequence[Passage]) -> list[bool]:
     result, figure = find_calculation(question), kind_of(question) in FIGURES
     lacking = lacks_kind(question, found) if figure else [False] * len(found)
     return [
-        not lacks and (result is None or states(result, f"{each.lead} {each.text}", question))
+        not lacks and (result is None or states(result, each.said, question))
         for each, lacks in zip(found, lacking, strict=True)
     ]
 

@@ -72,6 +72,11 @@ class Passage(Struct, frozen=True):
     text: str
     lead: str = ""
 
+    @property
+    def said(self) -> str:
+        """The sentence behind what it stands under."""
+        return f"{self.lead} {self.text}".strip()
+
 
 class Ranking(Struct, frozen=True):
     """The passages of a context that come into question, and how near each is to what is asked.
@@ -89,6 +94,12 @@ class Ranking(Struct, frozen=True):
     windows: NDArray[np.float64]
     priors: NDArray[np.float64]
     read: NDArray[np.float64]
+
+    @property
+    def likeliest(self) -> Passage:
+        """The passage that answers the likeliest, or is the nearest of those that do alike. Raises ValueError without one."""
+        odds = zip(self.read.max(axis=0), self.cosines[0], strict=True)
+        return max(zip(odds, self.ranked, strict=True), key=lambda each: each[0])[1]
 
 
 def passages(text: str, block: int = 0) -> list[Passage]:

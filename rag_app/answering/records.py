@@ -44,7 +44,7 @@ from rag_app.answering.steps import (
 )
 from rag_app.answering.telling import OPENS, Outcome, Telling, missing_text, unread_text
 from rag_app.answering.titles import read_names, words_of_titles
-from rag_app.answering.wording import Token, figure, is_figure, read_words, stem, stems, variants, word_set
+from rag_app.answering.wording import Token, figure, read_words, stem, stems, variants, word_set
 from rag_app.answering.written_queries import QueryWriter
 from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage
 from rag_app.retrieval.embedding import asking, embed_query
@@ -66,6 +66,7 @@ _WISHES = re.compile(
     re.I,
 )
 """How the answer is wished for, behind the question: "Give both figures."."""
+_QUOTED = re.compile(r"[“„\"«]([^“”„\"«»]+)[”“\"»]")
 _FEW = 8  # values of a field that are all shown to the parser
 _COMPARED = 2  # sources of each of two periods
 _TITLED = 100  # chunks whose titles are read
@@ -86,21 +87,15 @@ class FoundRecords(Struct, frozen=True):
 
 
 class NotRecorded(Struct, frozen=True):
-    """A question about records was understood, but for a field that they have not: `text` says so.
+    """A question about records makes no query: `text` says why.
 
-    `figures` are the fields of records of which no single one answers the question; with `words` one does that has any of
-    them. `limits`: a field is compared with a figure, or records are put in order, which no text does either.
+    `unknown` are its words that no field and no value is called by: a sentence that answers it has half of them. `limits`: a field
+    is compared with a figure, or records are put in order, which no sentence does.
     """
 
     text: str
-    figures: frozenset[str] = frozenset()
-    words: frozenset[str] = frozenset()
+    unknown: tuple[str, ...] = ()
     limits: bool = False
-
-    def answers(self, hit: Hit) -> bool:
-        """Whether a sentence of a hit may answer the question: it is no record, or has what is asked for."""
-        is_record = any(hit.metadata.get(name) is not None for name in self.figures)
-        return not is_record or bool(self.words & {*stems(hit.text)})
 
 
 class Step(Struct, frozen=True):
@@ -198,7 +193,7 @@ class RecordFinder:
             return (yield from self._tell_plan(plan))
         goes_on = self._goes_on(question, before, back=asks and not alone)
         if goes_on or not asks:
-            return NotRecorded(OPENS, self._figures, limits=True) if goes_on else None
+            return NotRecorded(OPENS, limits=True) if goes_on else None
         parsed = (yield from self._parse(question)) if not before else None  # which reads no conversation
         told = (yield from self._tell_plan(parsed)) if parsed is not None else None
         return told or (yield from self._answer_by_model(question)) or self._explain_unread(reading, question.text)
@@ -418,23 +413,21 @@ class RecordFinder:
         return (yield from self._tell_plan(plan)) if plan else None
 
     def _explain_unread(self, reading: Reading, text: str) -> NotRecorded | None:
-        """What the records lack, or that the words make no query.
-
-        Where a figure or an order over records is asked for, no single record answers it; nor does one of a kind, or of
-        the top ones of a kind, without any of the words that are not understood.
-        """
+        """What the records lack, or that the words make no query, where all of a kind, a figure or an order is asked for."""
         if lacking := missing_text(self._spec, reading.kind, reading.missing):
-            return NotRecorded(lacking, self._figures, limits=reading.limits)
+            return NotRecorded(lacking, limits=reading.limits)
         if reading.ranks or asks_two_figures(text):
-            words = frozenset(map(stem, reading.unknown)) if ranks_kind(text, self._spec) else frozenset()
+            named = ranks_kind(text, self._spec) and reading.unknown != ()
             limited = reading.limits or sets_figures_apart(text)
-            limits = limited and not words and not self._ranks_theme(text, reading)
+            limits = limited and not named and not self._ranks_theme(text, reading)
             unknown = [as_written(word, self._question.text) for word in reading.unknown]
-            return NotRecorded(unread_text(unknown), figures=self._figures, words=words, limits=limits)
+            return NotRecorded(unread_text(unknown), reading.unknown, limits)
         if names_kind_first(text, self._spec):
             bounded = any(figure(word) is not None for word in reading.unknown)  # those that begin before ten
-            return NotRecorded("", figures=self._figures, words=frozenset(map(stem, reading.unknown)), limits=bounded)
-        return None
+            return NotRecorded("", reading.unknown, bounded)
+        quoted = stems(" ".join(_QUOTED.findall(text)))
+        unknown = [as_written(word, self._question.text) for word in reading.unknown if stem(word) in quoted]
+        return NotRecorded(unread_text(unknown), tuple(unknown)) if unknown else None
 
     def _goes_on(self, question: Question, before: Sequence[str], *, back: bool) -> bool:
         """Whether it asks for a figure or an order of what an earlier question named, which is not known or not understood."""
@@ -449,11 +442,7 @@ class RecordFinder:
         values: Sequence[NamedValue] = yield self._store.named_values(self._forms(question.text))
         tokens = read_names(without_period(without_opening(question.text), question.period), spec, values)
         named = question.period is not None or any(token.role == "value" or token.role in GRAINS for token in tokens)
-        return NotRecorded(OPENS, self._figures, limits=True) if named and not any(map(_says_else, tokens)) else None
-
-    @property
-    def _figures(self) -> frozenset[str]:
-        return frozenset(name for name in self._spec.fields if is_figure(self._spec, name))
+        return NotRecorded(OPENS, limits=True) if named and not any(map(_says_else, tokens)) else None
 
     def _answer_in_steps(self, question: Question) -> Work[FoundRecords | None]:
         """A share, a difference, what is beyond the mean, so many a week, or two lists; None where it is none of them."""

@@ -391,3 +391,25 @@ def test_a_sentence_that_gives_the_value_stays_where_no_record_has_it(
     told = asked._without_field(evidence, NotRecorded("The records do not hold it.", limits=True))
 
     assert bool(told.context.blocks) is is_kept and told.lacking == "The records do not hold it."
+
+
+@pytest.mark.parametrize(
+    ("question", "unknown", "is_kept"),
+    [
+        ("What does a new zip on a sleeping bag come to?", ("zip",), True),
+        ("What does a new buckle on a sleeping bag come to?", ("buckle",), False),
+        ("Which buckles and straps need a new zip?", ("buckles", "straps", "zip"), False),
+        ("How much is the zip of a sleeping bag?", (), True),
+        ("Which of the tents and of the stoves were mended most?", (), False),
+    ],
+)
+def test_where_no_query_answers_a_sentence_has_half_of_what_is_not_understood_or_of_the_question(
+    question: str, unknown: tuple[str, ...], is_kept: bool
+) -> None:
+    asked = engine(ExtractiveSynthesizer(MiniLM()), hit("Zip replaced, sleeping bag: 38 pounds."))
+    evidence = asyncio.run(asked.gather(Question(question)))
+    assert evidence.context.blocks
+
+    told = asked._without_field(evidence, NotRecorded("The records do not hold it.", unknown))
+
+    assert bool(told.context.blocks) is is_kept
