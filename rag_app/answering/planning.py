@@ -82,6 +82,7 @@ _ASKS_AGAIN = re.compile(
     re.I,
 )
 """A clause that asks for what a record that stands first, or that is listed, is told with anyway: "the cheapest, and how cheap?"."""
+_BETTER = {"better": "best", "worse": "worst"}
 _MEASURES = frozenset({"count", "much", "sum", "average", "each", "more"})
 _LONGEST_FIELD = 2  # words of a field that no record has
 
@@ -593,9 +594,16 @@ class _Reader(Conditions):
                 link.meaning, token.meaning = None, Meaning("value", field, "false")
 
     def _settle_comparatives(self) -> None:
-        """ "Cheaper than" something that is named, and no figure, compares the two; so does "more demand than" between them."""
+        """ "Cheaper than" something that is named, and no figure, compares the two; so does "more demand than" between them.
+
+        "Which one is cheaper?" asks for the cheapest.
+        """
         rivals = self._rivals()
-        if len(rivals) < 2 or any(figure(token.text) is not None for token in self.tokens if token.is_left):
+        if any(figure(token.text) is not None for token in self.tokens if token.is_left):
+            return
+        if len(rivals) < 2:
+            if self._asks_which() and not self.named and not any(token.stem == "than" for token in self.tokens):
+                self._settle_which_has_more()
             return
         for place, token in enumerate(self.tokens):
             if token.role in ("over", "under") and (token.name or self._is_between(place, rivals)):
@@ -605,6 +613,14 @@ class _Reader(Conditions):
                 if than is not None:
                     less = token.stem in word_set("less")
                     token.meaning, than.meaning, than.said = Meaning("more", "", "less" if less else "than"), None, True
+
+    def _settle_which_has_more(self) -> None:
+        for token in self.tokens:
+            if token.meaning is not None and token.role == "more" and token.meaning.value != "same":
+                less = token.stem in word_set("less") or token.meaning.value == "less"
+                bare = _BETTER.get(token.stem, "least" if less else "most")
+                role = bare if not token.name else "low" if less else "high"
+                token.meaning = Meaning(role, token.name)
 
     def _is_between(self, place: int, rivals: Sequence[Meaning]) -> bool:
         """Whether a word stands between the only two values, in a question that asks for no others: "which sell more than ..."."""
