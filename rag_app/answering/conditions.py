@@ -200,9 +200,13 @@ class Conditions:
             ):
                 continue
             between = [token for token in self.tokens[first + 1 : second] if not token.inside]
-            compared = any(token.role == "more" and token.meaning and token.meaning.value for token in between)
+            compared = any(
+                token.stem in word_set("than") or (token.role == "more" and token.meaning and token.meaning.value)
+                for token in between
+            )
             if not compared and not all(
-                token.stem in word_set("joins") | word_set("compares") or token.role in ("or", "not", "own")
+                token.stem in word_set("joins") | word_set("compares") | word_set("one")
+                or token.role in ("or", "not", "own")
                 for token in between
             ):
                 return False

@@ -105,7 +105,7 @@ class Plan(Struct, frozen=True):
     `single`: one record is asked for, so that others come in only where they are its equals; the one at `place`, 1 being
     the first. `distinct`: how many different values there are. `everything` is the query without those conditions.
     `everybody`: those of all organizations are asked for. `texts`: each record is told with its text. `theme`: it is of
-    records that a word stands in. `contest`: what is to be told apart by the figures.
+    records that a word stands in. `contest`: what is to be told apart by the figures. `bound`: whether the one record that is named keeps to it is asked.
     """
 
     query: RecordQuery
@@ -121,6 +121,7 @@ class Plan(Struct, frozen=True):
     texts: bool = False
     theme: bool = False
     contest: Contest | None = None
+    bound: MetadataFilter | None = None
 
     @property
     def is_list(self) -> bool:
@@ -324,7 +325,7 @@ def read_question(
     if _ASKS_AGAIN.search(text):
         before = read_names(without_period(_ASKS_AGAIN.sub("", text), period), spec, values)
         listed = not {token.role for token in tokens} & _MEASURES
-        whole = SUPERLATIVES | ({"kind", "value"} if listed else frozenset())
+        whole = SUPERLATIVES | ({"kind", "value"} if listed else {"more"})
         tokens = before if any(token.role in whole for token in before) else tokens
     own = _words_of_fields(tokens, spec)
     for token in tokens:
@@ -543,7 +544,24 @@ class _Reader(Conditions):
             place=place,
             everybody=self._has("everybody"),
             contest=self._contest(),
+            bound=self._bound_asked(query, compared, values),
         )
+
+    def _bound_asked(
+        self, query: RecordQuery, compared: Sequence[MetadataFilter], values: Sequence[MetadataFilter]
+    ) -> MetadataFilter | None:
+        """The figure that something named is to be above or below: "did A sell more than 30?"."""
+        plain = query.aggregate is query.group is None and len(compared) == 1 and self._asks_whether()
+        named = values and all(each.operator is EQ and isinstance(each.value, str) for each in values)
+        hedged = any(token.stem in word_set("degrees") for token in self.tokens if token.meaning is None)
+        if not (plain and named) or hedged or {*self.figures} - {compared[0].key}:
+            return None
+        return compared[0] if compared[0].operator in BOUND_OPERATORS.values() else None
+
+    def _asks_whether(self) -> bool:
+        """Whether yes or no is to be told, and of nothing else."""
+        begun = bool(self.tokens) and self.tokens[0].text.casefold() in word_set("whether")
+        return begun and not (self._has("or") or self._asks_which())
 
     def _implied_by_totals(self) -> Mapping[str, str]:
         """What words for a total say of its records: only what is done was earned; of what is to come, nothing is."""
@@ -599,20 +617,48 @@ class _Reader(Conditions):
         "Which one is cheaper?" asks for the cheapest.
         """
         rivals = self._rivals()
+        for before, token in pairwise(self.tokens):
+            if token.is_left and figure(token.text) == len(rivals) and before.stem in word_set("partitive") | {"these"}:
+                token.said = True  # "which of the two"
+            if before.role == "value" and token.role == "field" and before.name == token.name and rivals:
+                token.meaning, token.inside = None, True  # "a Microsoft share"
         if any(figure(token.text) is not None for token in self.tokens if token.is_left):
             return
+        thans = [place for place, each in enumerate(self.tokens) if each.stem in word_set("than")]
         if len(rivals) < 2:
-            if self._asks_which() and not self.named and not any(token.stem == "than" for token in self.tokens):
+            if self._asks_which() and not (self.named or self.comparing or thans):
                 self._settle_which_has_more()
             return
         for place, token in enumerate(self.tokens):
             if token.role in ("over", "under") and (token.name or self._is_between(place, rivals)):
                 token.meaning = Meaning("more", token.name, "less" if token.role == "under" else "than")
-            elif token.role == "more" and token.meaning and not token.name and self._is_between(place, rivals):
-                than = next((each for each in self.tokens[place + 1 : place + 5] if each.stem == "than"), None)
-                if than is not None:
-                    less = token.stem in word_set("less")
-                    token.meaning, than.meaning, than.said = Meaning("more", "", "less" if less else "than"), None, True
+            elif token.role == "more" and token.meaning and len(thans) == 1 and place < thans[0]:
+                than, less = self.tokens[thans[0]], token.stem in word_set("less") or token.meaning.value == "less"
+                if not than.inside and self._is_between(thans[0], rivals):
+                    token.meaning = Meaning("more", token.name, "less" if less else "than")
+                    than.meaning, than.said = None, True
+        self._settle_sameness(rivals)
+
+    def _settle_sameness(self, rivals: Sequence[Meaning]) -> None:
+        """ "Do A and B cost the same?", "does A cost as much as B?": the only two values are compared, to be told yes or no."""
+        if len(rivals) != 2 or not self._asks_whether() or self._has("more"):
+            return
+        for place, token in enumerate(self.tokens):
+            behind = [each for each in self.tokens[place + 1 :] if not each.inside]
+            first = behind[0] if behind else None
+            number = first is not None and first.role == "count" and first.stem in word_set("numbers_of")
+            ends = first is None or number or first.stem in ("as", "to", "amount") or is_figure(self.spec, first.name)
+            alike = token.stem in word_set("alike") and ends
+            again = next((at for at in range(place + 2, len(self.tokens)) if self.tokens[at].stem == "as"), None)
+            of_much = first is not None and (first.stem in ("much", "many") or first.role in ("high", "low"))
+            as_much = token.stem == "as" and of_much and again is not None and self._is_between(again, rivals)
+            if token.inside or token.meaning is not None or first is token or not (alike or as_much):
+                continue
+            adjective = first is not None and first.role in ("high", "low")
+            token.meaning, token.said = Meaning("more", first.name if first and adjective else "", "same"), True
+            if first is not None and (number or adjective):
+                first.meaning = None
+            return
 
     def _settle_which_has_more(self) -> None:
         for token in self.tokens:
@@ -828,6 +874,8 @@ class _Reader(Conditions):
 
     def _compared_figure(self, query: RecordQuery | None) -> RecordQuery | None:
         """One figure for each period; of records that are only named, their number."""
+        if self._has("more") and (of := self._figure_compared()) is not None:
+            return self._measure(of)  # "was it wetter in 2012 or in 2013"
         if query is not None and query.aggregate is None and self.kind is not None and not self.figures:
             return RecordQuery(aggregate=Aggregate.COUNT)  # "bookings in January as against February"
         if query is not None and query.aggregate is None and len(self.figures) == 1:
@@ -919,6 +967,12 @@ class _Reader(Conditions):
         """Whether one of two values is asked for, by one figure: "does A or B have more demand", "is A or B cheaper"."""
         joined = self._has("or") or self._has("apart") or any(each.value for each in self._meanings_with("more"))
         rivals = self._rivals()
+        joined |= any(
+            of.stem in word_set("partitive")
+            and token.meaning in rivals
+            and (lead is None or lead.stem in word_set("which"))
+            for lead, of, token in zip((None, *self.tokens), self.tokens, self.tokens[1:], strict=False)
+        )  # "which of A and B"
         counted = (
             self._has("more")
             and self.kind is not None
@@ -929,6 +983,8 @@ class _Reader(Conditions):
         return (
             bool(rivals)
             and joined
+            and not any(token.also for token in self.tokens if token.meaning in rivals)
+            and not any(token.meaning in rivals for token in self._read_denied() or ())  # "isn't A dearer than B"
             and (bool(counted) or (self._figure_compared() is not None and not self._has("count")))
         )
 
@@ -955,6 +1011,8 @@ class _Reader(Conditions):
     def _measure(self, of: str | None) -> RecordQuery:
         """The total of a figure, or the mean of what does not add up; without one the number of records."""
         each = any(meaning.name for meaning in self._meanings_with("more"))  # "dearer" is of one
+        spent = self._has("total") or any(token.stem in word_set("spends") for token in self.tokens)
+        each |= of is not None and of == price_field(self.spec) and not spent  # "costs more"
         added = vocabulary_of(self.spec, of).adds_up and not each
         way = Aggregate.COUNT if of is None else Aggregate.SUM if added else Aggregate.AVERAGE
         return RecordQuery(aggregate=way, of=of)
@@ -975,14 +1033,18 @@ class _Reader(Conditions):
     def _contest(self) -> Contest | None:
         """What is set against each other, where the words say which way."""
         way, rivals = self._way_compared(), self._rivals()
-        if way == "" or (bool(rivals) == self.comparing):
+        if way == "" or (bool(rivals) == self.comparing) or (way == "same" and len(rivals) != 2):
             return None
-        against = [token.stem for token in self.tokens if token.stem in ("than", "or")]
+        words = [token.stem for token in self.tokens]
         if self.comparing and self.period is not None:
-            against = [word for word in self.period.said.casefold().split() if word in ("than", "or")]
-        plain = against == ["than"] or (way == "same" and not against)
+            words = self.period.said.casefold().split()
+        thans = sum(word in word_set("than") for word in words)
+        if thans and len(rivals) > 2:
+            return None  # than both, than all together
+        plain = (thans == 1 or (way == "same" and not thans)) and not (self._has("or") or "or" in words)
         said = {token.stem for token in self.tokens if token.meaning is None and not token.inside}
-        hedged = bool(said & word_set("degrees") - ({"much"} if way == "same" else set()))  # "as much as"
+        as_much = any(token.role == "more" and token.stem == "as" for token in self.tokens)  # which may be more
+        hedged = as_much or bool(said & word_set("degrees"))
         return Contest(tuple(each.value for each in rivals), way, plain and not hedged and len(rivals) in (0, 2))
 
     def _tells_different(self) -> bool:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from rag_app.answering.briefs import read_lists, subject_of
 from rag_app.answering.capabilities import RecordList
-from rag_app.answering.conditions import GRAINS, SUPERLATIVES, kind_conditions
+from rag_app.answering.conditions import GRAINS, SUPERLATIVES, kind_conditions, told_condition
 from rag_app.answering.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
 from rag_app.answering.planning import (
     Plan,
@@ -48,7 +48,7 @@ from rag_app.answering.wording import Token, figure, read_words, stem, stems, va
 from rag_app.answering.written_queries import QueryWriter
 from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage
 from rag_app.retrieval.embedding import asking, embed_query
-from rag_app.retrieval.filters import EQ, GTE, IN, LT, condition, fields_of
+from rag_app.retrieval.filters import EQ, GT, GTE, IN, LT, LTE, condition, fields_of
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import conditions_of, find_period_beside, find_periods, move_to_year_of, period_of
@@ -278,7 +278,26 @@ class RecordFinder:
         return _join_compared(told, Telling(spec, plans[0], largest, (), "found"), figures, plans)
 
     def _tell_plan(self, plan: Plan) -> Work[FoundRecords | None]:
-        return (yield from self._tell(*(yield from self._query(plan))))
+        told = (yield from self._tell_whether(plan)) if plan.bound is not None else None
+        return told or (yield from self._tell(*(yield from self._query(plan))))
+
+    def _tell_whether(self, plan: Plan) -> Work[FoundRecords | None]:
+        """Whether the one record that is named keeps to a bound, and its figure; None where there are several."""
+        bound = plan.bound
+        if bound is None:
+            return None
+        filters = tuple(each for each in plan.query.filters if each is not bound)
+        conditions = tuple(each for each in plan.conditions if each != told_condition(bound, self._spec))
+        query = replace(plan.query, filters=filters, order=bound.key, limit=1)
+        of_one = replace(plan, query=query, conditions=conditions, single=True, figures=(bound.key,))
+        found: Records = yield self._store.find_records(self._limit_query(of_one))
+        value = found.rows[0].value if found.total == 1 else None
+        told = (yield from self._tell(of_one, found, "found")) if isinstance(value, int | float) else None
+        if told is None or not told.text or not isinstance(value, int | float):
+            return None
+        limit = float(str(bound.value))
+        holds = {GT: value > limit, GTE: value >= limit, LT: value < limit, LTE: value <= limit}[bound.operator]
+        return replace(told, text=f"{'Yes' if holds else 'No'}: {told.text}", computed=True)
 
     def _tell(self, plan: Plan, found: Records, outcome: Outcome) -> Work[FoundRecords | None]:
         """How what a plan found is told; None where the words' way is to be taken."""

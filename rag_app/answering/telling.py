@@ -116,7 +116,8 @@ class Telling:
         if (first == second) != same or (same and len({*shown}) > 1):
             return ""  # they differ by less than is told
         total = "total " if query.aggregate is Aggregate.SUM and number > 1 and not counted else ""
-        unit = f" {vocabulary_of(self._spec, of).unit}".rstrip()
+        unit = vocabulary_of(self._spec, of).unit
+        unit = f" {unit}" if unit and unit != what else ""
         if same:
             number_of = "" if of else "number of "
             said = f"they have the same {number_of}{mean}{total}{what}{with_all}: {first}{unit}"

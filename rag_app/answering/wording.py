@@ -314,6 +314,8 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
             compared = [each for each in map(_comparative, phrases) if each]
             yield from ((f"{each} than", Meaning(role, name)) for each in compared)
             yield from ((each, Meaning("more", name, "" if role == "over" else "less")) for each in compared)
+            plain = [word for phrase in phrases for word in _positives(phrase) if word not in phrases]
+            yield from ((each, Meaning("more", name, "same")) for word in plain for each in _alike_forms(word))
     for name, kind in spec.records.items():
         yield from ((phrase, Meaning("kind", name)) for phrase in (*kind.words, *_heads(kind.words)))
     for name in spec.fields:
@@ -344,6 +346,25 @@ def _comparative(superlative: str) -> str:
         if superlative.startswith(ending):
             return other + superlative.removeprefix(ending)
     return f"{superlative[:-3]}er" if superlative.endswith("est") and " " not in superlative else ""
+
+
+def _positives(superlative: str) -> tuple[str, ...]:
+    """What an adjective may be without its ending.
+
+    >>> _positives("heaviest"), _positives("most expensive"), _positives("bestseller")
+    (('heavy', 'heavie'), ('expensive',), ())
+    """
+    if superlative.startswith("most ") and len(superlative.split()) == 2:
+        return (superlative.removeprefix("most "),)
+    if not superlative.endswith("est") or " " in superlative:
+        return ()
+    bare = superlative.removesuffix("est")
+    twice = (bare[:-1],) if bare[-1:] == bare[-2:-1] else ()
+    return (f"{bare[:-1]}y" if bare.endswith("i") else bare, *twice, f"{bare}e")
+
+
+def _alike_forms(adjective: str) -> tuple[str, str]:
+    return f"equally {adjective}", f"as {adjective} as"
 
 
 def _heads(words: Sequence[str]) -> Iterator[str]:

@@ -34,11 +34,18 @@ def test_a_difference_of_two_named_records_has_its_unit_and_both_sources(chat: C
         ("Is our milgrain ring dearer than the Thistle & Crown band?", "Yes: “Listing: vintage-style milgrain"),
         ("Is our milgrain ring cheaper than the Thistle & Crown band?", "No: “Listing: antique-look wedding band"),
         ("Which sold more, our milgrain ring or the Thistle & Crown band?", "“Listing: antique-look wedding band"),
+        ("Do our milgrain ring and the Thistle & Crown band cost the same?", "No: “Listing: vintage-style milgrain"),
     ],
 )
 def test_a_comparison_begins_with_its_verdict(chat: Chat, message: str, verdict: str) -> None:
     answer = chat.post(message)["answer"]
     assert answer.startswith(verdict) and " against " in answer.split(". ")[0]
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [("300", "Yes"), ("400", "No")])
+def test_whether_a_named_record_is_beyond_a_figure_is_told(chat: Chat, limit: str, verdict: str) -> None:
+    answer = chat.post(f"Did our milgrain ring sell more than {limit} times?")["answer"]
+    assert answer.startswith(f"{verdict}: “Listing: vintage-style milgrain") and "sold 342 times" in answer
 
 
 @pytest.mark.parametrize(

@@ -348,12 +348,52 @@ def test_different_values_and_days_are_counted() -> None:
         ("Is Ada's catch much higher than Bo's?", ("more", False)),
         ("Is Ada's catch better than Bo's?", ("more", True)),
         ("Is Ada's catch worse than Bo's?", ("less", True)),
+        ("Are there more trips by Ada than by Bo?", ("more", True)),
+        ("Did Ada and Bo make the same number of trips?", ("same", True)),
+        ("Does Ada catch as much fish as Bo?", ("same", False)),
+        ("Are Ada's and Bo's catch equal?", ("same", True)),
+        ("Was a trip of Ada as plentiful as a trip of Bo?", ("same", False)),
+        ("Which of the two has more catch, Ada or Bo?", ("more", False)),
+        ("Who has less fish, an Ada skipper or a Bo skipper?", ("less", False)),
+        ("Did Ada or Bo catch more, and how much?", ("more", False)),
+        ("Of Ada and Bo, who made more trips?", ("more", False)),
+        ("Hat Ada mehr trips als Bo?", ("more", True)),
     ],
 )
 def test_what_is_set_against_each_other_is_told_which_way(text: str, wanted: tuple[str, bool]) -> None:
     plan = read(text)
     assert (plan.contest.sides, plan.contest.way, plan.contest.claims) == (("Ada Holm", "Bo Lind"), *wanted)
     assert plan.query.descending is (wanted[0] != "less")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Isn't Ada's catch higher than Bo's?",
+        "Does Ada catch at least as much fish as Bo?",
+        "Does Ada catch twice as much fish as Bo?",
+        "How many trips did Ada and Bo make on the same day?",
+        "Did Ada make more trips than Bo and Ada together?",
+        "trips of Ada and Bo with the same catch",
+    ],
+)
+def test_what_is_compared_otherwise_has_no_verdict(text: str) -> None:
+    plan = read(text)
+    assert plan is None or plan.contest is None
+
+
+@pytest.mark.parametrize(
+    ("text", "bounded"),
+    [
+        ("Did Ada's trip catch more than 30 kilos?", True),
+        ("Does Ada have a catch above 30?", True),
+        ("Does Ada have a catch slightly above 30?", False),
+        ("Which of Ada's trips had a catch above 30?", False),
+        ("Did we have trips with a catch above 30?", False),
+    ],
+)
+def test_a_bound_on_what_is_named_is_asked_to_be_kept_or_not(text: str, bounded: bool) -> None:
+    assert (read(text).bound is not None) is bounded
 
 
 def test_a_comparison_is_one_figure_for_each_period() -> None:
