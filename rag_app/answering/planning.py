@@ -1038,10 +1038,11 @@ class _Reader(Conditions):
         words = [token.stem for token in self.tokens]
         if self.comparing and self.period is not None:
             words = self.period.said.casefold().split()
-        thans = sum(word in word_set("than") for word in words)
+        thans = [place for place, word in enumerate(words) if word in word_set("than")]
         if thans and len(rivals) > 2:
             return None  # than both, than all together
-        plain = (thans == 1 or (way == "same" and not thans)) and not (self._has("or") or "or" in words)
+        against = len(thans) == 1 and (self.comparing or self._is_between(thans[0], rivals))
+        plain = (against or (way == "same" and not thans)) and not (self._has("or") or "or" in words)
         said = {token.stem for token in self.tokens if token.meaning is None and not token.inside}
         as_much = any(token.role == "more" and token.stem == "as" for token in self.tokens)  # which may be more
         hedged = as_much or bool(said & word_set("degrees"))

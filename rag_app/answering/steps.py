@@ -221,7 +221,10 @@ def _mean(text: str, read: Read) -> Steps | None:
     asked = _MORE_THAN_MEAN.sub(rf"\g<what> \g<way> than {MEAN:.0f}", text)
     asked = _THAN_MEAN.sub(rf"\g<lead> {MEAN:.0f}", asked)
     plan = read(asked) if asked != text else None
-    return Steps(Way.MEAN, plan) if plan is not None and len(mean_conditions(plan.query.filters)) == 1 else None
+    if plan is None or len(mean_conditions(plan.query.filters)) != 1:
+        return None
+    named = len(plan.query.filters) - len(plan.everything.filters) - 1
+    return None if plan.bound and named > 1 else Steps(Way.MEAN, plan)  # nobody knows of which others
 
 
 def mean_conditions(filters: Filters) -> list[MetadataFilter]:
@@ -230,9 +233,11 @@ def mean_conditions(filters: Filters) -> list[MetadataFilter]:
 
 
 def mean_query(plan: Plan) -> RecordQuery:
-    """The mean of the records that the other conditions leave."""
+    """The mean of the records that the other conditions leave; of all of them, where one that is named is set against it."""
     (waiting,) = mean_conditions(plan.query.filters)
-    others = tuple(each for each in plan.query.filters if each is not waiting)
+    others = (
+        plan.everything.filters if plan.bound else tuple(each for each in plan.query.filters if each is not waiting)
+    )
     query = replace(plan.query, filters=others, order=None, group=None, grain=None)
     return replace(query, aggregate=Aggregate.AVERAGE, of=waiting.key, limit=1)
 
@@ -248,7 +253,8 @@ def with_mean(plan: Plan, mean: float, spec: IndexSpec) -> Plan:
     said = told_condition(waiting.model_copy(update={"value": round(mean, 2)}), spec)
     told = told_condition(waiting, spec)
     conditions = tuple(f"{said}, the average" if each == told else each for each in plan.conditions)
-    return replace(plan, query=replace(plan.query, filters=filters), conditions=conditions)
+    bound = known if plan.bound is waiting else plan.bound
+    return replace(plan, query=replace(plan.query, filters=filters), conditions=conditions, bound=bound)
 
 
 def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec: IndexSpec) -> Steps | None:

@@ -53,6 +53,15 @@ def test_more_than_the_mean_waits_for_it(text: str) -> None:
     assert ("catch", 12.345) in conditions(known) and known.conditions == ("catch above 12.35, the average",)
 
 
+def test_what_is_named_is_set_against_the_mean_of_all() -> None:
+    found = steps("Is the catch of Ada's trip higher than average?")
+    assert found.way is Way.MEAN and mean_query(found.first).filters == found.first.everything.filters
+    known = with_mean(found.first, 12.345, BOATS)
+    assert known.bound is not None and known.bound.value == 12.345 and known.bound in known.query.filters
+    text = "Is the catch of Ada's trip from the north pier higher than average?"
+    assert read_steps(text, BOATS, VALUES, None, TODAY) is None, "the average of which others"
+
+
 def test_a_difference_of_two_values() -> None:
     found = steps("How much more did Ada's trips haul than Bo's?")
     assert found.way is Way.DIFFERENCE
