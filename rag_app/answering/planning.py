@@ -344,6 +344,7 @@ def read_question(
         bool(left) and len(left) == len(reader.unsaid)
     )
     ranks, limits = every or of_fields or _ranks(tokens), every or of_fields or _limits(tokens, spec)
+    ranks = ranks or _asks_of_another(tokens, spec)
     if not left:
         return Reading(plan, ranks=ranks, limits=limits)
     unknown, kind = tuple(token.text.lower() for token in left), reader.kind_asked()
@@ -353,6 +354,21 @@ def read_question(
     )
     about = unknown if _stand_before_kind(tokens, left) else ()
     return Reading(None, unknown, missing, kind if missing else None, ranks, limits or ranked, about)
+
+
+def _asks_of_another(tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    """Whether a figure is asked for first, of what has a part of a value's name: "demand for velvet ring pouches"."""
+    asked = next((token for token in tokens if token.meaning or token.is_left), None)
+    if asked is None or asked.role != "field" or not is_figure(spec, asked.name):
+        return False
+    for place, token in enumerate(tokens):
+        if token.meaning is None or token.role != "value" or token.name == "source_id":
+            continue
+        behind = next((each for each in range(place + 1, len(tokens)) if not tokens[each].inside), len(tokens))
+        whole = behind - place >= len(stems(token.meaning.value))
+        if not whole and any(each.is_left for each in (*tokens[place - 1 : place], *tokens[behind : behind + 1])):
+            return True
+    return False
 
 
 def _stand_before_kind(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
