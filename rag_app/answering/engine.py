@@ -330,7 +330,7 @@ class CapabilityEngine(BaseQueryEngine):
         is_value = kind_of(text) is not None and find_calculation(text) is None
         sure = is_value and found.judgment.answers and found.judgment.signals.read >= _SURE
         if not self.synthesizer.asks_model:
-            hits = _hits_that_say(found, told.unknown) if sure or not told.limits else []
+            hits = _hits_that_answer(found, told) if sure or not told.limits else []
             context = found.context if len(hits) == len(found.hits) else self._context(hits)
             found = replace(found, context=context, confidence=found.confidence if hits else Confidence.LOW)
         return replace(found, lacking=told.text)
@@ -664,18 +664,24 @@ def _nearest(evidence: Evidence) -> float:
     return max((hit.score for hit in evidence.hits), default=-1.0)
 
 
-def _hits_that_say(evidence: Evidence, words: Sequence[str]) -> Sequence[Hit]:
-    """The hits with a passage that may be the answer, and has half of these words of the question.
+def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:
+    """The hits that may answer where no query does.
 
-    Without words all hits, if the passage that answers the likeliest has half of the question's.
+    Where a text answers the likeliest, and may do so in other words, all texts. Else those with the words that are not
+    understood; without such words all, if the likeliest passage has half of the question's.
     """
     ranking, blocks, hits = evidence.judgment.ranking, evidence.context.blocks, evidence.hits
-    if ranking is None or not blocks:
-        return [hit for hit in hits if blocks and _says(hit.text, " ".join(words) or evidence.question.text)]
-    if not words:
-        return hits if _says(ranking.likeliest.said, evidence.question.text) else []
+    if not blocks:
+        return []
+    words = " ".join(told.unknown)
+    first = blocks[ranking.likeliest.block] if ranking is not None else blocks[0]
+    if told.figures and not any(map(told.is_record, first.hits)):
+        return [hit for hit in hits if not told.is_record(hit) or (words and _says(hit.text, words))]
+    if ranking is None or not words:
+        said = ranking.likeliest.said if ranking is not None else hits[0].text
+        return hits if _says(said, words or evidence.question.text) else []
     read = zip(ranking.ranked, ranking.read.max(axis=0), strict=True)
-    saying = {each.block for each, odds in read if odds >= 0 and _says(each.said, " ".join(words))}
+    saying = {each.block for each, odds in read if odds >= 0 and _says(each.said, words)}
     return [hit for number, block in enumerate(blocks) if number in saying for hit in block.hits]
 
 

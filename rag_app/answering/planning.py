@@ -184,7 +184,8 @@ class Reading(Struct, frozen=True):
 
     `ranks`: all records of something have to be looked at. `limits`: no text does so, since a field is compared with a
     figure, or records are put in order. `missing`: what the records of this `kind` are asked for, and no field of theirs is
-    called. `theme` are those of its words that stand before the kind, where no others are left.
+    called. `theme` are those of its words that stand before the kind, where no others are left. `another`: something is
+    asked for whose name has a part of a value's.
     """
 
     plan: Plan | None = None
@@ -194,6 +195,7 @@ class Reading(Struct, frozen=True):
     ranks: bool = False
     limits: bool = False
     theme: tuple[str, ...] = ()
+    another: bool = False
 
 
 def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
@@ -344,7 +346,6 @@ def read_question(
         bool(left) and len(left) == len(reader.unsaid)
     )
     ranks, limits = every or of_fields or _ranks(tokens), every or of_fields or _limits(tokens, spec)
-    ranks = ranks or _asks_of_another(tokens, spec)
     if not left:
         return Reading(plan, ranks=ranks, limits=limits)
     unknown, kind = tuple(token.text.lower() for token in left), reader.kind_asked()
@@ -353,7 +354,8 @@ def read_question(
         missing != "" and reader.kind is not None and any(token.role in SUPERLATIVES | {"rank"} for token in tokens)
     )
     about = unknown if _stand_before_kind(tokens, left) else ()
-    return Reading(None, unknown, missing, kind if missing else None, ranks, limits or ranked, about)
+    another = _asks_of_another(tokens, spec)
+    return Reading(None, unknown, missing, kind if missing else None, ranks, limits or ranked, about, another)
 
 
 def _asks_of_another(tokens: Sequence[Token], spec: IndexSpec) -> bool:

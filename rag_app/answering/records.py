@@ -44,7 +44,7 @@ from rag_app.answering.steps import (
 )
 from rag_app.answering.telling import OPENS, Outcome, Telling, missing_text, unread_text
 from rag_app.answering.titles import read_names, words_of_titles
-from rag_app.answering.wording import Token, figure, read_words, stem, stems, variants, word_set
+from rag_app.answering.wording import Token, figure, is_figure, read_words, stem, stems, variants, word_set
 from rag_app.answering.written_queries import QueryWriter
 from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage
 from rag_app.retrieval.embedding import asking, embed_query
@@ -87,15 +87,20 @@ class FoundRecords(Struct, frozen=True):
 
 
 class NotRecorded(Struct, frozen=True):
-    """A question about records makes no query: `text` says why.
+    """A question about records makes no query: `text` says why, if that is known.
 
-    `unknown` are its words that no field and no value is called by: a sentence that answers it has half of them. `limits`: a field
-    is compared with a figure, or records are put in order, which no sentence does.
+    `unknown` are its words that no field and no value is called by: a sentence that answers it has half of them. `limits`: a
+    field is compared with a figure, or records are put in order, which no sentence does. `figures` are those of records,
+    where a text may answer in other words, and no record.
     """
 
     text: str
     unknown: tuple[str, ...] = ()
     limits: bool = False
+    figures: frozenset[str] = frozenset()
+
+    def is_record(self, hit: Hit) -> bool:
+        return any(hit.metadata.get(name) is not None for name in self.figures)
 
 
 class Step(Struct, frozen=True):
@@ -433,20 +438,22 @@ class RecordFinder:
 
     def _explain_unread(self, reading: Reading, text: str) -> NotRecorded | None:
         """What the records lack, or that the words make no query, where all of a kind, a figure or an order is asked for."""
+        figures = frozenset(name for name in self._spec.fields if is_figure(self._spec, name))
         if lacking := missing_text(self._spec, reading.kind, reading.missing):
-            return NotRecorded(lacking, limits=reading.limits)
+            return NotRecorded(lacking, limits=reading.limits, figures=figures)
         if reading.ranks or asks_two_figures(text):
             named = ranks_kind(text, self._spec) and reading.unknown != ()
             limited = reading.limits or sets_figures_apart(text)
             limits = limited and not named and not self._ranks_theme(text, reading)
             unknown = [as_written(word, self._question.text) for word in reading.unknown]
-            return NotRecorded(unread_text(unknown), reading.unknown, limits)
+            return NotRecorded(unread_text(unknown), reading.unknown, limits, figures)
         if names_kind_first(text, self._spec):
             bounded = any(figure(word) is not None for word in reading.unknown)  # those that begin before ten
             return NotRecorded("", reading.unknown, bounded)
         quoted = stems(" ".join(_QUOTED.findall(text)))
-        unknown = [as_written(word, self._question.text) for word in reading.unknown if stem(word) in quoted]
-        return NotRecorded(unread_text(unknown), tuple(unknown)) if unknown else None
+        unknown = [as_written(word, self._question.text) for word in reading.unknown]
+        said = [word for word in unknown if reading.another or stem(word) in quoted]
+        return NotRecorded(unread_text(said), tuple(said)) if said else None
 
     def _goes_on(self, question: Question, before: Sequence[str], *, back: bool) -> bool:
         """Whether it asks for a figure or an order of what an earlier question named, which is not known or not understood."""

@@ -413,8 +413,8 @@ def test_a_comparison_is_one_figure_for_each_period() -> None:
 
 def test_a_ranking_by_no_field_is_answered_by_no_text() -> None:
     assert read_question("Which of our trips had the best weather score?", BOATS, VALUES, None).limits
-    assert read_question("Catch of Ada Smith?", BOATS, VALUES, None).ranks
-    assert not read_question("Catch of Ada Holm for dinner?", BOATS, VALUES, None).ranks
+    assert read_question("Catch of Ada Smith?", BOATS, VALUES, None).another
+    assert not read_question("Catch of Ada Holm for dinner?", BOATS, VALUES, None).another
     assert not read_question("How many passengers were on Ada's trips?", BOATS, VALUES, None).limits
 
 
