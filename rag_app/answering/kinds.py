@@ -197,6 +197,10 @@ _STATED = {
 }  # fmt: skip
 
 
+_AFTER = r"(?:on|in|at|by|before|after|from|until|between|during|when|if|than|and|or|but|with|for|to|of|as|then)\b"
+"""Words that go on behind an adjective that belongs to no noun: "quiet on Mondays"."""
+
+
 def kind_of(question: str) -> Kind | None:
     """What a question asks for; None where any sentence may answer it.
 
@@ -233,8 +237,12 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
     False
     """
     if reckoning is not Calculation.COUNT:
-        # "if you want quiet" says when it is quietest; of short words, "two metres long" says nothing of what is longest
-        plain = [rf"\b{word}" for word in re.findall(r"\b([a-z]{5,})est\b", question.casefold())]
+        # "if you want quiet" says when it is quietest; of short words, "two metres long" says nothing of what is longest,
+        # and neither does the word before a noun, "light bulbs", nor one that only begins like it, "lighting"
+        plain = [
+            rf"\b{re.sub('i$', '(?:y|i)', word)}(?:e?r)?\b(?!\s+(?!{_AFTER})[a-z])"
+            for word in re.findall(r"\b([a-z]{5,})est\b", question.casefold())
+        ]
         return _pattern(_STATED[reckoning]).search(text) is not None or any(
             re.search(each, text, re.I) for each in plain
         )

@@ -231,12 +231,22 @@ class Telling:
         for wanted in (ordered, figures):
             for template in self._templates(hit):
                 if wanted <= template_fields(template) <= shown.keys():
-                    return template.format_map(shown).rstrip(".").strip()
+                    return self._inflect(template, shown).format_map(shown).rstrip(".").strip()
         asked = [name for name in (*self._plan.figures, self._plan.query.order, self._plan.query.of) if name in values]
         told = dict.fromkeys([*asked, *(name for name in values if self._spec.fields[name] is not FieldType.TAGS)])
         fields = ", ".join(f"{self._name(name)} {shown[name]}" for name in [*told][:_FIELDS])
         dated = f" ({shown['date']})" if "date" in shown else ""
         return f"“{shown['title']}”{dated}" + (f": {fields}" if fields else "")
+
+    def _inflect(self, template: str, shown: Mapping[str, str]) -> str:
+        """A template whose nouns agree with a figure of one before them: "takes {weeks} week"."""
+
+        def agree(found: re.Match[str]) -> str:
+            words = vocabulary_of(self._spec, found[1])
+            one = shown.get(found[1]) == "1" and found[2] in (words.unit, *words.words)
+            return f"{{{found[1]}}} {_singular(found[2]) if one else found[2]}"
+
+        return re.sub(r"\{(\w+)\} (\w+)", agree, template)
 
     def _templates(self, hit: Hit) -> Sequence[str]:
         fields = {name for name, value in hit.metadata.items() if value is not None}
@@ -252,8 +262,10 @@ class Telling:
             return f"{lead} {self._noun(number)}{self._conditions} {self._cite_found()}."
         figure = self._measure_text(self._plan.query.of or "", value)
         said = "" if number == 1 else " in total" if aggregate is Aggregate.SUM else " on average"
-        of = self._count_text(number)
-        return f"The {self._name(self._plan.query.of or '')} of {of} is {figure}{said} {self._cite_found()}."
+        of, name = self._count_text(number), self._name(self._plan.query.of or "")
+        if name.endswith("s") and not name.endswith("ss"):  # "the sales of 5 listings are 7,275 in total"
+            return f"The {name} of {of} are {figure.removesuffix(' times')}{said} {self._cite_found()}."
+        return f"The {name} of {of} is {figure}{said} {self._cite_found()}."
 
     def _tell_first_of_each(self) -> str:
         rows = [row for row in self._found.rows if row.sources[0] in self._hits]
@@ -357,7 +369,7 @@ class Telling:
 
     def _measure_text(self, field: str, value: float) -> str:
         unit = vocabulary_of(self._spec, field).unit
-        return f"{_figure(value)} {unit}".strip()
+        return f"{_figure(value)} {_singular(unit) if value == 1 else unit}".strip()
 
     def _value_text(self, name: str, value: object) -> str:
         kind = self._spec.fields[name]
@@ -408,6 +420,14 @@ def _figure(value: float) -> str:
     exact = Decimal(f"{value:.9f}")  # a mean that lies between two figures comes in the same way each time
     written = f"{exact.quantize(Decimal('0.01'), ROUND_HALF_UP):,f}"
     return written.rstrip("0").rstrip(".") if "." in written else written
+
+
+def _singular(unit: str) -> str:
+    """
+    >>> [_singular(each) for each in ("weeks", "readings per second", "inches", "degrees Celsius", "mbps", "celsius")]
+    ['week', 'reading per second', 'inch', 'degree Celsius', 'mbps', 'celsius']
+    """
+    return re.sub(r"^(\w*?[aeiouy]\w*?(?:(?:ch|sh|x)(?=es\b)|[^\Wus](?=s\b)))e?s\b", r"\1", unit)
 
 
 def _one_line(text: str) -> str:

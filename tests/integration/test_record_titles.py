@@ -76,3 +76,8 @@ def test_of_records_that_lack_the_figure_it_is_not_said_that_none_meets_the_cond
     chat: Chat, message: str
 ) -> None:
     assert "None of" not in chat.post(message)["answer"]
+
+
+def test_a_sum_of_what_is_counted_agrees_with_its_name(chat: Chat) -> None:
+    answer = chat.post("How many sales did our listings make in total?")["answer"]
+    assert answer.startswith("The sales of your 4 listings are 1,234 in total [Source 1]")

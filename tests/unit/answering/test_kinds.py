@@ -110,6 +110,8 @@ def test_a_question_wants_something_worked_out(question: str, wanted: Calculatio
         ("Which pump is the cheapest?", "No pump costs least but the P2.", "The P2 is a pump for 90 euros."),
         ("Which members never paid?", "Ann has not paid.", "Ann paid in May."),
         ("When is it quietest?", "If you want quiet, come on Tuesday.", "We open on Tuesday."),
+        ("Which tent is the lightest?", "If you want it light, take the Fox.", "Light bulbs are sold at the till."),
+        ("When is it quietest?", "It is quieter on Mondays.", "A quiet room is on the first floor."),
         ("Which walk is the longest?", "No walk is the longest but this.", "The walk is two miles long."),
     ],
 )
