@@ -83,7 +83,12 @@ def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[N
             return None
         kept.insert(place, meant[0])
         tokens = []
-    words = " ".join((*(token.text for token in kept), *(_order_text(token, ranked) for token in tokens)))
+    said, at = [_order_text(token, ranked) for token in tokens], len(kept)
+    if {token.role for token in meant} == {"value"}:  # the name stands where the other one stood
+        names = {token.name for token in meant}
+        gone = next((place for place, token in enumerate(asked) if token.role == "value" and token.name in names), at)
+        at = min(at, gone)
+    words = " ".join((*(token.text for token in kept[:at]), *said, *(token.text for token in kept[at:])))
     return replace(text, text=words, period=text.period or before.period)
 
 

@@ -189,10 +189,12 @@ class RecordFinder:
             if found is not None:
                 return found
         reading = (yield from self._understand(question)) if alone else Reading()
-        if reading.plan is None and before and (merged := (yield from self._follow(question, before))) is not None:
+        names = reading.plan is not None and reading.plan.is_list and goes_on_alone(question, self._spec)  # "and Mia?"
+        if (reading.plan is None or names) and before and (merged := (yield from self._follow(question, before))):
             if (found := (yield from self._answer_in_steps(merged))) is not None:
                 return found
-            reading = yield from self._understand(merged)
+            after = yield from self._understand(merged)
+            reading = reading if names and after.plan is None else after
         if reading.plan is not None:
             plan = reading.plan if before else (yield from self._list_or_total(reading.plan, question))
             return (yield from self._tell_plan(plan))

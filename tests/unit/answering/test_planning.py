@@ -413,6 +413,7 @@ def test_a_comparison_is_one_figure_for_each_period() -> None:
 
 def test_a_ranking_by_no_field_is_answered_by_no_text() -> None:
     assert read_question("Which of our trips had the best weather score?", BOATS, VALUES, None).limits
+    assert read_question("Which skipper is the longest?", BOATS, VALUES, None).plan is None
     assert read_question("Catch of Ada Smith?", BOATS, VALUES, None).another
     assert not read_question("Catch of Ada Holm for dinner?", BOATS, VALUES, None).another
     assert not read_question("How many passengers were on Ada's trips?", BOATS, VALUES, None).limits
@@ -436,6 +437,7 @@ def test_a_day_without_a_year_may_be_of_another_one() -> None:
         ("Which trip was the fullest?", "And the emptiest?", "Which trip was the emptiest?"),
         ("Which trip was the second fullest?", "And the emptiest?", "Which trip was the emptiest?"),
         ("How many trips did Ada make last week?", "What about Bo?", "How many trips did Bo make last week?"),
+        ("What did Ada's trips come to?", "and Bo's?", "What did Bo's trips come to?"),
         ("How many trips did Ada make last week?", "and yesterday?", "How many trips did Ada make yesterday?"),
         ("How many trips were there?", "and in January?", "How many trips were there in January?"),
         ("What is our fullest trip?", "and the worst?", "What is our emptiest trip?"),
