@@ -87,6 +87,7 @@ What was booked on Jan 8?                                 | 2026-01-08..2026-01-
 Which calls came on Wednesday, 14 January?                | 2026-01-14..2026-01-14
 Who called on the 14th?                                   | 2026-11-14..2026-11-14
 How many days of December 2013 were wet?                  | 2013-12-01..2013-12-31
+Which day of December 2013 was the wettest?                | 2013-12-01..2013-12-31
 What fired in the last week of January?                   | 2026-01-25..2026-01-31
 Sales in the first half of October?                       | 2026-10-01..2026-10-15
 What is booked on 5 December?                             | 2026-12-05..2026-12-05
