@@ -69,6 +69,8 @@ def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[N
     """The question before with what this one says instead; None where it says nothing of that kind, or anything else."""
     asked, tokens = (read_names(without_period(each.text, each.period), spec, values) for each in (before, text))
     meant = [token for token in tokens if token.meaning is not None]
+    if (swapped := _with_other_figure(asked, tokens)) is not None:
+        return replace(text, text=swapped, period=text.period or before.period)
     bounded = any(token.role in BOUNDS for token in tokens)
     left = [token for token in tokens if token.is_left and not (bounded and figure(token.text) is not None)]
     other = left or any(token.meaning and token.role not in _TAKEN_UP for token in tokens)
@@ -90,6 +92,18 @@ def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[N
         at = min(at, gone)
     words = " ".join((*(token.text for token in kept[:at]), *said, *(token.text for token in kept[at:])))
     return replace(text, text=words, period=text.period or before.period)
+
+
+def _with_other_figure(asked: Sequence[Token], tokens: Sequence[Token]) -> str | None:
+    """The question before with the one figure that a follow-up says, and at most its field: "and with six cylinders?"."""
+    [before, said] = [
+        [each for each in some if each.is_left and figure(each.text) is not None] for some in (asked, tokens)
+    ]
+    fields = {token.meaning for token in asked if token.role in ("field", "unit")}
+    rest = [token for token in tokens if token not in said and (not token.said or token.stem in word_set("places"))]
+    if len(before) != 1 or len(said) != 1 or any(token.meaning not in fields for token in rest):
+        return None
+    return " ".join(said[0].text if token is before[0] else token.text for token in asked)
 
 
 def _order_text(token: Token, ranked: Vocabulary) -> str:

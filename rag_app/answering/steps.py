@@ -47,7 +47,7 @@ _DIFFERENCE = re.compile(
 )
 _MORE_THAN = re.compile(r"\bhow (?:much|many) (?:more|less|fewer|\w{2,}er)\b.*\bthan\b", re.I)
 _CHANGE = re.compile(
-    r"\b(?:(?:by\s+)?how(?:\s+(?:much|far|many\s+points))?|did|has|have)\b(?=.*?\b(?P<verb>rise|rose|risen|fall|fell|fallen|grow|grew|grown|drop|dropped|climb|climbed|change|changed"
+    r"\b(?:(?:by\s+)?how(?:\s+(?:much|far|many\s+\w+))?|did|has|have)\b(?=.*?\b(?P<verb>(?:rise|lose|go up|grow) or (?:fall|gain|down|shrink)|gain or lose|rise|rose|risen|fall|fell|fallen|grow|grew|grown|drop|dropped|climb|climbed|change|changed"
     r"|gain|gained|lose|lost|increase|increased|decrease|decreased|decline|declined|sink|sank|move|moved|go up|went up|gone up|go down|went down|gone down)\b)",
     re.I,
 )

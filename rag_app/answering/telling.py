@@ -133,8 +133,10 @@ class Telling:
         """The verdict on the groups or the records of a list, with the first source of each."""
         contest = self._plan.contest
         rows = {str(row.group or row.sources[0]): row for row in self._found.rows}
-        if contest is None or {*rows} != {*contest.sides}:
+        if contest is None or not {*rows} <= {*contest.sides}:
             return ""
+        if lacking := [each for each in contest.sides if each not in rows]:
+            return f"Nothing of that is recorded for {' and '.join(lacking)}. " if self._plan.query.group else ""
         sides = [rows[each] for each in contest.sides]
         figures = [float(each.value) for each in sides if isinstance(each.value, int | float)]
         cited = self._cite([each.sources[0] for each in sides])

@@ -71,6 +71,7 @@ def filters(text: str) -> list[tuple[str, str, object]]:
     ("text", "wanted"),
     [
         ("How many trips did Ada Holm make?", {"aggregate": Aggregate.COUNT}),
+        ("which trips did Ada hav", {"limit": 12}),
         ("total catch of our trips", {"aggregate": Aggregate.SUM, "of": "catch", "own": True}),
         ("How much fish was that last week?", {"aggregate": Aggregate.SUM, "of": "catch"}),
         ("What is the average catch?", {"aggregate": Aggregate.AVERAGE, "of": "catch"}),
@@ -437,6 +438,8 @@ def test_a_day_without_a_year_may_be_of_another_one() -> None:
         ("Which trip was the fullest?", "And the emptiest?", "Which trip was the emptiest?"),
         ("Which trip was the second fullest?", "And the emptiest?", "Which trip was the emptiest?"),
         ("How many trips did Ada make last week?", "What about Bo?", "How many trips did Bo make last week?"),
+        ("trips with a catch of 5 kilos", "and with 7?", "trips with a catch of 7 kilos"),
+        ("How many trips had more than 5 kilos?", "and more than 7 kilos?", "How many trips had more than 7 kilos?"),
         ("What did Ada's trips come to?", "and Bo's?", "What did Bo's trips come to?"),
         ("How many trips did Ada make last week?", "and yesterday?", "How many trips did Ada make yesterday?"),
         ("How many trips were there?", "and in January?", "How many trips were there in January?"),
