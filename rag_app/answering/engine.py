@@ -665,10 +665,11 @@ def _nearest(evidence: Evidence) -> float:
 
 
 def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:
-    """The hits that may answer where no query does.
+    """The hits that may answer a question about records that makes no query.
 
-    Where a text answers the likeliest, and may do so in other words, all texts. Else those with the words that are not
-    understood; without such words all, if the likeliest passage has half of the question's.
+    If the likeliest passage is of a text that may answer in other words: all texts. Else the hits with half of the words
+    that are not understood; if all are understood: all hits, provided that the likeliest passage has half of the
+    question's words.
     """
     ranking, blocks, hits = evidence.judgment.ranking, evidence.context.blocks, evidence.hits
     if not blocks:
@@ -686,7 +687,7 @@ def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:
 
 
 def _says(text: str, words: str) -> bool:
-    """Whether a text has half of the words that carry meaning."""
+    """Whether a text has at least half of these words, but for those without meaning."""
     asked = content_words(words)
     return len(asked & content_words(text)) * 2 >= len(asked)
 

@@ -88,8 +88,7 @@ def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[N
     said, at = [_order_text(token, ranked) for token in tokens], len(kept)
     if {token.role for token in meant} == {"value"}:  # the name stands where the other one stood
         names = {token.name for token in meant}
-        gone = next((place for place, token in enumerate(asked) if token.role == "value" and token.name in names), at)
-        at = min(at, gone)
+        at = next((place for place, token in enumerate(asked) if token.role == "value" and token.name in names), at)
     words = " ".join((*(token.text for token in kept[:at]), *said, *(token.text for token in kept[at:])))
     return replace(text, text=words, period=text.period or before.period)
 

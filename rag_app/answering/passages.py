@@ -74,7 +74,7 @@ class Passage(Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """The sentence behind what it stands under."""
+        """The sentence, behind the heading or the question that it stands under."""
         return f"{self.lead} {self.text}".strip()
 
 
@@ -97,7 +97,7 @@ class Ranking(Struct, frozen=True):
 
     @property
     def likeliest(self) -> Passage:
-        """The passage that answers the likeliest, or is the nearest of those that do alike. Raises ValueError without one."""
+        """The passage with the best odds of an answer; of equals the nearest. Raises ValueError where none is ranked."""
         odds = zip(self.read.max(axis=0), self.cosines[0], strict=True)
         return max(zip(odds, self.ranked, strict=True), key=lambda each: each[0])[1]
 

@@ -105,7 +105,8 @@ class Plan(Struct, frozen=True):
     `single`: one record is asked for, so that others come in only where they are its equals; the one at `place`, 1 being
     the first. `distinct`: how many different values there are. `everything` is the query without those conditions.
     `everybody`: those of all organizations are asked for. `texts`: each record is told with its text. `theme`: it is of
-    records that a word stands in. `contest`: what is to be told apart by the figures. `bound`: whether the one record that is named keeps to it is asked.
+    records that a word stands in. `contest`: what is set against each other by the figures. `bound`: whether the one
+    record that is named keeps to this condition is to be told.
     """
 
     query: RecordQuery
@@ -184,8 +185,8 @@ class Reading(Struct, frozen=True):
 
     `ranks`: all records of something have to be looked at. `limits`: no text does so, since a field is compared with a
     figure, or records are put in order. `missing`: what the records of this `kind` are asked for, and no field of theirs is
-    called. `theme` are those of its words that stand before the kind, where no others are left. `another`: something is
-    asked for whose name has a part of a value's.
+    called. `theme` are those of its words that stand before the kind, where no others are left. `another`: a figure is
+    asked for of what is only called like a value.
     """
 
     plan: Plan | None = None
@@ -359,7 +360,8 @@ def read_question(
 
 
 def _asks_of_another(tokens: Sequence[Token], spec: IndexSpec) -> bool:
-    """Whether a figure is asked for first, of what has a part of a value's name: "demand for velvet ring pouches"."""
+    """Whether it begins with a figure, and names what is only called like a value: "demand for velvet ring pouches", where
+    there are velvet ring boxes."""
     asked = next((token for token in tokens if token.meaning or token.is_left), None)
     if asked is None or asked.role != "field" or not is_figure(spec, asked.name):
         return False
@@ -430,6 +432,11 @@ def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
     of_it = tokens[places[-1] + 1 : places[-1] + 3]  # "dividend of IBM"
     named = places[0] == 0 and len(of_it) == 2 and of_it[0].stem in word_set("of_it") and of_it[1].role == "value"
     return asked or named or (places[0] == 1 and tokens[0].stem in ("what", "which"))
+
+
+def _says_less(token: Token) -> bool:
+    """Whether a comparative asks for less: "fewer", "cheaper"."""
+    return token.stem in word_set("less") or (token.meaning is not None and token.meaning.value == "less")
 
 
 def _are_apart(one: Kind, other: Kind) -> bool:
@@ -571,7 +578,7 @@ class _Reader(Conditions):
         """The figure that something named is to be above or below: "did A sell more than 30?"."""
         plain = query.aggregate is query.group is None and len(compared) == 1 and self._asks_whether()
         named = values and all(each.operator is EQ and isinstance(each.value, str) for each in values)
-        hedged = any(token.stem in word_set("degrees") for token in self.tokens if token.meaning is None)
+        hedged = any(token.stem in word_set("hedges") for token in self.tokens if token.meaning is None)
         if not (plain and named) or hedged or {*self.figures} - {compared[0].key}:
             return None
         return compared[0] if compared[0].operator in BOUND_OPERATORS.values() else None
@@ -651,9 +658,9 @@ class _Reader(Conditions):
             if token.role in ("over", "under") and (token.name or self._is_between(place, rivals)):
                 token.meaning = Meaning("more", token.name, "less" if token.role == "under" else "than")
             elif token.role == "more" and token.meaning and len(thans) == 1 and place < thans[0]:
-                than, less = self.tokens[thans[0]], token.stem in word_set("less") or token.meaning.value == "less"
+                than = self.tokens[thans[0]]
                 if not than.inside and self._is_between(thans[0], rivals):
-                    token.meaning = Meaning("more", token.name, "less" if less else "than")
+                    token.meaning = Meaning("more", token.name, "less" if _says_less(token) else "than")
                     than.meaning, than.said = None, True
         self._settle_sameness(rivals)
 
@@ -679,9 +686,10 @@ class _Reader(Conditions):
             return
 
     def _settle_which_has_more(self) -> None:
+        """ "Which is cheaper?" asks for the cheapest, "which has more of it?" for the one with the most."""
         for token in self.tokens:
             if token.meaning is not None and token.role == "more" and token.meaning.value != "same":
-                less = token.stem in word_set("less") or token.meaning.value == "less"
+                less = _says_less(token)
                 bare = _BETTER.get(token.stem, "least" if less else "most")
                 role = bare if not token.name else "low" if less else "high"
                 token.meaning = Meaning(role, token.name)
@@ -1043,8 +1051,7 @@ class _Reader(Conditions):
         for token in self.tokens:
             if token.meaning is None or token.role != "more":
                 continue
-            less = token.stem in word_set("less") or token.meaning.value == "less"
-            named = token.meaning.value if token.meaning.value == "same" else "less" if less else "more"
+            named = token.meaning.value if token.meaning.value == "same" else "less" if _says_less(token) else "more"
             ways.add({"high": "more", "low": "less"}.get(good[token.stem] or "", "") if token.stem in good else named)
         return ways.pop() if len(ways) == 1 else ""
 
@@ -1063,7 +1070,7 @@ class _Reader(Conditions):
         plain = (against or (way == "same" and not thans)) and not (self._has("or") or "or" in words)
         said = {token.stem for token in self.tokens if token.meaning is None and not token.inside}
         as_much = any(token.role == "more" and token.stem == "as" for token in self.tokens)  # which may be more
-        hedged = as_much or bool(said & word_set("degrees"))
+        hedged = as_much or bool(said & word_set("hedges"))
         return Contest(tuple(each.value for each in rivals), way, plain and not hedged and len(rivals) in (0, 2))
 
     def _tells_different(self) -> bool:

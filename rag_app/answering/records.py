@@ -89,9 +89,9 @@ class FoundRecords(Struct, frozen=True):
 class NotRecorded(Struct, frozen=True):
     """A question about records makes no query: `text` says why, if that is known.
 
-    `unknown` are its words that no field and no value is called by: a sentence that answers it has half of them. `limits`: a
-    field is compared with a figure, or records are put in order, which no sentence does. `figures` are those of records,
-    where a text may answer in other words, and no record.
+    `unknown` are its words that no field and no value is called by. What answers it nevertheless has half of them.
+    `limits`: no sentence answers it, since a field is compared with a figure, or records are put in order.
+    `figures`: the fields that tell a record from a text. With them a text may answer in other words, a record may not.
     """
 
     text: str
@@ -285,11 +285,11 @@ class RecordFinder:
         return _join_compared(told, Telling(spec, plans[0], largest, (), "found"), figures, plans)
 
     def _tell_plan(self, plan: Plan) -> Work[FoundRecords | None]:
-        told = (yield from self._tell_whether(plan)) if plan.bound is not None else None
-        return told or (yield from self._tell(*(yield from self._query(plan))))
+        whether = yield from self._tell_whether(plan)
+        return whether or (yield from self._tell(*(yield from self._query(plan))))
 
     def _tell_whether(self, plan: Plan) -> Work[FoundRecords | None]:
-        """Whether the one record that is named keeps to a bound, and its figure; None where there are several."""
+        """Whether the one record that is named keeps to a bound, and its figure; None without a bound, and of several."""
         bound = plan.bound
         if bound is None:
             return None
@@ -441,19 +441,18 @@ class RecordFinder:
     def _explain_unread(self, reading: Reading, text: str) -> NotRecorded | None:
         """What the records lack, or that the words make no query, where all of a kind, a figure or an order is asked for."""
         figures = frozenset(name for name in self._spec.fields if is_figure(self._spec, name))
+        unknown = [as_written(word, self._question.text) for word in reading.unknown]
         if lacking := missing_text(self._spec, reading.kind, reading.missing):
             return NotRecorded(lacking, limits=reading.limits, figures=figures)
         if reading.ranks or asks_two_figures(text):
             named = ranks_kind(text, self._spec) and reading.unknown != ()
             limited = reading.limits or sets_figures_apart(text)
             limits = limited and not named and not self._ranks_theme(text, reading)
-            unknown = [as_written(word, self._question.text) for word in reading.unknown]
             return NotRecorded(unread_text(unknown), reading.unknown, limits, figures)
         if names_kind_first(text, self._spec):
             bounded = any(figure(word) is not None for word in reading.unknown)  # those that begin before ten
             return NotRecorded("", reading.unknown, bounded)
         quoted = stems(" ".join(_QUOTED.findall(text)))
-        unknown = [as_written(word, self._question.text) for word in reading.unknown]
         said = [word for word in unknown if reading.another or stem(word) in quoted]
         return NotRecorded(unread_text(said), tuple(said)) if said else None
 
@@ -645,10 +644,15 @@ def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> Found
     both = _join(figures, _COMPARED)
     if not (part.nodes and whole.nodes):
         return None
-    cited = [node.node.node_id for node in both.nodes]
-    first, second = (cited.index(each.nodes[0].node.node_id) + 1 for each in (part, whole))
+    first, second = _places_of_first(both, (part, whole))
     apart = part.telling.difference(abs(part.figure - whole.figure), (first, second))
     return replace(both, text=f"{both.text} {apart}")
+
+
+def _places_of_first(both: FoundRecords, told: Sequence[FoundRecords | Step]) -> list[int]:
+    """Which sources of what was told together are the first ones of each, from 1."""
+    cited = [node.node.node_id for node in both.nodes]
+    return [cited.index(each.nodes[0].node.node_id) + 1 for each in told]
 
 
 def _join_compared(
@@ -658,9 +662,7 @@ def _join_compared(
     both = _join(told, _COMPARED)
     names = [plan.period.label for plan in plans if plan.period is not None]
     said = telling.verdict([each for each in figures if each is not None], names)
-    firsts = dict.fromkeys(each.nodes[0].node.node_id for each in told)
-    places = [place for place, node in enumerate(both.nodes, 1) if node.node.node_id in firsts]
-    cited = " ".join(f"[Source {place}]" for place in places)
+    cited = " ".join(f"[Source {place}]" for place in sorted({*_places_of_first(both, told)}))
     return replace(both, text=f"{said} {cited}. {both.text}") if said else both
 
 
