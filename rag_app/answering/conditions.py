@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
 
+from rag_app.answering.titles import list_neighbours
 from rag_app.answering.wording import Meaning, Token, figure, goes_by, is_figure, vocabulary_of, word_set
 from rag_app.domain import FieldType
 from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, NE, condition
@@ -47,7 +48,9 @@ class Conditions:
         thans = [
             range(place + 1, min(place + 4, len(self.tokens)))
             for place, each in enumerate(self.tokens)
-            if each.stem == "than" and (each.inside or not each.said) and _phrase_of(self.tokens, place).role != "more"
+            if each.stem == "than"
+            and (each.inside or not each.said)
+            and _phrase_of(self.tokens, place).role not in ("more", "not")
         ]
         return found if all(any(self._value_at(at) is not None for at in behind) for behind in thans) else None
 
@@ -187,8 +190,14 @@ class Conditions:
         return None if None in made else [each for some in made if some for each in some]
 
     def _are_joined(self) -> bool:
-        """Whether values of one field stand together: "Theo or Mai", and not "Theo ... for Mai"."""
+        """Whether values of one field stand together: "Theo or Mai", and not "Theo ... for Mai".
+
+        And no record beside a value of others: "the brass lamp and walnut boards".
+        """
         places = [place for place, token in enumerate(self.tokens) if token.role == "value"]
+        titles = [place for place in places if self.tokens[place].name == "source_id"]
+        if any({*places} & {*list_neighbours(self.tokens, place)} - {*titles} for place in titles):
+            return False
         for first, second in pairwise(places):
             one, other = self.tokens[first].meaning, self.tokens[second].meaning
             if (
@@ -214,7 +223,7 @@ class Conditions:
 
     def _build_negation(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
         """Neither of the values: "not trending" is 0 or less."""
-        if self.spec.all_fields[name] is FieldType.KEYWORD:
+        if self.spec.all_fields[name] in (FieldType.KEYWORD, FieldType.UUID):
             return [condition(name, NE, value) for value in values]
         stated = self._conditions(name, values)
         if stated is None or self.spec.all_fields[name] not in NUMBER_FIELDS | {FieldType.BOOLEAN}:
@@ -228,6 +237,27 @@ class Conditions:
         """The values before "left out" or "aside"."""
         meant = [token for token in self.tokens if token.meaning]
         return [before for before, token in pairwise(meant) if token.role == "left_out"]
+
+    def _narrow_denied(self, denied: Sequence[Token]) -> bool:
+        """Whether a value of another field says which ones are left out, which no filter says: "except Ada's late trips"."""
+        for token in (each for each in denied if each.role == "value"):
+            place = next(at for at, each in enumerate(self.tokens) if each is token)
+            ahead = [each for each in self.tokens[place + 1 :] if not each.inside]
+            between = [*takewhile(lambda each: each.role in ("", "kind", "field") and not each.parted, ahead)]
+            behind = next(iter(ahead[len(between) :]), None)
+            verb = any(each.stem in word_set("whether") | word_set("which_of") for each in between)
+            if (
+                behind is not None
+                and behind.role == "value"
+                and behind.name != token.name
+                and not (verb or behind.parted)
+            ):
+                return True
+        return False
+
+    def _denied_values(self) -> set[Meaning]:
+        denied = (*(self._read_denied() or ()), *self._left_out())
+        return {token.meaning for token in denied if token.meaning is not None}
 
     def _conditions(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
         kind = self.spec.all_fields[name]
@@ -248,7 +278,11 @@ class Conditions:
         None behind a mere "not" with "and", which may join what is denied to what is not.
         """
         denied, link, joined = list[Token](), None, False
-        for token in self.tokens:
+        for place, token in enumerate(self.tokens):
+            if token.parted and link is not None and denied and not joined:
+                joined = self._lists_on(place, denied[-1].name)
+                if not joined and token.role == "value" and token.name == denied[-1].name:
+                    return None  # "except Ada, Bo"
             if token.role == "not":
                 link, joined = token, True
             elif token.role == "value" and link is not None and joined:
@@ -259,12 +293,41 @@ class Conditions:
                 joined = False
             elif token.role == "or" or (token.stem in word_set("joins") and not token.inside):
                 apart = link is not None and not joined and token.role != "or"
-                if apart and link is not None and link.stem not in word_set("excepts") and self._joins_values(token):
+                if apart and link is not None and not self._is_exception(link) and self._joins_values(token):
                     return None
                 joined = link is not None
             elif not token.inside and (token.meaning is not None or token.is_left or not joined):
                 link, joined = None, False
-        return denied
+        excepts = any(token.role == "not" and self._is_exception(token) for token in self.tokens)
+        return None if excepts and (self._narrow_denied(denied) or self._may_begin_again(denied)) else denied
+
+    def _is_exception(self, link: Token) -> bool:
+        """Whether a word leaves out all that is listed behind it: "except", "not counting", and no mere "not"."""
+        place = next(at for at, token in enumerate(self.tokens) if token is link)
+        counted = any(
+            token.inside and token.stem in word_set("counted") for token in self.tokens[place + 1 : place + 2]
+        )
+        return link.stem in word_set("excepts") or counted
+
+    def _may_begin_again(self, denied: Sequence[Token]) -> bool:
+        """Whether the rest of a list may be what is asked about: "leaving out Ada, Bo and Cy had how many trips"."""
+        listed = self.tokens[0].role == "not" and any(token.parted for token in denied[1:])
+        place = next((at for at, token in enumerate(self.tokens) if denied and token is denied[-1]), 0)
+        behind = next((token for token in self.tokens[place + 1 :] if not token.inside), None)
+        return listed and behind is not None and not behind.parted
+
+    def _lists_on(self, place: int, name: str) -> bool:
+        """Whether values of a field, with commas between them, end with "and" or "or" and one more of them."""
+        last = word_set("lists")
+        values = [token for token in self.tokens[place:] if not (token.inside or token.stem in word_set("one"))]
+        listed = [*takewhile(lambda each: each.role == "value" and each.name == name, values)]
+        behind = values[len(listed) : len(listed) + 2]
+        ended = (
+            len(behind) == 2
+            and (behind[0].stem in last or behind[0].role == "not")
+            and (behind[1].role, behind[1].name) == ("value", name)
+        )
+        return ended and all(token.parted for token in listed[1:])
 
     def _joins_values(self, link: Token) -> bool:
         """Whether a word stands between two values of one field."""
@@ -285,7 +348,7 @@ class Conditions:
         meant = [token for token in self.tokens if token.meaning]
         for place, token in enumerate(meant):
             before, after = meant[place - 1 : place], meant[place + 1 : place + 2]
-            if token.role == "left_out" and not (before and before[0].role == "value"):
+            if token.role == "left_out" and not (before and before[0].role == "value" and not token.parted):
                 return False
             if token.role == "not" and token.stem in word_set("but"):
                 everything = any(each.stem in word_set("all") for each in self.tokens[: self.tokens.index(token)])

@@ -42,7 +42,7 @@ from rag_app.answering.wording import (
     words_alike,
 )
 from rag_app.domain import FieldType, day_text
-from rag_app.retrieval.filters import CONTAINS, EQ, GT, IN, LT, condition, fields_of
+from rag_app.retrieval.filters import CONTAINS, EQ, GT, IN, LT, NE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.periods import Period, conditions_of, means_part
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery, Records
@@ -141,7 +141,11 @@ class Plan(Struct, frozen=True):
     @property
     def names_record(self) -> bool:
         """Whether it is of records that are named by their titles."""
-        return "source_id" in fields_of(self.query.filters) and not self.theme
+        named = any(
+            isinstance(each, MetadataFilter) and each.key == "source_id" and each.operator is not NE
+            for each in self.query.filters
+        )
+        return named and not self.theme
 
     def narrow_to(self, words: Sequence[str], sources: Collection[str]) -> "Plan":
         """The same of these records alone, whose titles or texts have the words."""
@@ -404,7 +408,8 @@ def respell(
 
 
 def _asks(token: Token) -> bool:
-    return token.meaning is not None and (token.role not in _LINKS or token.meaning.name != "")
+    busier = token.role == "more" and token.stem in word_set("busier")
+    return token.meaning is not None and (token.role not in _LINKS or token.meaning.name != "" or busier)
 
 
 def without_period(text: str, period: Period | None) -> str:
@@ -459,7 +464,10 @@ class _Reader(Conditions):
         super().__init__(spec, tokens, None)
         titles = {each.value: each for each in values if each.title}
         meant = dict.fromkeys(self._meanings_with("value"))
-        self.named = [titles[each.value] for each in meant if each.name == "source_id"]
+        called = [titles[each.value] for each in meant if each.name == "source_id"]
+        denied = self._denied_values()
+        self.denied = [each for each in called if Meaning("value", "source_id", each.value) in denied]
+        self.named = [each for each in called if each not in self.denied]
         self.today, self.comparing = today, comparing
         self.unsaid: list[Token] = []  # words that are known, and that no query says
         self.period = period or self._year()
@@ -467,7 +475,7 @@ class _Reader(Conditions):
         self._settle_comparatives()
         self._drop_kinds_left_out()
         self.kinds = self._kinds()
-        self.kind = next(iter(self.kinds), None)
+        self.kind = next(iter(self.kinds), self._kind_of_busier())
         self.group, self.grain = self._group()
         self.in_turn = self._series_in_turn()
         self.figures = [name for name in self.figures if name != self.group]
@@ -562,6 +570,7 @@ class _Reader(Conditions):
                     if not vocabulary_of(self.spec, each.key).own and each.key != "source_id"
                 ),
                 *(f"title “{each.title}”" for each in self.named),
+                *(f"title not “{each.title}”" for each in self.denied),
             ),
             period=period,
             distinct=query.group is not None and query.limit == _GROUPED and not self._has("each"),
@@ -657,12 +666,31 @@ class _Reader(Conditions):
         for place, token in enumerate(self.tokens):
             if token.role in ("over", "under") and (token.name or self._is_between(place, rivals)):
                 token.meaning = Meaning("more", token.name, "less" if token.role == "under" else "than")
+            elif self._asks_which() and token.role in ("most", "least") and not (self._has("each") or thans):
+                self._settle_most_of(token, rivals)
             elif token.role == "more" and token.meaning and len(thans) == 1 and place < thans[0]:
                 than = self.tokens[thans[0]]
                 if not than.inside and self._is_between(thans[0], rivals):
                     token.meaning = Meaning("more", token.name, "less" if _says_less(token) else "than")
                     than.meaning, than.said = None, True
         self._settle_sameness(rivals)
+
+    def _settle_most_of(self, token: Token, rivals: Sequence[Meaning]) -> None:
+        """ "Which of A, B and C has the fewest?" compares all of them: one of which nothing is recorded may be it."""
+        place = next(at for at, each in enumerate(self.tokens) if each.meaning in rivals)
+        apart = self.tokens[place].parted or self.tokens[place - 1].stem in word_set("partitive")
+        field = rivals[0].name
+        adds_up = {*self.keys} <= {field} and all(vocabulary_of(self.spec, name).adds_up for name in self.figures)
+        single = any(each.role == "single" for each in token.others)
+        if apart and adds_up and field != "source_id" and not single:
+            token.meaning = Meaning("more", "", "less" if token.role == "least" else "than")
+
+    def _kind_of_busier(self) -> str | None:
+        """The kind of which the busier one of several has more, where no figure is named."""
+        busier = any(
+            token.role in ("more", "most", "least") and token.stem in word_set("busier") for token in self.tokens
+        )
+        return vocabulary_of(self.spec, self._rivals()[0].name).kind if busier and self._rivals() else None
 
     def _settle_sameness(self, rivals: Sequence[Meaning]) -> None:
         """ "Do A and B cost the same?", "does A cost as much as B?": the only two values are compared, to be told yes or no."""
@@ -759,9 +787,21 @@ class _Reader(Conditions):
             or (self._has("more") and not (self.comparing or self._compares_values()))
             or self._points_back()
             or self._orders_by_words()
+            or self._leaves_out_a_sort()
         ):
             return False
         return self._is_positive() and not self.asks_of_words() and not self._sets_own_apart()
+
+    def _leaves_out_a_sort(self) -> bool:
+        """Whether what is left out may be all of a sort, of which a title names one: "apart from rings"."""
+        titles = {each.value: each.title for each in self.denied}
+        for place, token in enumerate(self.tokens):
+            if token.meaning is not None and token.name == "source_id" and token.meaning.value in titles:
+                phrase = [token, *takewhile(lambda each: each.inside, self.tokens[place + 1 :])]
+                title = titles[token.meaning.value].casefold()
+                if any(each.text.casefold() not in (each.stem, *title.split()) for each in phrase):
+                    return True
+        return False
 
     def _orders_by_words(self) -> bool:
         """Whether "most" stands before a field that is no figure: "the most severe"."""
@@ -950,7 +990,8 @@ class _Reader(Conditions):
         """The field whose values are asked for: "what categories are there", "which kinds of weather", "what numbers of doors"."""
         before = [*takewhile(lambda token: token.meaning is None, self.tokens)]
         first, *rest = [*self.tokens[len(before) :], None]
-        narrowed = self.period is not None or self.named or self._has("value")
+        named = {*self._meanings_with("value")} - self._denied_values()
+        narrowed = self.period is not None or self.named or named
         if narrowed or first is None or first.role != "field" or {*self.keys, *self.figures} != {first.name}:
             return None
         phrase = [first, *takewhile(lambda token: token is not None and token.inside, rest)]
@@ -1006,11 +1047,14 @@ class _Reader(Conditions):
             and rivals
             and rivals[0].name in self.spec.fields
         )
+        with_who = any(token.stem in word_set("who") for token in self.tokens[:3]) and any(
+            one.stem in word_set("with") and other.meaning in rivals for one, other in pairwise(self.tokens)
+        )  # "who has more bookings with A or B" is none of the two
         return (
             bool(rivals)
             and joined
+            and not with_who
             and not any(token.also for token in self.tokens if token.meaning in rivals)
-            and not any(token.meaning in rivals for token in self._read_denied() or ())  # "isn't A dearer than B"
             and (bool(counted) or (self._figure_compared() is not None and not self._has("count")))
         )
 
@@ -1022,7 +1066,8 @@ class _Reader(Conditions):
 
     def _rivals(self) -> list[Meaning]:
         """The values of the one field of which several are named."""
-        named = list(dict.fromkeys(self._meanings_with("value")))
+        denied = self._denied_values()
+        named = [each for each in dict.fromkeys(self._meanings_with("value")) if each not in denied]
         several = [each for each in named if sum(other.name == each.name for other in named) > 1]
         alike = len({each.name for each in several}) == 1 and self.spec.all_fields[several[0].name] in _NAMING
         return several if alike else []

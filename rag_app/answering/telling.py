@@ -122,8 +122,10 @@ class Telling:
             number_of = "" if of else "number of "
             said = f"they have the same {number_of}{mean}{total}{what}{with_all}: {first}{unit}"
         else:
-            least = "fewer" if less else "more"
-            more = f"{least} " if counted else f"the {'lower' if less else 'higher'} {mean}{total}"
+            two = len(ranked) == 2
+            least = ("fewer" if two else "the fewest") if less else ("more" if two else "the most")
+            extreme = ("lower" if two else "lowest") if less else ("higher" if two else "highest")
+            more = f"{least} " if counted else f"the {extreme} {mean}{total}"
             said = f"{ranked[0][1]} has {more}{what}{with_all}: {first} against {' and '.join(shown[1:])}{unit}"
         holds = same if contest.way == "same" else not same and ranked[0][0] == figures[0]
         lead = "" if not contest.claims else "Yes: " if holds else "No: "

@@ -6,7 +6,7 @@ asked then: a title says which record is meant, and not what there is of a sort.
 
 import re
 from collections.abc import Iterator, Sequence, Set
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from rag_app.answering.wording import Meaning, Token, figure, price_field, read_words, stems, vocabulary_of, word_set
 from rag_app.domain import FieldType
@@ -33,6 +33,11 @@ def words_of_titles(text: str, spec: IndexSpec, values: Sequence[NamedValue]) ->
     """The words of a question that may be those of titles: what is left, and values that may be records of their own."""
     tokens = read_words(text, spec, values)
     left = [token.stem for place, token in enumerate(tokens) if _may_begin(tokens, place, spec)]
+    if left:
+        listed = [
+            place for place, token in enumerate(tokens) if token.role == "value" and list_neighbours(tokens, place)
+        ]
+        left += [tokens[at].stem for begin, end in _units(tokens) if begin in listed for at in range(begin, end)]
     return tuple(dict.fromkeys(left)) if len(left) <= _MOST_LEFT else ()
 
 
@@ -48,6 +53,9 @@ def _may_begin(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool:
     others = sum(name in kind.having for kind in spec.records.values())
     weak = 0 < others < len(spec.records) or spec.all_fields[name] is FieldType.TAGS
     behind = place > 0 and tokens[place - 1].stem in word_set("for")
+    behind = behind and not (
+        place > 1 and tokens[place - 2].stem in word_set("which")
+    )  # "which of the Halden 2 and ..."
     measured = bool(roles & (_MEASURES | {"much", "sum", "unit", "apart"}))
     alone = "kind" not in roles or bool(roles & {"more", "apart"})
     return weak and measured and alone and not behind and not vocabulary_of(spec, name).values
@@ -61,10 +69,14 @@ def _read_titles(tokens: Sequence[Token], titles: Sequence[NamedValue], spec: In
     """
     measured = _fields_asked(tokens, spec)
     fitting = [each for each in titles if _fits(each, tokens, measured, spec)]
-    for place, token in enumerate(tokens):
-        if not _may_begin(tokens, place, spec):
+    places = [place for place in range(len(tokens)) if _may_begin(tokens, place, spec)]
+    for place in [*places, *range(len(tokens))]:
+        token = tokens[place]
+        again = token.role == "value" and token.name != "source_id" and place not in places
+        beside = again and any(tokens[at].name == "source_id" for at in list_neighbours(tokens, place))
+        if not (beside or _may_begin(tokens, place, spec)):
             continue
-        tag = spec.all_fields.get(token.name) is FieldType.TAGS
+        tag = beside or spec.all_fields.get(token.name) is FieldType.TAGS
         called = [each for each in fitting if token.stem in each.words and (tag or token.name not in each.fields)]
         ranked = sorted(_rank(each, tokens, place, measured, spec) for each in called)
         if ranked and [each[0] for each in ranked].count(ranked[-1][0]) == 1:
@@ -72,6 +84,24 @@ def _read_titles(tokens: Sequence[Token], titles: Sequence[NamedValue], spec: In
             for other in tokens[begin:end]:
                 other.meaning, other.said, other.inside = None, True, True
             tokens[begin].meaning, tokens[begin].inside = Meaning("value", "source_id", source), False
+
+
+def list_neighbours(tokens: Sequence[Token], place: int) -> list[int]:
+    """The places of what stands right before and behind a phrase in a list: with a comma, "and" or "or" between them."""
+    lists, found = word_set("lists"), list[int]()
+    heads = [
+        at
+        for at, _ in _units(tokens)
+        if at == place or ((tokens[at].meaning or tokens[at].is_left) and tokens[at].stem not in lists)
+    ]
+    for one, other in pairwise(heads):
+        between = [token for token in tokens[one + 1 : other] if not token.inside]
+        listed = any(token.parted for token in (*between, tokens[other])) or any(
+            token.stem in lists for token in between
+        )
+        plain = all(token.stem in lists | word_set("one") or token.role == "own" for token in between)
+        found += [one + other - place] if place in (one, other) and listed and plain else []
+    return found
 
 
 def _fields_asked(tokens: Sequence[Token], spec: IndexSpec) -> list[str]:

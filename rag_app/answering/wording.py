@@ -47,7 +47,7 @@ class Token:
     """A word of the question, with what it was understood as: the first word of a phrase carries its `meaning`.
 
     `said`: it is understood, or says nothing. `others` are further meanings of the phrase, `also` further values.
-    `inside`: it is a further word of the phrase before it.
+    `inside`: it is a further word of the phrase before it. `parted`: a comma or a colon stands before it.
     """
 
     text: str
@@ -57,6 +57,7 @@ class Token:
     others: tuple[Meaning, ...] = ()
     also: tuple[str, ...] = ()
     inside: bool = False
+    parted: bool = False
 
     @property
     def is_left(self) -> bool:
@@ -74,7 +75,7 @@ class Token:
 
 def read_words(text: str, spec: IndexSpec, values: Sequence[NamedValue] = ()) -> list[Token]:
     """The words of a question with their meanings: whole phrases first, then parts of values."""
-    tokens = [Token(word, stem(word)) for word in _words(text)]
+    tokens = [Token(word, stem(word), parted=parted) for word, parted in _split(text)]
     phrases = _phrases(spec, values)
     place = 0
     while place < len(tokens):
@@ -202,14 +203,23 @@ def is_figure(spec: IndexSpec, name: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    """The words, without articles and without the s of a genitive; signs of money as words behind their figures."""
+    return [word for word, _ in _split(text)]
+
+
+def _split(text: str) -> Iterator[tuple[str, bool]]:
+    """The words, each with whether a comma or a colon stands before it, without articles and without the s of a genitive; signs of money
+    as words behind their figures."""
     bare = re.sub(r"(?<=\w)['’]s\b", "", text).replace("−", "-")
     bare = _CONTRACTED.sub(r"\1n t", bare)
     bare = re.sub(r"(?<=\d)\+(?!\d)", " or more", bare)
     bare = _RANGE.sub(r"between \1 and \2", bare)
     bare = _MONEY.sub(lambda found: f"{found[2]} {found[1]}", bare)
     bare = re.sub("[€£$%]", lambda found: f" {_SIGNS[found[0]]} ", bare)
-    return [word for word in _WORD.findall(bare) if word.casefold() != _ARTICLE]
+    end = 0
+    for found in _WORD.finditer(bare):
+        if found[0].casefold() != _ARTICLE:
+            yield found[0], not {*",:;"}.isdisjoint(bare[end : found.start()])
+            end = found.end()
 
 
 # -- the words of planning.toml and of the index
@@ -432,10 +442,16 @@ def _read_parts(tokens: Sequence[Token], values: Sequence[NamedValue], spec: Ind
 
 
 def _part_names(tokens: Sequence[Token], spec: IndexSpec) -> None:
-    """Two parts of different names, side by side, are the name of somebody else: "Peter Haddad" is no Hallam and no Samir."""
+    """Two parts of different names, side by side, are the name of somebody else: "Peter Haddad" is no Hallam and no Samir.
+
+    A comma parts those of a list with a last one: "Peter, Samir or Ada".
+    """
     heads = [place for place, token in enumerate(tokens) if not token.inside]
     for first, second, end in zip(heads, heads[1:], [*heads[2:], len(tokens)], strict=False):
         one, other = tokens[first], tokens[second]
+        listed = {token.stem for token in tokens[end:]} & word_set("lists")
+        if other.parted and listed:
+            continue
         if one.role == other.role == "value" and one.name == other.name and one.name != "source_id":
             halves = [(one, second - first), (other, end - second)]
             if all(token.meaning and _is_name(token.meaning.value) for token, _ in halves) and all(
@@ -526,8 +542,14 @@ def _asks_how_much(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool
 
 
 def _kind_become(tokens: Sequence[Token], place: int, spec: IndexSpec) -> str | None:
-    """The kind of what "has been booked", which may be done by now: a value that is said as a verb of the records."""
-    been = any(each.stem in word_set("become") for each in tokens[max(0, place - 1) : place])
+    """The kind of what "has been booked", which may be done by now: a value that is said as a verb of the records.
+
+    And of "who is booked with Ada", but not of "who is still booked with her", where no kind is named.
+    """
+    before = {each.stem for each in tokens[max(0, place - 1) : place]}
+    company = any(each.stem in word_set("with") for each in tokens[place + 1 : place + 2])
+    company = company and not before & word_set("still") and not any(each.role == "kind" for each in tokens)
+    been = bool(before & word_set("become")) or company
     begun = tokens[place].stem[:_SHARED]
     kinds = (name for name, kind in spec.records.items() for phrase in kind.words if phrase[:_SHARED] == begun)
     return next(kinds, None) if been and len(begun) == _SHARED else None
@@ -603,6 +625,8 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
         lambda at: at.token.stem in word_set("comes") and not _asks_what_it_comes_to(at.tokens, at.number),
         None,
     ),
+    # "what else do we have besides tents"
+    (("unclear",), lambda at: at.token.stem == "else" and at.is_among("not"), None),
     # the value of the demand index
     (("sum",), lambda at: at.token.stem == "value" and not at.is_before("kind", "own", "all"), None),
     # the mean over all of our keywords

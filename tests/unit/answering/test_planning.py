@@ -42,6 +42,7 @@ VALUES = [
     NamedValue("skipper", "Ada Holm"), NamedValue("skipper", "Bo Lind"), NamedValue("harbour", "north pier"), NamedValue("harbour", "south pier"),
     NamedValue("harbour", "old main ferry quay"),
 ]  # fmt: skip
+CY = NamedValue("skipper", "Cy Moor")
 
 
 def read(text: str, values: list[NamedValue] = VALUES) -> Any:
@@ -58,8 +59,8 @@ def read_after(way: Callable[..., Question | None], before: str, text: str) -> A
     return plan
 
 
-def filters(text: str) -> list[tuple[str, str, object]]:
-    found = read(text).query.filters
+def filters(text: str, values: list[NamedValue] = VALUES) -> list[tuple[str, str, object]]:
+    found = read(text, values).query.filters
     return [
         (each.key, each.operator.value, each.value)
         for each in found
@@ -588,16 +589,70 @@ def test_a_list_with_one_figure_that_adds_up_may_be_a_total(text: str, may_be: b
     [
         ("trips except Ada's and Bo's", [("skipper", "!=", "Ada Holm"), ("skipper", "!=", "Bo Lind")]),
         ("trips that were not by Ada or Bo", [("skipper", "!=", "Ada Holm"), ("skipper", "!=", "Bo Lind")]),
+        ("trips of somebody other than Ada", [("skipper", "!=", "Ada Holm")]),
+        ("Which trips are of anyone but Bo?", [("skipper", "!=", "Bo Lind")]),
+        ("What trips are there besides Ada's?", [("skipper", "!=", "Ada Holm")]),
+        ("what else do the trips show apart from Ada's", [("skipper", "!=", "Ada Holm")]),
+        ("trips of Ada, not counting the north pier", [("skipper", "==", "Ada Holm"), ("harbour", "!=", "north pier")]),
+        (
+            "trips not counting Ada's, Bo's and Cy's",
+            [("skipper", "!=", each) for each in ("Ada Holm", "Bo Lind", "Cy Moor")],
+        ),
+        (
+            "trips that are not Ada's, Bo's or Cy's",
+            [("skipper", "!=", each) for each in ("Ada Holm", "Bo Lind", "Cy Moor")],
+        ),
+        ("Which skippers are there besides Ada and Bo?", [("skipper", "!=", "Ada Holm"), ("skipper", "!=", "Bo Lind")]),
     ],
 )
 def test_all_that_is_left_out_is_left_out(text: str, wanted: list[tuple[str, str, object]]) -> None:
-    assert filters(text) == wanted
+    assert filters(text, [*VALUES, CY]) == wanted
 
 
-@pytest.mark.parametrize("text", ["trips that were not by Ada and Bo", "How many trips has Ada Lind made?"])
+def test_the_others_of_a_field_are_listed() -> None:
+    query = read("Which skippers are there besides Ada?").query
+    assert (query.aggregate, query.group) == (Aggregate.COUNT, "skipper")
+
+
+@pytest.mark.parametrize(
+    ("text", "sides"),
+    [
+        ("Who made more trips, Ada, Bo or Cy?", 3),
+        ("Who is busier, Ada, Bo or Cy?", 3),
+        ("Which is the busiest of Ada, Bo and Cy?", 3),
+        ("Who has the fewest trips: Ada or Bo?", 2),
+        ("Which of Ada, Bo and Cy has the most fish?", 3),
+    ],
+)
+def test_one_of_several_is_compared_with_all_of_them(text: str, sides: int) -> None:
+    """One of which nothing is recorded has the fewest: the sides are known beside the groups that are found."""
+    plan = read(text, [*VALUES, CY])
+    assert len(plan.contest.sides) == plan.query.limit == sides
+    assert plan.query.group == "skipper"
+
+
+def test_several_are_counted_together() -> None:
+    query = read("How many trips did Ada, Bo and Cy make?", [*VALUES, CY]).query
+    assert query.filters[-1].value == ["Ada Holm", "Bo Lind", "Cy Moor"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trips that were not by Ada and Bo",
+        "How many trips has Ada Lind made?",
+        "all trips except Ada, Bo",
+        "Leaving out Ada, Bo and Cy made how many trips?",
+        "trips except the north pier ones of Ada",
+        "Who had the most trips with Ada or Bo?",
+        "What else did Ada catch?",
+        "trips of Lind, Ada",
+    ],
+)
 def test_what_may_be_meant_otherwise_is_no_query(text: str) -> None:
-    """A mere "not" with "and" may deny one of the two; halves of two names are the name of neither."""
-    assert read_question(text, BOATS, VALUES, None).plan is None
+    """A mere "not" with "and" may deny one of the two; halves of two names are the name of neither; a list may end before
+    its last name."""
+    assert read_question(text, BOATS, [*VALUES, CY], None).plan is None
 
 
 def test_a_word_before_a_kind_may_be_its_theme() -> None:

@@ -121,3 +121,24 @@ def test_two_records_have_a_difference(text: str) -> None:
 def test_two_records_are_compared(text: str, descending: bool) -> None:
     plan = read(text)
     assert (plan.query.order, plan.query.descending, sorted(sources(plan))) == ("price", descending, ["moor", "tarn"])
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Which of the Fen 2, the Moor and the Tarn is dearest?", ["fen", "moor", "tarn"]),
+        ("What do the Fen, the Moor and the Tarn cost together?", ["fen", "moor", "tarn"]),
+        ("Which is cheapest, the Moor, the Fen 2 or the Tarn?", ["moor", "fen", "tarn"]),
+        ("What do the Moor and the Fen 2 cost together?", ["moor", "fen"]),
+    ],
+)
+def test_three_records_in_a_row_are_named(text: str, wanted: list[str]) -> None:
+    assert sources(read(text)) == wanted
+
+
+def test_a_record_is_left_out() -> None:
+    plan = read("cheapest lamp apart from the Tarn")
+    assert sources(plan) == ["tarn"]
+    assert plan.conditions == ("title not “Tarn lamp for children”",)
+    assert not plan.names_record
+    assert read("cheapest lamp apart from Tarns") is None
