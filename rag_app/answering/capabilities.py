@@ -32,7 +32,7 @@ class Capability(Struct, frozen=True):
     it, each with its place in the order in which those of all capabilities are tried.
 
     `refusal` is said where nothing was found, `near` where hits are there and none is good enough (without it, `refusal`
-    in both cases), `uncited` when no claim of a model's answer has a source that supports it. A capability that is not
+    in both cases; one that ends in a colon leads to the sources, with nothing between), `uncited` when no claim of a model's answer has a source that supports it. A capability that is not
     `grounded` may answer without sources. One that `always_asks` shows a model also hits that are too weak to answer
     from. `advice_is_claim`: advice needs a source, too. `admission` is said where a model says nothing at all.
     `prefers_owner`: what belongs to the asker comes
@@ -86,10 +86,8 @@ class Capability(Struct, frozen=True):
     parts: Parts = NO_PARTS
 
 
-_INSUFFICIENT = (
-    "I don't have enough relevant information to answer this question confidently. "
-    "Here are the most relevant sources I found:"
-)
+_INSUFFICIENT = "I don't have enough relevant information to answer this question confidently."
+_SOURCES_FOLLOW = f"{_INSUFFICIENT} Here are the most relevant sources I found:"
 
 LEXYBRAIN = "lexybrain"
 """The group of the capabilities that a conversation chooses from."""
@@ -151,7 +149,8 @@ CAPABILITIES: list[Capability] = [
         index="org_knowledge",
         prompt="knowledge_answer",
         refusal=_INSUFFICIENT,
-        uncited=_INSUFFICIENT,
+        near=_SOURCES_FOLLOW,
+        uncited=_SOURCES_FOLLOW,
         max_words=500,
     ),
     Capability(

@@ -65,10 +65,11 @@ def near_text(capability: Capability, question: Question, declared: Collection[s
 
     In the language that the request asks for, else in the question's if the index declares it; with what a result that
     no source states would take, and the `warning` that the embedding model may be why, in the question's own language.
-    A capability without such words of its own has one refusal for all cases.
+    A capability without such words of its own has one refusal for all cases; to words that lead to the sources nothing is
+    added.
     """
-    if not capability.near:
-        return capability.refusal
+    if not capability.near or capability.near.endswith(":"):
+        return capability.near or capability.refusal
     asked = language_of(question.text)
     wanted = question.instructions.values.get("language", "en")
     if wanted == "en" and asked in declared:

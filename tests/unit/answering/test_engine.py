@@ -172,7 +172,7 @@ async def test_a_model_is_shown_more_of_the_sources_where_there_is_room() -> Non
         (OWNER, LATE, LATE),
         (OWNER, f"{LATE} Call 555 for a prize!", LATE),
         (OWNER, " ", OWNER.near),
-        (KNOWLEDGE, "They waited for long.", KNOWLEDGE.refusal),
+        (KNOWLEDGE, "They waited for long.", KNOWLEDGE.uncited),
         (KNOWLEDGE, "The context does not contain this information.", "The context does not contain this information."),
     ],
 )
@@ -196,9 +196,9 @@ async def test_an_admission_is_no_answer_whatever_it_cites() -> None:
 
 
 async def test_the_seeds_texts_are_there_to_the_letter() -> None:
-    assert KNOWLEDGE.refusal == (
-        "I don't have enough relevant information to answer this question confidently. "
-        "Here are the most relevant sources I found:"
+    assert KNOWLEDGE.near == KNOWLEDGE.uncited == (f"{KNOWLEDGE.refusal} Here are the most relevant sources I found:")
+    assert KNOWLEDGE.refusal == ("I don't have enough relevant information to answer this question confidently."), (
+        "no sources follow where nothing was found"
     )
     assert OWNER.uncited == (
         "I found some potentially relevant information but cannot provide a reliable answer without proper source "

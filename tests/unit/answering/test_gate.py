@@ -71,7 +71,7 @@ async def test_without_a_model_only_what_is_enough_is_answered_from() -> None:
 
 async def test_a_refusal_does_not_deny_what_it_shows() -> None:
     for capability, near in (
-        (KNOWLEDGE, KNOWLEDGE.refusal),
+        (KNOWLEDGE, KNOWLEDGE.near),
         (OWNER, "I found records that come close, but none of them answers this."),
         (BOOK, "I found passages, but none of them answers this."),
     ):
@@ -87,7 +87,7 @@ def test_a_refusal_is_in_the_language_that_is_asked_for_or_declared() -> None:
     assert near_text(BOOK, asked, ("en", "de")).startswith("Ich habe etwas gefunden")
     told = replace(asked, text="How long?", instructions=Instructions({"language": "fr"}))
     assert near_text(BOOK, told, ("en",)).startswith("J'ai trouvé")
-    assert near_text(KNOWLEDGE, asked, ("en", "de")) == KNOWLEDGE.refusal, "its seed's words, whatever the language"
+    assert near_text(KNOWLEDGE, asked, ("en", "de")) == KNOWLEDGE.near, "its seed's words, whatever the language"
 
 
 def test_a_refusal_says_what_a_result_would_take() -> None:
@@ -100,7 +100,7 @@ def test_a_refusal_says_what_a_result_would_take() -> None:
     assert german.endswith(
         "Keine der gefundenen Quellen nennt diese Anzahl. Aus Text lässt sich das nicht berechnen, nur aus Datensätzen mit Feldern."
     )
-    assert near_text(KNOWLEDGE, Question("Which robot is the fastest?"), ("en",)) == KNOWLEDGE.refusal
+    assert near_text(KNOWLEDGE, Question("Which robot is the fastest?"), ("en",)) == KNOWLEDGE.near
 
 
 def test_an_english_model_says_so_to_who_asks_in_another_language() -> None:
