@@ -43,8 +43,8 @@ class Conditions:
                 token.said = True
         self._measure_others([each.key for each in found])
         bounds = sum(token.role in BOUND_OPERATORS or token.role == "between" for token in self.tokens)
-        if bounds > len(found):
-            return None  # it limits what is not understood
+        if bounds > len(found) or len({(each.key, each.operator) for each in found}) < len(found):
+            return None  # it limits what is not understood, or twice the same
         thans = [
             range(place + 1, min(place + 4, len(self.tokens)))
             for place, each in enumerate(self.tokens)

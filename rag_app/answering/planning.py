@@ -42,7 +42,7 @@ from rag_app.answering.wording import (
     words_alike,
 )
 from rag_app.domain import FieldType, day_text
-from rag_app.retrieval.filters import CONTAINS, EQ, GT, IN, LT, NE, condition, fields_of
+from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, LT, LTE, NE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.periods import Period, conditions_of, means_part
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery, Records
@@ -76,7 +76,7 @@ _INCLUDED = re.compile(
     re.I,
 )
 _ASKS_AGAIN = re.compile(
-    r",?\s*\b(?:and|und|et)\s+(?:(?:its|their|his|her|the) (?:date|day|name|title)|how (?:much|many|often|cheap|dear|pricey|expensive|high|low|big|large|hot|warm|cold|long|heavy|strong)"
+    r",?\s*\b(?:and|und|et)\s+(?:(?:if (?:so|yes)|wenn ja|si oui),?\s+)?(?:(?:its|their|his|her|the) (?:date|day|name|title)|how (?:much|many|often|cheap|dear|pricey|expensive|high|low|big|large|hot|warm|cold|long|heavy|strong)"
     r"|when|who|wann|wer|wie (?:viel|hoch|teuer|billig|warm|kalt|oft)|quand|combien)(?:\s+(?:was|is|were|did|does|war|ist)(?:\s+(?:it|that|they|he|she|es|das))?)?(?=\s*\?*\s*$)"
     r"|,\s+(?:and\s+)?(?:(?:at|with|for|by|to)\s+)?(?:how|what|when|who|whom|where|which)\b[^,?]*\b(?:it|its|they|their|that one|he|she|his|her)\b[^,?]*(?=\?*\s*$)",
     re.I,
@@ -106,7 +106,8 @@ class Plan(Struct, frozen=True):
     the first. `distinct`: how many different values there are. `everything` is the query without those conditions.
     `everybody`: those of all organizations are asked for. `texts`: each record is told with its text. `theme`: it is of
     records that a word stands in. `contest`: what is set against each other by the figures. `bound`: whether the one
-    record that is named keeps to this condition is to be told.
+    record that is named, or the figure of a query with an aggregate, keeps to this condition is to be told. `together`: it
+    may be asked of all of them together as well.
     """
 
     query: RecordQuery
@@ -123,6 +124,7 @@ class Plan(Struct, frozen=True):
     theme: bool = False
     contest: Contest | None = None
     bound: MetadataFilter | None = None
+    together: bool = False
 
     @property
     def is_list(self) -> bool:
@@ -491,12 +493,17 @@ class _Reader(Conditions):
             return None
         sizes = self._sizes()
         compared, values, place = self._comparisons(), self._values(), self._place()
-        query = self._read_query()
-        if query is not None and sizes is not None:
+        query, bound = self._read_query(), None
+        if query is None or values is None or compared is None or place is None:
+            return None
+        if self.keys and sizes is not None:
             query = self._bound_sizes(query, *sizes)
+        elif sizes is not None or self._bounds_of(query, compared):
+            query, bound = self._bound_whole(query, compared, sizes)
+            compared = [each for each in compared if each is not bound]
         if query is not None and self.named:
             query = self._ask_of_named(query, len(self.named))
-        if query is None or values is None or compared is None or place is None:
+        if query is None:
             return None
         if place > 1:
             if query.order is query.group is None or query.limit not in (1, _SEVERAL, _RANKED):
@@ -505,7 +512,36 @@ class _Reader(Conditions):
         if self._has("each") and query.group is None and not self._orders_by_its_figure(query):
             return None
         plan = self._plan_of(query, compared, values, place)
+        if plan is not None and bound is not None:
+            plan = replace(plan, bound=bound)
         return None if plan is None or self._leaves_times(plan) else plan
+
+    def _bounds_of(self, query: RecordQuery, compared: Sequence[MetadataFilter]) -> list[MetadataFilter]:
+        """The conditions on the very figure of which the total or the mean is asked for."""
+        measured = query.group is None and query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE)
+        return [each for each in compared if measured and each.key == query.of]
+
+    def _bound_whole(
+        self, query: RecordQuery, compared: Sequence[MetadataFilter], sizes: tuple[int, int] | None
+    ) -> tuple[RecordQuery | None, MetadataFilter | None]:
+        """What is counted or measured, and the bound that it is asked to keep to: "has Ada more than five trips?".
+
+        Without a query where nobody can tell: "who spent more than 90 in total?".
+        """
+        bounds = self._bounds_of(query, compared)
+        if not (self._asks_whether() or self._asks_which()):
+            return query, None  # "the total of those above 30"
+        somebody = self.keys or any(token.stem in word_set("anyone") for token in self.tokens)
+        counts = query.aggregate in (None, Aggregate.COUNT) and query.group is query.order is None
+        if self._asks_which() or somebody or self._is_hedged() or len(bounds) > 1:
+            return None, None
+        if sizes is not None and (bounds or not counts or self.named or self.kind is None):
+            return None, None
+        if sizes is None:
+            return query, bounds[0]
+        least, most = sizes
+        bound = condition("", EQ if least == most else GTE if least else LTE, least or most)
+        return RecordQuery(aggregate=Aggregate.COUNT), bound
 
     def _leaves_times(self, plan: Plan) -> bool:
         """Whether a week, a month or a year is spoken of that the query does not say; then that word is not understood."""
@@ -579,6 +615,7 @@ class _Reader(Conditions):
             everybody=self._has("everybody"),
             contest=self._contest(),
             bound=self._bound_asked(query, compared, values),
+            together=not (self.named or self._has("kind")),
         )
 
     def _bound_asked(
@@ -587,10 +624,12 @@ class _Reader(Conditions):
         """The figure that something named is to be above or below: "did A sell more than 30?"."""
         plain = query.aggregate is query.group is None and len(compared) == 1 and self._asks_whether()
         named = values and all(each.operator is EQ and isinstance(each.value, str) for each in values)
-        hedged = any(token.stem in word_set("hedges") for token in self.tokens if token.meaning is None)
-        if not (plain and named) or hedged or {*self.figures} - {compared[0].key}:
+        if not (plain and named) or self._is_hedged() or {*self.figures} - {compared[0].key}:
             return None
         return compared[0] if compared[0].operator in BOUND_OPERATORS.values() else None
+
+    def _is_hedged(self) -> bool:
+        return any(token.stem in word_set("hedges") for token in self.tokens if token.meaning is None)
 
     def _asks_whether(self) -> bool:
         """Whether yes or no is to be told, and of nothing else."""
@@ -745,18 +784,22 @@ class _Reader(Conditions):
         for place, token in enumerate(self.tokens):
             value, after = figure(token.text), self.tokens[place + 1 : place + 2]
             times = token.stem in word_set("times") or bool(after and after[0].stem == "time")
-            kind = bool(after and after[0].role == "kind")
+            times = times and not any(each.role == "unit" for each in after)
+            meant = (each for each in self.tokens[place + 1 :] if not (each.inside or each.role == "value"))
+            kind = next((each.role == "kind" for each in meant), False)
             lead = next((each for each in reversed(self.tokens[:place]) if each.role or not each.inside), None)
             if value is None or value != int(value) or lead is None or not (times or kind):
                 continue  # "three months"
             behind = next((each for each in self.tokens[place + 2 : place + 3] if each.role in _SIZES), None)
+            behind = behind if behind is not None and behind.stem in word_set("lists") else None
             lead = behind or lead  # "three bookings or more"
             bounds = (
                 _SIZES.get(lead.role) if lead.meaning else (lambda n: (n, n)) if lead.stem in word_set("only") else None
             )
-            if bounds is not None and not self.keys and any(each.stem in word_set("anyone") for each in self.tokens):
+            somebody = any(each.stem in word_set("anyone") for each in self.tokens)
+            if bounds is not None and somebody and not (self.keys or self._denied_values()):
                 self.keys = [name for name in [people_field(self.spec)] if name is not None]
-            if bounds is None or len(self.keys) != 1:
+            if bounds is None or not (len(self.keys) == 1 or self._asks_whether()):
                 continue
             token.said, lead.said, lead.meaning = True, True, None
             if times and token.stem not in word_set("times"):
@@ -767,6 +810,8 @@ class _Reader(Conditions):
     def _bound_sizes(self, query: RecordQuery, least: int, most: int) -> RecordQuery | None:
         """Groups of so many records: "which customers have at least two bookings"."""
         key = self.keys[0]
+        if self._asks_whether() and self._has("each"):
+            return None  # "has every skipper more than two?"
         if query.aggregate is None and query.order is None:
             query = RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=_GROUPED)
         if query.aggregate is not Aggregate.COUNT or query.group != key:

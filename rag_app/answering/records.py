@@ -44,7 +44,17 @@ from rag_app.answering.steps import (
 )
 from rag_app.answering.telling import OPENS, Outcome, Telling, missing_text, unread_text
 from rag_app.answering.titles import read_names, words_of_titles
-from rag_app.answering.wording import Token, figure, is_figure, read_words, stem, stems, variants, word_set
+from rag_app.answering.wording import (
+    Token,
+    figure,
+    is_figure,
+    read_words,
+    stem,
+    stems,
+    variants,
+    vocabulary_of,
+    word_set,
+)
 from rag_app.answering.written_queries import QueryWriter
 from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage
 from rag_app.retrieval.embedding import asking, embed_query
@@ -293,18 +303,40 @@ class RecordFinder:
         bound = plan.bound
         if bound is None:
             return None
+        if plan.query.aggregate is not None:
+            said, records, outcome = yield from self._query(plan)
+            told = yield from self._tell(said, records, outcome)
+            figure = 0.0 if outcome == "none" and plan.query.aggregate is Aggregate.COUNT else figure_of(said, records)
+            known = figure is not None and outcome != "elsewhen" and (said is plan or outcome == "none")
+            return _say_whether(told, bound, figure) if told and figure is not None and known else told
         filters = tuple(each for each in plan.query.filters if each is not bound)
         conditions = tuple(each for each in plan.conditions if each != told_condition(bound, self._spec))
         query = replace(plan.query, filters=filters, order=bound.key, limit=1)
         of_one = replace(plan, query=query, conditions=conditions, single=True, figures=(bound.key,))
         found: Records = yield self._store.find_records(self._limit_query(of_one))
+        if found.total > 1 and plan.together and vocabulary_of(self._spec, bound.key).adds_up:
+            return (yield from self._tell_one_and_all(of_one, bound))
         value = found.rows[0].value if found.total == 1 else None
         told = (yield from self._tell(of_one, found, "found")) if isinstance(value, int | float) else None
         if told is None or not told.text or not isinstance(value, int | float):
             return None
-        limit = float(str(bound.value))
-        holds = {GT: value > limit, GTE: value >= limit, LT: value < limit, LTE: value <= limit}[bound.operator]
-        return replace(told, text=f"{'Yes' if holds else 'No'}: {told.text}", computed=True)
+        return _say_whether(told, bound, value)
+
+    def _tell_one_and_all(self, one: Plan, bound: MetadataFilter) -> Work[FoundRecords | None]:
+        """Whether the largest of several records keeps to a bound, and whether their total does: either may be asked."""
+        total = replace(one.query, aggregate=Aggregate.SUM, of=bound.key, order=None, limit=_EQUALS)
+        told, holds = list[FoundRecords](), list[bool]()
+        for plan in (one, replace(one, query=total, single=False)):
+            said, records, outcome = yield from self._query(plan)
+            each, figure = (yield from self._tell(said, records, outcome)), figure_of(said, records)
+            told += [each] if each else []
+            holds += [_holds(bound, figure)] if figure is not None else []
+        if len(told) != len(holds) or len(told) != _COMPARED:
+            return None
+        both = _join(told, _COMPARED)
+        ways = {(True, True): "Yes", (False, False): "No", (False, True): "Not one alone, but all together"}
+        lead = ways.get((holds[0], holds[1]), "Each one alone, but not all together")
+        return replace(both, text=f"{lead}: {both.text[:1].lower()}{both.text[1:]}", computed=True)
 
     def _tell(self, plan: Plan, found: Records, outcome: Outcome) -> Work[FoundRecords | None]:
         """How what a plan found is told; None where the words' way is to be taken."""
@@ -488,7 +520,12 @@ class RecordFinder:
             measured: Records = yield self._store.find_records(asked)
             mean = measured.value
             plan = with_mean(steps.first, mean, self._spec) if mean is not None else None
-            return (yield from self._tell_plan(plan)) if plan else None
+            said = (yield from self._tell_plan(plan)) if plan else None
+            if said is None or plan is None or plan.bound is None:
+                return said
+            of_all = replace(steps.first, query=query, conditions=(), figures=(), bound=None)
+            average = yield from self._tell(of_all, measured, "found")
+            return _join([said, average], _COMPARED) if average else said
         if steps.way is Way.BOTH and steps.first.is_list:
             return (yield from self._tell_lists(plans))
         if steps.way is Way.BOTH:
@@ -585,6 +622,18 @@ class RecordFinder:
         if plan.is_list and not plan.is_first_of_each:
             return replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
         return replace(query, limit=_EQUALS) if query.limit == 1 else query
+
+
+def _holds(bound: MetadataFilter, value: float) -> bool:
+    limit = float(str(bound.value))
+    ways = {GT: value > limit, GTE: value >= limit, LT: value < limit, LTE: value <= limit, EQ: value == limit}
+    return ways[bound.operator]
+
+
+def _say_whether(told: FoundRecords, bound: MetadataFilter, value: float) -> FoundRecords:
+    """ "Yes: there are 7 bookings", of what a figure was told of."""
+    text = f"{told.text[:1].lower()}{told.text[1:]}" if told.computed else told.text
+    return replace(told, text=f"{'Yes' if _holds(bound, value) else 'No'}: {text}", computed=True)
 
 
 def _leave_equals(plan: Plan, found: Records) -> Records:

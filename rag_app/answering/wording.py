@@ -24,6 +24,7 @@ _SIGNS = {"€": "euros", "£": "pounds", "$": "dollars", "%": "percent"}
 _RANGE = re.compile(r"(?:\bfrom\s+)?(?<![\w.,-])(\d[\d.,]*)\s*(?:to|[-–])\s*(\d[\d.,]*)(?![\w-])", re.I)
 _CONTRACTED = re.compile(r"\b(is|are|was|were|do|does|did|has|have|had|could|would|should|ca|wo)nt\b", re.I)
 _MONEY = re.compile(r"([€£$])\s?(\d[\d.,]*\d|\d)")
+_IF_SO = re.compile(r"\b(?:if (?:so|yes|any|there (?:is|are)(?: any)?)|wenn ja|falls ja|si oui)\b,?(?=\s)", re.I)
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
 _EXTREMES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
 _FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total"})
@@ -209,7 +210,7 @@ def _words(text: str) -> list[str]:
 def _split(text: str) -> Iterator[tuple[str, bool]]:
     """The words, each with whether a comma or a colon stands before it, without articles and without the s of a genitive; signs of money
     as words behind their figures."""
-    bare = re.sub(r"(?<=\w)['’]s\b", "", text).replace("−", "-")
+    bare = re.sub(r"(?<=\w)['’]s\b", "", _IF_SO.sub("", text)).replace("−", "-")
     bare = _CONTRACTED.sub(r"\1n t", bare)
     bare = re.sub(r"(?<=\d)\+(?!\d)", " or more", bare)
     bare = _RANGE.sub(r"between \1 and \2", bare)

@@ -398,6 +398,60 @@ def test_a_bound_on_what_is_named_is_asked_to_be_kept_or_not(text: str, bounded:
     assert (read(text).bound is not None) is bounded
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted", "bound"),
+    [
+        ("Has Ada more than 5 trips?", (Aggregate.COUNT, None), ("", ">=", 6)),
+        ("Did Ada make fewer than three trips?", (Aggregate.COUNT, None), ("", "<=", 2)),
+        ("Did Ada make at least three lucky trips?", (Aggregate.COUNT, None), ("", ">=", 3)),
+        ("Do we have more than 5 trips with more than 30 kilos?", (Aggregate.COUNT, None), ("", ">=", 6)),
+        ("Is the average catch of Ada above 30?", (Aggregate.AVERAGE, "catch"), ("catch", ">", 30)),
+        ("Is Ada's haul below 100?", (Aggregate.SUM, "catch"), ("catch", "<", 100)),
+        ("Did Ada catch more than 90 kilos in total?", (Aggregate.SUM, "catch"), ("catch", ">", 90)),
+    ],
+)
+def test_a_number_or_a_total_is_asked_to_keep_to_a_bound(
+    text: str, wanted: tuple[object, object], bound: tuple[str, str, float]
+) -> None:
+    plan = read(text)
+    assert (plan.query.aggregate, plan.query.of) == wanted
+    assert (plan.bound.key, plan.bound.operator.value, plan.bound.value) == bound
+    assert plan.bound not in plan.query.filters
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which skippers caught more than 90 kilos in total?",
+        "Did any skipper catch more than 90 kilos in total?",
+        "Has every skipper more than 2 trips?",
+        "Has Ada slightly more than 5 trips?",
+        "Is the haul of the trips above 30 kilos more than 90 kilos?",
+        "Has somebody other than Ada more than 2 trips?",
+    ],
+)
+def test_a_bound_on_the_totals_of_several_is_not_understood(text: str) -> None:
+    assert read(text) is None
+
+
+def test_a_bound_may_be_of_one_or_of_all_together() -> None:
+    assert read("Did Ada catch more than 30 kilos?").together
+    assert not read("Did Ada make a trip above 30 kilos?").together
+
+
+@pytest.mark.parametrize(
+    ("text", "aggregate"),
+    [
+        ("Did Ada make trips, and if so how many?", Aggregate.COUNT),
+        ("Are there trips above 30 kilos? If so, how many?", Aggregate.COUNT),
+        ("Did Ada make any trips, and if so which?", None),
+        ("Were there trips on 12 January 2026, and if yes, who made them?", None),
+    ],
+)
+def test_if_so_goes_on_with_the_same(text: str, aggregate: object) -> None:
+    assert read(text).query.aggregate is aggregate
+
+
 def test_a_comparison_is_one_figure_for_each_period() -> None:
     def compared(text: str) -> Any:
         periods = find_periods(text, TODAY)
