@@ -27,10 +27,10 @@ from rag_app.answering.gate import FittedGate, FixedGate, Gate, Judgment
 from rag_app.answering.models import estimate_usage
 from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.answering.providers import EXTRACTIVE
-from rag_app.answering.records import RecordFinder
+from rag_app.answering.records.finder import RecordFinder
+from rag_app.answering.records.written_queries import QueryWriter
 from rag_app.answering.refusals import not_understood, not_understood_here
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.answering.written_queries import QueryWriter
 from rag_app.domain import (
     Answer,
     Delta,

@@ -38,8 +38,8 @@ from rag_app.answering.models_file import DEFAULT, Extractive, Fallback, Model, 
 from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.answering.prompts import Prompt, load_prompts
 from rag_app.answering.providers import EXTRACTIVE, HUGGINGFACE, OWN, PROVIDERS, ModelSettings, build_llm
+from rag_app.answering.records.written_queries import QueryWriter
 from rag_app.answering.synthesizers import Draw, ForeignSynthesizer, ModelSynthesizer, Synthesizer
-from rag_app.answering.written_queries import QueryWriter
 from rag_app.domain import Misconfigured, Usage, require, resource_folder
 from rag_app.settings import Settings
 

@@ -35,11 +35,11 @@ from rag_app.answering.gate import NOTHING, Gate, Judgment
 from rag_app.answering.kinds import find_calculation, kind_of
 from rag_app.answering.models import Draft, Restart
 from rag_app.answering.providers import EXTRACTIVE
-from rag_app.answering.records import FoundRecords, NotRecorded, RecordFinder
+from rag_app.answering.records.finder import FoundRecords, NotRecorded, RecordFinder
+from rag_app.answering.records.written_queries import add_usage
 from rag_app.answering.refusals import elsewhen_text, near_text, nearest_period
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.answering.verification.verdict import Ground, Verification
-from rag_app.answering.written_queries import add_usage
 from rag_app.domain import (
     Answer,
     Citation,

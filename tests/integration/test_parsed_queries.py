@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rag_app.answering.parser import parse
+from rag_app.answering.records.parser import parse
 from tests.integration.lexybrain import Chat
 from tests.scripted_model import Reply
 
@@ -28,7 +28,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         values.extend(item.value for item in items if item.sort == "value")
         return parse(question, period, items)
 
-    monkeypatch.setattr("rag_app.answering.read_queries.parse", watched)
+    monkeypatch.setattr("rag_app.answering.records.read_queries.parse", watched)
     return values
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rag_app.answering.parser import (
+from rag_app.answering.records.parser import (
     FIELD_ROLES,
     GRAINS,
     MOST_GROUPS,
@@ -23,7 +23,7 @@ from rag_app.answering.parser import (
     ParserInput,
     ReadQuery,
 )
-from rag_app.answering.wording import stems
+from rag_app.answering.records.wording import stems
 from rag_app.retrieval.periods import find_period
 from tests.records.parsing.schemas import NUMBERS, OPERATORS, Asked, Field, Query
 

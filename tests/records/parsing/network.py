@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import BertModel
 
-from rag_app.answering.parser import (
+from rag_app.answering.records.parser import (
     FIELD_ROLES,
     GRAINS,
     NUMBER_ROLES,

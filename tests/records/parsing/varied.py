@@ -4,7 +4,7 @@ import random
 import re
 from dataclasses import replace
 
-from rag_app.answering.wording import figure
+from rag_app.answering.records.wording import figure
 from tests.records.parsing.items import overlaps, period_in
 from tests.records.parsing.schemas import Asked, Field
 

@@ -19,7 +19,7 @@ from rag_app.answering.gate import FixedGate, Judgment
 from rag_app.answering.models import ChatModel, Draft
 from rag_app.answering.prompts import load_prompts
 from rag_app.answering.providers import ModelSettings, build_llm
-from rag_app.answering.records import NotRecorded
+from rag_app.answering.records.finder import NotRecorded
 from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
 from rag_app.domain.answer import Answer, Confidence, Hit, Instructions, Look, Question, Refusal, Usage
 from rag_app.domain.errors import Misconfigured, ModelLimited, StoreFailed

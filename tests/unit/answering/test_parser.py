@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rag_app.answering.parser import (
+from rag_app.answering.records.parser import (
     FIELD_ROLES,
     GRAINS,
     NUMBER_ROLES,
@@ -15,8 +15,8 @@ from rag_app.answering.parser import (
     parse,
     show,
 )
-from rag_app.answering.read_queries import CERTAIN
-from rag_app.answering.written_queries import WrittenFilter, WrittenQuery
+from rag_app.answering.records.read_queries import CERTAIN
+from rag_app.answering.records.written_queries import WrittenFilter, WrittenQuery
 from tests.records.parsing.items import as_read, items_of, period_in, same
 from tests.records.parsing.schemas import FOLDER, Asked, is_aside, questions
 

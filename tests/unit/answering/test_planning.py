@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
-from rag_app.answering.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
-from rag_app.answering.planning import ranks_kind, read_question, respell, words_left
+from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
+from rag_app.answering.records.planning import ranks_kind, read_question, respell, words_left
 from rag_app.domain import Question
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec, load_indexes

@@ -4,8 +4,16 @@ from typing import Any
 
 import pytest
 
-from rag_app.answering.planning import read_question
-from rag_app.answering.steps import MEAN, Way, may_take_steps, mean_conditions, mean_query, read_steps, with_mean
+from rag_app.answering.records.planning import read_question
+from rag_app.answering.records.steps import (
+    MEAN,
+    Way,
+    may_take_steps,
+    mean_conditions,
+    mean_query,
+    read_steps,
+    with_mean,
+)
 from rag_app.retrieval.filters import GT
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import find_period

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
-from rag_app.answering.planning import read_question
-from rag_app.answering.steps import read_steps
-from rag_app.answering.titles import words_of_titles
-from rag_app.answering.wording import stems
+from rag_app.answering.records.planning import read_question
+from rag_app.answering.records.steps import read_steps
+from rag_app.answering.records.titles import words_of_titles
+from rag_app.answering.records.wording import stems
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.records import NamedValue
 

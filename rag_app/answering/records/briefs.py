@@ -11,9 +11,9 @@ from datetime import date
 from msgspec.structs import replace
 
 from rag_app.answering.capabilities import RecordList
-from rag_app.answering.planning import Plan, read_question, without_period
-from rag_app.answering.titles import read_names
-from rag_app.answering.wording import vocabulary_of, without_phrases
+from rag_app.answering.records.planning import Plan, read_question, without_period
+from rag_app.answering.records.titles import read_names
+from rag_app.answering.records.wording import vocabulary_of, without_phrases
 from rag_app.retrieval.filters import EQ, condition, fields_of
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period

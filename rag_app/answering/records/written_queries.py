@@ -15,12 +15,12 @@ from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
-from rag_app.answering.conditions import kind_conditions, told_condition
 from rag_app.answering.models import AnsweringModel, estimate_usage
-from rag_app.answering.planning import Plan
 from rag_app.answering.prompts import Prompt
+from rag_app.answering.records.conditions import kind_conditions, told_condition
+from rag_app.answering.records.planning import Plan
+from rag_app.answering.records.wording import figures_in, vocabulary_of
 from rag_app.answering.synthesizers import with_today
-from rag_app.answering.wording import figures_in, vocabulary_of
 from rag_app.domain import FieldType, InvalidInput, ModelFailed, Question, UnknownField, Usage
 from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, LT, LTE, NE, condition
 from rag_app.retrieval.index import IndexSpec

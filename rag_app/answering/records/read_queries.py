@@ -11,11 +11,20 @@ from itertools import chain
 from msgspec import convert
 from msgspec.structs import replace
 
-from rag_app.answering.conditions import SUPERLATIVES
-from rag_app.answering.parser import Item, parse
-from rag_app.answering.planning import Plan, without_period
-from rag_app.answering.wording import Token, figure, figures_in, is_figure, read_words, stems, vocabulary_of, word_set
-from rag_app.answering.written_queries import WrittenFilter, WrittenQuery, plan_of
+from rag_app.answering.records.conditions import SUPERLATIVES
+from rag_app.answering.records.parser import Item, parse
+from rag_app.answering.records.planning import Plan, without_period
+from rag_app.answering.records.wording import (
+    Token,
+    figure,
+    figures_in,
+    is_figure,
+    read_words,
+    stems,
+    vocabulary_of,
+    word_set,
+)
+from rag_app.answering.records.written_queries import WrittenFilter, WrittenQuery, plan_of
 from rag_app.domain import FieldType, Question
 from rag_app.retrieval.filters import EQ, condition
 from rag_app.retrieval.index import IndexSpec

@@ -6,8 +6,8 @@ from itertools import pairwise, takewhile
 
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
 
-from rag_app.answering.titles import list_neighbours
-from rag_app.answering.wording import Meaning, Token, figure, goes_by, is_figure, vocabulary_of, word_set
+from rag_app.answering.records.titles import list_neighbours
+from rag_app.answering.records.wording import Meaning, Token, figure, goes_by, is_figure, vocabulary_of, word_set
 from rag_app.domain import FieldType
 from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, NE, condition
 from rag_app.retrieval.index import IndexSpec, Kind

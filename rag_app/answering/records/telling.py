@@ -10,9 +10,9 @@ from uuid import UUID
 from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.context import neutralise
-from rag_app.answering.planning import Plan
-from rag_app.answering.titles import kind_of
-from rag_app.answering.wording import plural_of, vocabulary_of
+from rag_app.answering.records.planning import Plan
+from rag_app.answering.records.titles import kind_of
+from rag_app.answering.records.wording import plural_of, vocabulary_of
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text
 from rag_app.retrieval.index import IndexSpec, template_fields
 from rag_app.retrieval.records import Aggregate, Record, Records

@@ -13,7 +13,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rag_app.answering.conditions import (
+from rag_app.answering.records.conditions import (
     BOUND_OPERATORS,
     GRAINS,
     SUPERLATIVES,
@@ -21,8 +21,8 @@ from rag_app.answering.conditions import (
     kind_conditions,
     told_condition,
 )
-from rag_app.answering.titles import kind_of, read_names
-from rag_app.answering.wording import (
+from rag_app.answering.records.titles import kind_of, read_names
+from rag_app.answering.records.wording import (
     Meaning,
     Token,
     figure,

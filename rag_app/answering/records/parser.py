@@ -15,8 +15,8 @@ import numpy as np
 from msgspec import Struct, convert
 from numpy.typing import NDArray
 
-from rag_app.answering.wording import figure, stem, stems, word_set
-from rag_app.answering.written_queries import WrittenFilter, WrittenQuery
+from rag_app.answering.records.wording import figure, stem, stems, word_set
+from rag_app.answering.records.written_queries import WrittenFilter, WrittenQuery
 from rag_app.retrieval.embedding import open_session
 from rag_app.retrieval.records import Aggregate, Grain
 from rag_app.retrieval.text import tokenizer, tokens

@@ -8,7 +8,16 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from itertools import pairwise, takewhile
 
-from rag_app.answering.wording import Meaning, Token, figure, price_field, read_words, stems, vocabulary_of, word_set
+from rag_app.answering.records.wording import (
+    Meaning,
+    Token,
+    figure,
+    price_field,
+    read_words,
+    stems,
+    vocabulary_of,
+    word_set,
+)
 from rag_app.domain import FieldType
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.records import NamedValue

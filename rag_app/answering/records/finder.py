@@ -13,11 +13,11 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rag_app.answering.briefs import read_lists, subject_of
 from rag_app.answering.capabilities import RecordList
-from rag_app.answering.conditions import GRAINS, SUPERLATIVES, kind_conditions, told_condition
-from rag_app.answering.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
-from rag_app.answering.planning import (
+from rag_app.answering.records.briefs import read_lists, subject_of
+from rag_app.answering.records.conditions import GRAINS, SUPERLATIVES, kind_conditions, told_condition
+from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
+from rag_app.answering.records.planning import (
     Plan,
     Reading,
     asks_of_records,
@@ -30,7 +30,7 @@ from rag_app.answering.planning import (
     without_period,
     words_left,
 )
-from rag_app.answering.steps import (
+from rag_app.answering.records.steps import (
     Steps,
     Way,
     asks_difference,
@@ -42,9 +42,9 @@ from rag_app.answering.steps import (
     sets_figures_apart,
     with_mean,
 )
-from rag_app.answering.telling import OPENS, Outcome, Telling, missing_text, unread_text
-from rag_app.answering.titles import read_names, words_of_titles
-from rag_app.answering.wording import (
+from rag_app.answering.records.telling import OPENS, Outcome, Telling, missing_text, unread_text
+from rag_app.answering.records.titles import read_names, words_of_titles
+from rag_app.answering.records.wording import (
     Token,
     figure,
     is_figure,
@@ -55,7 +55,7 @@ from rag_app.answering.wording import (
     vocabulary_of,
     word_set,
 )
-from rag_app.answering.written_queries import QueryWriter
+from rag_app.answering.records.written_queries import QueryWriter
 from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage
 from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import EQ, GT, GTE, IN, LT, LTE, condition, fields_of
@@ -452,7 +452,7 @@ class RecordFinder:
             counted = RecordQuery(self._filters, aggregate=Aggregate.COUNT, group=name, limit=_FEW)
             few: Records = yield self._store.find_records(counted)
             values += [NamedValue(name, str(row.group)) for row in few.rows if few.total <= _FEW]
-        from rag_app.answering.read_queries import read_plan  # which few questions need
+        from rag_app.answering.records.read_queries import read_plan  # which few questions need
 
         parsed: Plan | None = yield asyncio.to_thread(read_plan, question, self._spec, [*values, *titles])
         return parsed
