@@ -146,3 +146,17 @@ def check_query(query: RecordQuery, spec: IndexSpec) -> RecordQuery:
             "is required to group by a time field (day, week, month or year), and cannot be used with other fields",
         )
     return replace(query, filters=check_filters(query.filters, spec))
+
+
+def can_run(query: RecordQuery, spec: IndexSpec) -> bool:
+    """Whether `check_query` accepts a query.
+
+    >>> notes = IndexSpec(name="notes", source_types=("note",), default_source_type="note", fields={"price": "number"})
+    >>> can_run(RecordQuery(order="price"), notes), can_run(RecordQuery(order="cost"), notes)
+    (True, False)
+    """
+    try:
+        check_query(query, spec)
+    except (InvalidInput, UnknownField):
+        return False
+    return True

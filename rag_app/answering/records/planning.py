@@ -45,7 +45,7 @@ from rag_app.domain import FieldType, day_text
 from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, LT, LTE, NE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.periods import Period, conditions_of, means_part
-from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery, Records
+from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery, Records, can_run
 from rag_app.retrieval.spelling import correct_spelling
 from rag_app.retrieval.text import tokens as tokens_of
 
@@ -514,7 +514,7 @@ class _Reader(Conditions):
         plan = self._plan_of(query, compared, values, place)
         if plan is not None and bound is not None:
             plan = replace(plan, bound=bound)
-        return None if plan is None or self._leaves_times(plan) else plan
+        return None if plan is None or not can_run(plan.query, self.spec) or self._leaves_times(plan) else plan
 
     def _bounds_of(self, query: RecordQuery, compared: Sequence[MetadataFilter]) -> list[MetadataFilter]:
         """The conditions on the very figure of which the total or the mean is asked for."""
@@ -1381,6 +1381,8 @@ class _Reader(Conditions):
         if name in self.keys:
             return True
         numbered = any(token.stem in word_set("numbers_of") for token in self.tokens[place + 1 : place + 4])
+        if name in self._fields("high", "low"):  # "the bestseller by number sold" says what it is the best by
+            return False
         return numbered and self.spec.fields.get(name) is FieldType.INTEGER and not goes_by(name)
 
     def _number_wanted(self) -> int | None:

@@ -21,11 +21,11 @@ from rag_app.answering.records.conditions import kind_conditions, told_condition
 from rag_app.answering.records.planning import Plan
 from rag_app.answering.records.wording import figures_in, vocabulary_of
 from rag_app.answering.synthesizers import with_today
-from rag_app.domain import FieldType, InvalidInput, ModelFailed, Question, UnknownField, Usage
+from rag_app.domain import FieldType, ModelFailed, Question, Usage
 from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, LT, LTE, NE, condition
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import conditions_of
-from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery, check_query
+from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery, can_run
 
 _TOKENS = 400  # of one query
 _OBJECT = re.compile(r"\{.*\}", re.S)
@@ -166,11 +166,7 @@ def plan_of(written: WrittenQuery, question: Question, spec: IndexSpec, values: 
         period=question.period,
         figures=tuple(name for name in (written.order, written.of) if name is not None and name != "date"),
     )
-    try:
-        check_query(plan.query, spec)
-    except (InvalidInput, UnknownField):
-        return None
-    return plan
+    return plan if can_run(plan.query, spec) else None
 
 
 def _condition(

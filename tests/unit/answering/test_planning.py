@@ -620,6 +620,13 @@ def test_how_expensive_asks_for_the_price(text: str) -> None:
     assert (plan.query.aggregate, plan.query.of, plan.query.own) == (Aggregate.AVERAGE, "price", True)
 
 
+def test_what_something_is_the_best_by_is_no_group() -> None:
+    marketplace = load_indexes(resource_folder("indexes"))["marketplace"]
+    plan = read_question("our bestseller by number sold, which one is it", marketplace, [], None).plan
+    assert plan is not None
+    assert (plan.query.order, plan.query.descending, plan.query.group) == ("sales", True, None)
+
+
 @pytest.mark.parametrize(
     ("text", "may_be"),
     [
