@@ -672,7 +672,7 @@ def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:
     question's words.
     """
     ranking, blocks, hits = evidence.judgment.ranking, evidence.context.blocks, evidence.hits
-    if not blocks:
+    if not blocks or (ranking is not None and not ranking.ranked):
         return []
     words = " ".join(told.unknown)
     first = blocks[ranking.likeliest.block] if ranking is not None else blocks[0]

@@ -23,7 +23,7 @@ from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.comparing import compare, name_thing, order_of
 from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.disagreement import disagree
-from rag_app.answering.kinds import FIGURES, Calculation, find_calculation, has_kind, kind_of, states
+from rag_app.answering.kinds import FIGURES, Calculation, find_calculation, has_kind, kind_of, numbers_in, states
 from rag_app.answering.models import Draft
 from rag_app.answering.passages import (
     SENTENCE_END,
@@ -94,6 +94,14 @@ _PART = re.compile(
     re.IGNORECASE,
 )
 _STARTS_ASKING = re.compile(rf"(?:(?:and|but|or|so)\s+)?(?:{_ASKS}|{_ASKS_YES_OR_NO})", re.IGNORECASE)
+_ANOTHER = re.compile(
+    r"(?P<first>[^,?]+), (?:and|or) (?P<second>(?:(?P<article>an?|the|my|our|your)|(?P<preposition>for|in|on|at|with|from|to|by))"
+    r"(?: [\w'’-]+){1,4})\?",
+    re.IGNORECASE,
+)
+"""A thing that is asked about in words that stand before it: "How much is a junior ticket, and a senior ticket?" """
+_OF_BOTH = re.compile(r"\b(?:between|difference|compared?|than|both|together|versus|vs)\b", re.IGNORECASE)
+_IS = re.compile(r"\b(?:is|are|was|were) $", re.IGNORECASE)
 _ASKS_WHETHER = re.compile(rf"(?:(?:and|but|or|so)\s+)?{_ASKS_YES_OR_NO}", re.IGNORECASE)
 
 
@@ -188,6 +196,7 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
         for number, block in enumerate(context.blocks)
         for passage in passages_in_sections(block.body, number, block.sections)
     )
+    pool = tuple(each for each in pool if not _is_of_another(each, context, question.text))
     promises = _promises(pool, question)
     asked = (question.searched or question.text, *parts(question.text))
     echoed = frozenset() if any(map(_ASKS_WHETHER.match, asked)) else content_words(asked[0])
@@ -308,11 +317,34 @@ def parts(question: str) -> list[str]:
     ['Who cuts the hair of children,', 'and how long does it take?']
     >>> parts("When are you there, and on what date is the exam?")
     ['When are you there,', 'and on what date is the exam?']
+    >>> parts("How much is a junior ticket, and a senior ticket?")
+    ['How much is a junior ticket', 'How much is a senior ticket?']
     """
     found = [part for part in _PART.split(question, MAX_PARTS - 1) if len(part.split()) > 2]
     asking = [part for part in found if "?" in part or _STARTS_ASKING.match(part)]
-    found = asking or found
-    return found if len(found) > 1 else [question]
+    found = [each for part in asking or found for each in _take_apart(part)]
+    return found[:MAX_PARTS] if len(found) > 1 else [question]
+
+
+def _take_apart(part: str) -> list[str]:
+    """Of a part that asks the same of a second thing, what it asks of each.
+
+    >>> _take_apart("What does a cut cost, and a wash?"), _take_apart("What is due for the bike, and for the lock?")
+    (['What does a cut cost', 'What does a wash cost?'], ['What is due for the bike', 'What is due for the lock?'])
+    """
+    found = _ANOTHER.fullmatch(part)
+    if found is None or not _STARTS_ASKING.match(part) or _OF_BOTH.search(part) or find_calculation(part):
+        return [part]
+    first, second, article = found["first"], found["second"], found["article"]
+    word = article and re.sub("(?i)^an?$", "an?", article)
+    *_, place = [None, *re.finditer(rf"(?i)\b(?:{word or found['preposition']})\b", first)]
+    if place is None:
+        return [part]
+    before, replaced = first[: place.start()], first[place.start() :].split()
+    nouns = [number for number, each in enumerate(replaced) if each.casefold() == second.split()[-1].casefold()]
+    all_of_it = not article or _IS.search(before)
+    rest = [] if all_of_it else replaced[nouns[0] + 1 if nouns else len(second.split()) :]
+    return [first, " ".join([f"{before}{second}", *rest]) + "?"]
 
 
 def add_context(question: Question, asked: Sequence[str]) -> list[str]:
@@ -325,7 +357,9 @@ def add_context(question: Question, asked: Sequence[str]) -> list[str]:
     return [
         asked[0],
         *(
-            f"{question.text.partition(part)[0]}{part}" if len(content_words(part)) <= _LITTLE else part
+            f"{question.text.partition(part)[0]}{part}"
+            if part in question.text and len(content_words(part)) <= _LITTLE
+            else part
             for part in asked[1:]
         ),
     ]
@@ -450,6 +484,20 @@ def _named_by(text: str) -> frozenset[str]:
     """
     pairs = re.findall(r"(?=\b(\w+)[ -]([A-Z]|\d+)\b)", text)
     return content_words(text) | {f"{word} {sign}".casefold() for word, sign in pairs}
+
+
+def _is_of_another(passage: Passage, context: Context, question: str) -> bool:
+    """Whether what a passage stands under has another number than the question: "Level 1", where "Level 2" is asked about.
+
+    Not if the passage speaks of that one itself.
+    """
+    titles, said = (
+        numbers_in(text) for text in (f"{context.blocks[passage.block].title}. {passage.lead}", passage.text)
+    )
+    return any(
+        key in titles and titles[key].isdisjoint(numbers) and said.get(key, frozenset()).isdisjoint(numbers)
+        for key, numbers in numbers_in(question).items()
+    )
 
 
 def _has_figure(names: Set[str]) -> bool:

@@ -140,6 +140,14 @@ FIGURES = frozenset([Kind.SHARE, Kind.MONEY, Kind.LENGTH, Kind.WEIGHT, Kind.AGE,
 _NEEDS_FIGURE = frozenset([Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH])
 _NO_FIGURES = frozenset([Kind.TIME, Kind.PERSON, Kind.PLACE, Kind.REASON])
 _NEEDS_NEWS = frozenset([Kind.TIME, Kind.PLACE])
+_SIGN = r"(?:\d{1,4}(?![\d.,:’']*\d)|(?-i:[B-HJ-Z])\b)"
+_NUMBERED = _pattern(
+    r"(?<!after )(?<!before )(?<!above )(?<!below )(?<!beyond )(?<!than )(?<!from )"
+    r"\b(?!(?:at|by|for|from|in|of|on|over|than|the|to|under|until|with|about|after|before|and|or|not)\b)([^\W\d_]{2,})[ -]"
+    rf"({_SIGN}(?:\s*(?:,|and|or|to|&|[-–])\s*{_SIGN})*)(?! (?:and|or) (?:above|up|higher|over|more|later|below|under|lower|less|earlier)\b)"
+)
+_BESIDE_NUMBERS = re.compile(r"\b(?:and|or|to)\b")
+_MOST_NUMBERS = 100
 _LETTERS = 5
 """Of a name that are looked for, so that "Frieda's" is found in "Frieda"."""
 _BESIDE = 40
@@ -289,6 +297,25 @@ def has_kind(kind: Kind, text: str, question: str) -> bool:
     return any(
         kind not in _NEEDS_NEWS or not _words(each.groupdict().get("news") or each[0]) <= asked for each in found
     )
+
+
+def numbers_in(text: str) -> dict[tuple[str, bool], frozenset[str]]:
+    """What is numbered in a text, by the word before the number and whether that is a year: "Level 1" is another than "Level 2".
+
+    Left out is what only leads to others, as in "after level 1" or "level 1 or higher".
+
+    >>> numbers_in("Levels 1 and 2, in January 2026")[("level", False)] == {"1", "2"}, numbers_in("all above Level 3")
+    (True, {})
+    """
+    found: dict[tuple[str, bool], frozenset[str]] = {}
+    for each in _NUMBERED.finditer(text):
+        signs = re.findall(r"\w+", _BESIDE_NUMBERS.sub(" ", each[2]))
+        if re.search(r"\d\s*(?:to|[-–])\s*\d", each[2]):
+            signs += map(str, range(int(signs[0]), min(int(signs[-1]), int(signs[0]) + _MOST_NUMBERS)))
+        for sign in signs:
+            key = re.sub("(?<=...)s$", "", each[1].casefold()), len(sign) == len("2026")
+            found[key] = found.get(key, frozenset()) | {sign.lstrip("0").casefold()}
+    return found
 
 
 def share_unnamed(question: str, sources: Iterable[str]) -> float:
