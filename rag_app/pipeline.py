@@ -28,6 +28,7 @@ from rag_app.answering.models import estimate_usage
 from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.records.finder import RecordFinder
+from rag_app.answering.records.telling import tell_record
 from rag_app.answering.records.written_queries import QueryWriter
 from rag_app.answering.refusals import not_understood, not_understood_here
 from rag_app.answering.synthesizers import Synthesizer
@@ -229,6 +230,7 @@ class Pipeline(Searcher):
             question=question,
             foreign=lambda nodes, query: with_cosines(adopt(nodes, scope), query, self._embedder),
             dated=lambda asked: self.resolve_dates(capability, asked, scope),
+            tell=partial(tell_record, find_index(self._indexes, chosen.index)),
         )
 
     def _finder(self, chosen: Capability, scope: Scope) -> Callable[[Question], RecordFinder] | None:

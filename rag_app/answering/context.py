@@ -38,7 +38,8 @@ class ContextBlock(Struct, frozen=True):
     """`[Source number]`: a header, and the merged text of one source's `hits` (in document order).
 
     `body` is neutralised but not quoted; `text` is how a prompt shows the block. `sections` are the headings that parts of
-    the body stand under in their document, each with the place where its part begins.
+    the body stand under in their document, each with the place where its part begins. `told` is the sentence of a record
+    that has no text but its fields.
     """
 
     number: int
@@ -46,6 +47,7 @@ class ContextBlock(Struct, frozen=True):
     body: str
     hits: tuple[Hit, ...] = ()
     sections: tuple[tuple[int, str], ...] = ()
+    told: str = ""
 
     @property
     def text(self) -> str:
@@ -56,6 +58,11 @@ class ContextBlock(Struct, frozen=True):
     def title(self) -> str:
         """That of its first hit; empty without hits."""
         return self.hits[0].title if self.hits else ""
+
+    @property
+    def lang(self) -> str:
+        """That of its first hit."""
+        return self.hits[0].lang if self.hits else "en"
 
     @property
     def score(self) -> float:

@@ -135,7 +135,7 @@ class CapabilityEngine(BaseQueryEngine):
     the index declares; `warn` returns a warning if the embedding model does not know the language of a question.
 
     The retriever may be another than ours: `foreign` is applied to its nodes, and by default fills in what our nodes
-    have (retrieval/foreign.py). For a text alone, everything else is taken from `question`, and the period from `dated`.
+    have (retrieval/foreign.py). `tell` gives the sentence of a record without a text of its own, and nothing of any other. For a text alone, everything else is taken from `question`, and the period from `dated`.
     """
 
     def __init__(
@@ -153,6 +153,7 @@ class CapabilityEngine(BaseQueryEngine):
         foreign: Foreign | None = None,
         dated: Callable[[Question], Awaitable[Question]] | None = None,
         records: Callable[[Question], RecordFinder] | None = None,
+        tell: Callable[[Hit], str] | None = None,
     ) -> None:
         super().__init__(CallbackManager())
         self._owner = owner
@@ -161,6 +162,7 @@ class CapabilityEngine(BaseQueryEngine):
         self._dated = dated
         self._prepare, self._question, self._foreign = prepare, question or Question(""), foreign or _adopt_nodes
         self._languages, self._warn, self._records = languages, warn, records
+        self._tell = tell
 
     @property
     def retriever(self) -> BaseRetriever:
@@ -398,12 +400,17 @@ class CapabilityEngine(BaseQueryEngine):
         return replace(evidence, context=widen(evidence.context, more, max_tokens=self.capability.max_context_tokens))
 
     def _context(self, hits: Sequence[Hit]) -> Context:
-        return build_context(
+        context = build_context(
             hits,
             max_tokens=self.capability.max_context_tokens,
             max_sources=self.capability.max_sources,
             chunks_per_source=self.capability.chunks_per_source,
         )
+        if self._tell is None:
+            return context
+        told = (self._tell(each.hits[0]) if len(each.hits) == 1 else "" for each in context.blocks)
+        blocks = zip(context.blocks, told, strict=True)
+        return replace(context, blocks=tuple(replace(block, told=said) if said else block for block, said in blocks))
 
     def _confidence(self, question: Question, hits: Sequence[Hit], judgment: Judgment) -> Confidence:
         """LOW is "do not answer".

@@ -34,6 +34,7 @@ from rag_app.answering.passages import (
     passages,
     passages_in_sections,
     quotable,
+    tell_row,
 )
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
@@ -130,8 +131,8 @@ class ExtractiveSynthesizer(Synthesizer):
         understood = getattr(self._embedder, "languages", ())
         warning = not_understood_here(question.text, self._embedder.model_name, understood)
         written = (
-            rivals and "Sources disagree: " + " ".join(_cite(each.text, each.block) for each in rivals),
-            _compose_text(said),
+            rivals and f"Sources disagree: {_tell(rivals, context)}",
+            _compose_text(said, context),
             unanswered_text(question.text, missing),
             warning and f"{warning}.",
         )
@@ -553,12 +554,14 @@ def _missing_parts(asked: Sequence[str], scored: PassageScores) -> list[str]:
 def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, context: Context) -> tuple[Passage, ...]:
     """The first chosen passage that another source contradicts, and the one that does; nothing as a rule.
 
-    Neither may be of a document whose title names more of what is asked about, or another time: "The battery lasts
+    Neither may be a record that is told by its fields, or of a document whose title names more of what is asked about, or another time: "The battery lasts
     20 hours" is said of many things, and "We took 31 calls" of every week.
     """
     wanted, titles = content_words(question.searched or question.text), [block.title for block in context.blocks]
 
     def agree_in_title(one: Passage, other: Passage) -> bool:
+        if context.blocks[one.block].told and context.blocks[other.block].told:
+            return False
         named = (content_words(titles[one.block]) ^ content_words(titles[other.block])) & wanted
         times = [re.findall(r"\d+", titles[each.block]) for each in (one, other)]
         return not named - content_words(f"{one.text} {other.text}") and (times[0] == times[1] or not all(times))
@@ -592,11 +595,17 @@ def _alike(one: str, other: str) -> bool:
     return len(left & right) >= _SAME * max(1, len(left | right))
 
 
-def _compose_text(chosen: Sequence[Passage]) -> str:
+def _compose_text(chosen: Sequence[Passage], context: Context) -> str:
     """Best source first, each in reading order, each sentence with its citation before the full stop."""
     sources = [passage.block for passage in chosen]
-    ordered = sorted(chosen, key=lambda each: (sources.index(each.block), each.place))
-    return " ".join(_cite(passage.text, passage.block) for passage in ordered)
+    return _tell(sorted(chosen, key=lambda each: (sources.index(each.block), each.place)), context)
+
+
+def _tell(said: Sequence[Passage], context: Context) -> str:
+    """Passages, rows as sentences; a record that has no text of its own is told once, in the sentence of its index."""
+    blocks = [context.blocks[each.block] for each in said]
+    told = [block.told or tell_row(each.text, block.lang) for each, block in zip(said, blocks, strict=True)]
+    return " ".join(dict.fromkeys(_cite(text, each.block) for text, each in zip(told, said, strict=True)))
 
 
 def _cite(text: str, block: int) -> str:

@@ -152,6 +152,24 @@ def cells_of(text: str) -> dict[str, str]:
     return dict(cell.split(": ", 1) for cell in text.split("; ") if ": " in cell) if _RECORD.match(text) else {}
 
 
+def tell_row(text: str, lang: str = "en") -> str:
+    """A row of a table as a person would say it, by what its first cell names; any other text as it is.
+
+    >>> tell_row("Role: Cook; Pay: £12; Notice: 2 weeks"), tell_row("Evening: 5; We read: Chapter 4"), tell_row("Pay: £12")
+    ('Cook – pay: £12; notice: 2 weeks', 'Evening 5 – we read: Chapter 4', 'Pay: £12')
+    """
+    cells = [cell.partition(": ") for cell in text.split("; ")]
+    (name, _, first), *others = cells
+    if not others or not all(said and re.fullmatch(LABEL, f"{label}:") for label, _, said in cells):
+        return text
+    subject = first if re.match(r"[^\W\d]{2}", first) else f"{name} {first}"
+    told = [
+        f"{label if lang == 'de' or label[1:2].isupper() else label[:1].lower() + label[1:]}: {said}"
+        for label, _, said in others
+    ]
+    return f"{subject} – {'; '.join(told)}"
+
+
 def quotable(text: str) -> list[str]:
     """The sentences of a text, as they stand there, that ask nobody for anything: no questions, no orders.
 
@@ -246,7 +264,7 @@ def _cells(line: str) -> list[str]:
 
 def _row(cells: Sequence[str], columns: Sequence[str]) -> str:
     names = [f"{name}: " if name else "" for name in columns] if len(columns) == len(cells) else [""] * len(cells)
-    return ", ".join(f"{name}{cell}" for name, cell in zip(names, cells, strict=True) if cell)
+    return ("; " if any(names) else ", ").join(f"{name}{cell}" for name, cell in zip(names, cells, strict=True) if cell)
 
 
 def _is_heading(unit: str, following: str) -> bool:

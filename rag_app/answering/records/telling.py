@@ -15,10 +15,12 @@ from rag_app.answering.records.titles import kind_of
 from rag_app.answering.records.wording import plural_of, vocabulary_of
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text
 from rag_app.retrieval.index import IndexSpec, template_fields
-from rag_app.retrieval.records import Aggregate, Record, Records
+from rag_app.retrieval.records import Aggregate, Record, RecordQuery, Records
 from rag_app.retrieval.text import sentences
 
 _CELLS = re.compile(r"\w[\w ]*: [^;\n]*; \w[\w ]*: [^;\n]*; ")  # a row without a text of its own: its sentence tells it
+_CELL_END = re.compile(r"[,;|]\s+|\n")
+_LEAST_CELLS = 3
 _SENTENCES = 3  # told as sentences of their own; of more, one sentence with semicolons
 _TEXT = 5  # sentences of a record that is told with its text
 _FIELDS = 4  # of a record without a sentence of its own
@@ -29,6 +31,25 @@ _OWN_ALONE = "Only the records of your own organization count here"
 
 Outcome = Literal["found", "none", "elsewhen"]
 """What a query came to: "none" are records that the plan's conditions leave none of, "elsewhen" one next to its days."""
+
+
+def tell_record(spec: IndexSpec, hit: Hit) -> str:
+    """The sentence of a record whose text is a list of its fields: by a template that names all of them, else field by field.
+
+    Empty of any other.
+    """
+    names = "|".join(name.replace("_", "[ _]") for name in sorted(spec.all_fields, key=len, reverse=True))
+    cells = _CELL_END.split(hit.text.strip().rstrip("."))
+    found = [re.fullmatch(rf"({names}):?\s+(\S.*)", cell.strip(), re.IGNORECASE) for cell in cells]
+    if len(cells) < _LEAST_CELLS or not all(found):
+        return ""
+    said = {each[1].casefold().replace(" ", "_"): each[2] for each in found if each}
+    telling = Telling(spec, Plan(RecordQuery(), RecordQuery(), figures=(*said,)), Records(), [hit], "found")
+    known = {*hit.metadata, "date", "title"}
+    if any(said.keys() <= template_fields(each) <= known for each in telling._templates(hit)):
+        return telling._sentence(hit)
+    fields = "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in said.items() if value != hit.title)
+    return f"{_one_line(hit.title)} – {fields}"
 
 
 class Telling:
