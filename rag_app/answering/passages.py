@@ -167,7 +167,7 @@ def tell_row(text: str, lang: str = "en") -> str:
         f"{label if lang == 'de' or label[1:2].isupper() else label[:1].lower() + label[1:]}: {said}"
         for label, _, said in others
     ]
-    return f"{subject} – {'; '.join(told)}"
+    return f"{subject.rstrip(',')} – {'; '.join(told)}"
 
 
 def quotable(text: str) -> list[str]:

@@ -214,6 +214,8 @@ def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[s
         "How many trips at the end of January?",
         "How many trips in early January 2026?",
         "How many fish of Ada's were sent back?",
+        "How many days do I have to return fish of Ada's?",
+        "Which skippers did we send money back to, and how much did each get?",
     ],
 )
 def test_what_is_not_wholly_understood_goes_the_words_way(text: str) -> None:
