@@ -215,6 +215,7 @@ def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[s
         "How many trips in early January 2026?",
         "How many fish of Ada's were sent back?",
         "How many days do I have to return fish of Ada's?",
+        "When do we make up our minds about Ada's trips, and who does that?",
         "Which skippers did we send money back to, and how much did each get?",
     ],
 )
