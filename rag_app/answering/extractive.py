@@ -73,6 +73,8 @@ and what it says beyond the question."""
 READ_WEIGHT = 0.08
 """Of the reader's log-odds."""
 MOST_ODDS = 8
+UNLIKELY = -4.0
+"""Log-odds of the reader: where no passage has more, nothing answers a part of a question that asks several things."""
 SURE = 4.0
 """Log-odds of the reader from which on a sentence answers, whatever the rules on what is asked for say of it."""
 _MOST_NEWS = 10
@@ -83,6 +85,8 @@ _PART_WEIGHT = 0.5
 _NEXT_WEIGHT = 0.05
 """For a sentence that follows a chosen one: an answer often goes on where the question's words are no longer repeated."""
 _SAME = 0.8
+_REFERS = re.compile(r"\b(?:it|its|they|them|theirs?|that|this|those|these)\b", re.IGNORECASE)
+"""Of a part of a question: it is about what the part before is about, and is not answered where that is not."""
 _POINTS_BACK = re.compile(r"(?:it|its|they|their|he|his|she|her|this|these|those|such)\b", re.IGNORECASE)
 _MOST_ROWS = 10
 """Of a table, that are quoted where several answer."""
@@ -151,12 +155,18 @@ class PassageScores(Struct, frozen=True):
 
 def score_passages(ranking: Ranking) -> PassageScores:
     """What passages are chosen by: how near they are, alone and with the one before, what spoke for them before, and
-    whether they have what is asked for."""
+    whether they have what is asked for. Nothing has it where no passage is likely to, or a part is about the unknown thing
+    of the part before."""
     near = (ranking.cosines + ranking.windows) / 2 + READ_WEIGHT * ranking.read
     lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
     held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
-    return PassageScores(scores, held | (ranking.read[1:] >= SURE), ranking.read[1:].max(axis=0))
+    held |= ranking.read[1:] >= SURE
+    unlikely = False
+    for row, part in enumerate(ranking.asked[1:] if len(held) > 1 else ()):
+        unlikely = ranking.read[row + 1].max() < UNLIKELY or (unlikely and _REFERS.search(part) is not None)
+        held[row] &= not unlikely
+    return PassageScores(scores, held, ranking.read[1:].max(axis=0))
 
 
 def lacks_kind(question: str, found: Sequence[Passage]) -> list[bool]:

@@ -244,6 +244,16 @@ async def test_a_record_without_a_text_is_told_once_in_its_sentence(synthesizer:
     assert "The Kestrel, no. 1 [Source 1]." in text and "disagree" not in text and "horsepower" not in text
 
 
+async def test_a_part_about_what_is_nowhere_is_not_answered_either(synthesizer: ExtractiveSynthesizer) -> None:
+    found = context(
+        "A town bicycle costs 31 pounds a month.", "The shop opens at nine. Helmets are lent free of charge."
+    )
+    unknown = "Do you sell lawn mowers as well"
+    assert not (await synthesizer.write(Question(f"{unknown}, and what do they cost a month?"), found)).text
+    draft = await synthesizer.write(Question(f"{unknown}, and when does the shop open?"), found)
+    assert draft.text.startswith("The shop opens at nine [Source 2].") and draft.text.endswith(f"“{unknown},”")
+
+
 async def test_what_stands_under_another_number_is_not_about_it(synthesizer: ExtractiveSynthesizer) -> None:
     texts = ("Level 1 – course terms", "The course takes two days."), ("Level 2 – course terms", "It lasts three days.")
     hits = [replace(hit(text, score=0.7), title=title) for title, text in texts]
