@@ -1,10 +1,15 @@
 """Records whose text is a list of their fields, as an answer from passages tells them."""
 
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
+from llama_index.core.embeddings import MockEmbedding
 
+from rag_app.answering.planning import Reading
+from rag_app.answering.records import RecordFinder
 from rag_app.answering.telling import tell_record
+from rag_app.domain import Question
 from rag_app.retrieval.index import load_index
 from tests.unit.answering.hits import hit
 
@@ -34,3 +39,12 @@ def test_without_such_a_sentence_it_is_told_field_by_field(text: str) -> None:
 )
 def test_a_text_of_its_own_is_left_as_it_is(text: str) -> None:
     assert tell_record(CARS, hit(text, source_type="car", metadata=FIELDS)) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("How many wheels has each car?", "The cars do not record wheels"), ("How many wheels?", "")]
+)
+def test_what_records_lack_is_said_where_they_are_named(text: str, told: str) -> None:
+    finder = RecordFinder(Question(text), CARS, AsyncMock(), MockEmbedding(4), 4, 5, None, ())
+    lacks = finder._explain_unread(Reading(kind="car", missing="wheels"), text)
+    assert lacks is not None and lacks.text == told
