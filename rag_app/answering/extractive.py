@@ -432,7 +432,8 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
     follows = np.zeros(len(ranked))
     for place in range(most):
         if place < len(scores):
-            current = _keep_holding(scores[place], scored.holds[place]) + follows
+            left = np.asarray([each not in chosen for each in ranked])
+            current = _keep_holding(np.where(left, scores[place] + follows, -np.inf), scored.holds[place])
         elif chosen:
             current = _keep_further(overall, follows, scored.read, ranked, ranked.index(chosen[0]))
         else:

@@ -244,6 +244,19 @@ async def test_a_record_without_a_text_is_told_once_in_its_sentence(synthesizer:
     assert "The Kestrel, no. 1 [Source 1]." in text and "disagree" not in text and "horsepower" not in text
 
 
+async def test_a_part_gets_a_sentence_that_no_other_part_has(synthesizer: ExtractiveSynthesizer) -> None:
+    """The nearest to both parts is told for the first; of the others the one that goes on from it is likeliest meant."""
+    listed = context(
+        "# Title\n\nOne material and one style are enough.\n\n# Photographs\n\nEvery listing needs at least seven "
+        "photographs: one on white, two on a hand, one beside a coin. The first photograph shows the product and nothing else."
+    )
+    asked = Question("How many pictures must every listing of ours have, and what belongs on the first one?")
+    text = (await synthesizer.write(asked, listed)).text
+    assert "at least seven" in text and text.endswith(
+        "The first photograph shows the product and nothing else [Source 1]."
+    )
+
+
 async def test_a_part_about_what_is_nowhere_is_not_answered_either(synthesizer: ExtractiveSynthesizer) -> None:
     found = context(
         "A town bicycle costs 31 pounds a month.", "The shop opens at nine. Helmets are lent free of charge."
