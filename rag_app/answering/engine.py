@@ -135,7 +135,8 @@ class CapabilityEngine(BaseQueryEngine):
     the index declares; `warn` returns a warning if the embedding model does not know the language of a question.
 
     The retriever may be another than ours: `foreign` is applied to its nodes, and by default fills in what our nodes
-    have (retrieval/foreign.py). `tell` gives the sentence of a record without a text of its own, and nothing of any other. For a text alone, everything else is taken from `question`, and the period from `dated`.
+    have (retrieval/foreign.py). For a text alone, everything else is taken from `question`, and the period from `dated`.
+    `tell` gives the sentence of a record without a text of its own, and nothing of any other.
     """
 
     def __init__(

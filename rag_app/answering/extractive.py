@@ -565,8 +565,8 @@ def _missing_parts(asked: Sequence[str], scored: PassageScores) -> list[str]:
 def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, context: Context) -> tuple[Passage, ...]:
     """The first chosen passage that another source contradicts, and the one that does; nothing as a rule.
 
-    Neither may be a record that is told by its fields, or of a document whose title names more of what is asked about, or another time: "The battery lasts
-    20 hours" is said of many things, and "We took 31 calls" of every week.
+    Neither may be of a document whose title names more of what is asked about, or another time: "The battery lasts
+    20 hours" is said of many things, and "We took 31 calls" of every week. Two records never contradict each other.
     """
     wanted, titles = content_words(question.searched or question.text), [block.title for block in context.blocks]
 

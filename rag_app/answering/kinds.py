@@ -306,12 +306,14 @@ def numbers_in(text: str) -> dict[tuple[str, bool], frozenset[str]]:
 
     >>> numbers_in("Levels 1 and 2, in January 2026")[("level", False)] == {"1", "2"}, numbers_in("all above Level 3")
     (True, {})
+    >>> sorted(numbers_in("rooms B, 2-4")[("room", False)])
+    ['2', '3', '4', 'b']
     """
     found: dict[tuple[str, bool], frozenset[str]] = {}
     for each in _NUMBERED.finditer(text):
         signs = re.findall(r"\w+", _BESIDE_NUMBERS.sub(" ", each[2]))
-        if re.search(r"\d\s*(?:to|[-–])\s*\d", each[2]):
-            signs += map(str, range(int(signs[0]), min(int(signs[-1]), int(signs[0]) + _MOST_NUMBERS)))
+        for first, last in re.findall(r"(\d+)\s*(?:to|[-–])\s*(\d+)", each[2]):
+            signs += map(str, range(int(first), min(int(last), int(first) + _MOST_NUMBERS)))
         for sign in signs:
             key = re.sub("(?<=...)s$", "", each[1].casefold()), len(sign) == len("2026")
             found[key] = found.get(key, frozenset()) | {sign.lstrip("0").casefold()}

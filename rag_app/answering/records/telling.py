@@ -10,6 +10,7 @@ from uuid import UUID
 from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.context import neutralise
+from rag_app.answering.passages import TO_THE_ANSWERER
 from rag_app.answering.records.planning import Plan
 from rag_app.answering.records.titles import kind_of
 from rag_app.answering.records.wording import plural_of, vocabulary_of
@@ -39,17 +40,20 @@ def tell_record(spec: IndexSpec, hit: Hit) -> str:
     Empty of any other.
     """
     names = "|".join(name.replace("_", "[ _]") for name in sorted(spec.all_fields, key=len, reverse=True))
-    cells = _CELL_END.split(hit.text.strip().rstrip("."))
-    found = [re.fullmatch(rf"({names}):?\s+(\S.*)", cell.strip(), re.IGNORECASE) for cell in cells]
-    if len(cells) < _LEAST_CELLS or not all(found):
+    field, said = re.compile(rf"({names}):?\s+(\S.*)", re.IGNORECASE), dict[str, str]()
+    for cell in _CELL_END.split(hit.text.strip().rstrip(".")):
+        found = field.fullmatch(cell.strip())
+        if found is None or TO_THE_ANSWERER.search(cell):
+            return ""
+        said[found[1].casefold().replace(" ", "_")] = found[2]
+    if len(said) < _LEAST_CELLS:
         return ""
-    said = {each[1].casefold().replace(" ", "_"): each[2] for each in found if each}
     telling = Telling(spec, Plan(RecordQuery(), RecordQuery(), figures=(*said,)), Records(), [hit], "found")
     known = {*hit.metadata, "date", "title"}
     if any(said.keys() <= template_fields(each) <= known for each in telling._templates(hit)):
         return telling._sentence(hit)
     fields = "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in said.items() if value != hit.title)
-    return f"{_one_line(hit.title)} – {fields}"
+    return _one_line(f"{hit.title} – {fields}")
 
 
 class Telling:
