@@ -146,15 +146,25 @@ def find_period_beside(text: str, period: Period, languages: Sequence[str] = LAN
 
 
 def move_to_year_of(period: Period, before: Period) -> Period:
-    """A day or a month that is said without a year, in the year of the period before it: "and in February?".
+    """A day or a month that is said without a year, in the year of the period before it: "and in February?"; and a year behind
+    a month of another year: "and in 2014?" after August 2013.
 
     >>> before = find_period("in January 2015", date(2026, 11, 22))
     >>> february = find_period("and in February?", date(2026, 11, 22))
     >>> assert before and february
     >>> move_to_year_of(february, before).label, move_to_year_of(before, february).label
     ('February 2015', 'January 2015')
+    >>> year = find_period("and in 2014?", date(2026, 11, 22))
+    >>> assert year
+    >>> move_to_year_of(year, before).label
+    'January 2014'
     """
     first, earlier = period.start, before.start
+    if period.grain == "year" and before.grain in ("day", "month", "quarter") and first and earlier:
+        same = None if first.year == earlier.year else _valid(first.year, earlier.month, earlier.day)
+        if same is not None:  # after a month of one year another year is for the same month
+            start, end = days_around(same, before.grain)
+            return replace(period, start=start, end=end, grain=before.grain)
     if period.otherwise is None or before.otherwise or first is None or earlier is None:
         return period  # it has a year, or the one before it has none either
     moved = _valid(earlier.year, first.month, first.day)
@@ -276,11 +286,13 @@ class _Grammar:
         step = f"(?:{words['last']}|{words['this']}|{words['next']})"
         move = f"(?:{words['last']}|{words['next']})"
         of, the = rf"(?:(?:{words['of']})\s+)?", rf"(?:(?:{words['the']})\s+)?"
-        dated = rf"{the}{_DAY}\s+{of}{month}(?:,?\s+{of}{_YEAR})?|{month}\s+{the}{_DAY}(?![\d.-]*\d|[\s-]+{unit}\b)(?:,?\s+{_YEAR})?"
+        dated = rf"{the}{_DAY}\s+(?:(?:{words['day_of']})\s+)?{month}(?:,?\s+{of}{_YEAR})?|{month}\s+{the}{_DAY}(?![\d.-]*\d|[\s-]+{unit}\b)(?:,?\s+{_YEAR})?"
         yield rf"(?P<week_of>(?:{words['week_of']})\s+{the}(?:{weekday},?\s+{the})?(?:{_NUMERIC}|{dated}))"
         yield rf"(?P<written>{_NUMERIC})"
         yield rf"(?P<dated>{dated})"
         yield rf"(?P<part>{the}(?:{ordinal}|{words['last']})\s+{part}\s+(?:{words['of']})\s+{the}{month}(?:,?\s+{of}{_YEAR})?)"
+        ends = "|".join(words[name].format(ordinal=f"(?:{words['last']})") for name in ("quarter", "half_year"))
+        yield rf"(?P<year_end>{the}(?:{ends}|(?:{words['last']})\s+{words['units']['month']})\s+{of}{_YEAR})"
         over = rf"|(?:{words['over']})\s+(?:{words['last']})\s+{unit}" if "over" in words else ""
         yield rf"(?P<rolling>{move}\s+{number}\s+{unit}|{number}\s+{move}\s+{unit}{over})"
         for name, noun in ("stepped", unit), ("stepped_weekday", weekday), ("stepped_month", month):
@@ -609,7 +621,8 @@ class _Reading:
             return grammar.is_before("on", self.text, start) and not grammar.has("habit", self.text)
         if kind == "year":
             goes_on = rf"\s*(?:[-–/]\s*\d|(?:{grammar.words['to']}|{grammar.words['and_on']})(?!\w))"
-            named = grammar.is_before("in_years", self.text, start) and not re.match(goes_on, rest, re.I)
+            begins = start == 0 and re.match(r"(?: \w+)?\s*:", rest) is not None  # "2015 only: ..."
+            named = (begins or grammar.is_before("in_years", self.text, start)) and not re.match(goes_on, rest, re.I)
             return named and not grammar.ends_in_part(self.text[:start])
         if kind in ("month", "quarter", "half_year"):
             leads = grammar.is_before("in_months", self.text, start) or self._stands_alone(match)
@@ -653,6 +666,7 @@ class _Reading:
             "weekday": lambda: self._nearest(self.grammar.weekday(said), soon),
             "quarter": lambda: self._quarter(said),
             "half_year": lambda: self._half_year(said),
+            "year_end": lambda: self._year_end(said),
             "feast": lambda: self._feast(said),
             "from_now": lambda: self._from_now(said),
             "year": lambda: days_around(date(int(said), 1, 1), "year"),
@@ -739,6 +753,12 @@ class _Reading:
         half = int(digit[1]) - 1 if digit else self.grammar.place("ordinals", said)
         halves = ((date(year, 1, 1), date(year, 6, 30)), (date(year, 7, 1), date(year, 12, 31)))
         return halves[half] if half in (0, 1) else None
+
+    def _year_end(self, said: str) -> Days:
+        """The last quarter, half or month of a year."""
+        year, units = int(re.findall(_YEAR, said)[-1]), self.grammar.words["units"]
+        months = next((length for name, length in (("quarter", 3), ("month", 1)) if _stands_in(said, units[name])), 6)
+        return date(year, 13 - months, 1), date(year, 12, 31)
 
     def _feast(self, said: str) -> Days | None:
         names = self.grammar.words["feasts"]

@@ -193,7 +193,7 @@ class RecordFinder:
         asks = asks and may_ask(question.text, self._spec, question.period)
         if briefs and (brief := (yield from self._answer_brief(question))) is not None:
             return brief
-        alone = asks and not asks_of_those(question.text, self._spec)
+        alone = asks and not asks_of_those(question.text, self._spec, first=not before)
         if alone:  # what takes more than one query: steps, or two periods
             found = (yield from self._answer_in_steps(question)) or (yield from self._compare_periods(question))
             if found is not None:

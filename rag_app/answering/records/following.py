@@ -33,6 +33,10 @@ _OF_THEM = re.compile(
     r"|\b(?:davon|darunter|d['’]entre (?:eux|elles)|parmi (?:eux|elles))\b",
     re.I,
 )
+_THAT_TIME = re.compile(
+    r"\b(?:of|in|during|for|on) (?:that|the same) (day|week|weekend|month|quarter|year|period)\b(?! (?:as|after|before)\b)",
+    re.I,
+)
 _SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
 
 
@@ -57,10 +61,17 @@ def goes_on_alone(question: Question, spec: IndexSpec) -> bool:
     return fields and rest != question.text and len(rest.split()) <= _FEW
 
 
-def asks_of_those(text: str, spec: IndexSpec) -> bool:
-    """Whether "of those" or "of them" is of what no word before it names, and no list behind it: "How many of those are done?"."""
+def asks_of_those(text: str, spec: IndexSpec, *, first: bool) -> bool:
+    """Whether "of those" or "of them" is of what no word before it names, and no list behind it: "How many of those are done?".
+
+    In a `first` question "of these bookings" is of all that there are.
+    """
+    if _THAT_TIME.search(text):
+        return True
     found = _OF_THEM.search(text)
     if found is None or re.search(r"[,:]|\bor\b", text[found.end() :]):
+        return False
+    if first and any(token.role == "kind" for token in read_words(text[found.end() :], spec)[:1]):
         return False
     return not any(token.role in ("kind", "field", "value") for token in read_words(text[: found.start()], spec))
 
@@ -122,6 +133,8 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
     asked, tokens = (read_names(without_period(each.text, each.period), spec, values) for each in (before, text))
     fields = {token.name for token in tokens if token.role == "value"}
     taken = {"kind", "own", *(SUPERLATIVES | {"ordinal", "field"} if _ONE_THING.search(text.text) else ())}
+    if not any(token.role in ("field", "high", "low", "count") for token in tokens):  # "which day brought the most?"
+        taken |= {"field"} if any(token.role in ("most", "least") for token in tokens) else set()
     taken -= {token.role for token in tokens}
     if _asks_of_first(asked, tokens, text.text, spec):
         return replace(text, text=before.text, period=before.period)
@@ -130,13 +143,17 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
         value = token.role == "value" and token.name not in fields
         goes = value or token.role in taken or (goes and token.inside)
         kept += [token.text] if goes else []
+    pointing = _THAT_TIME.search(text.text)
+    if pointing and (before.period is None or pointing[1].lower() not in (before.period.grain, "period")):
+        return None  # the month that an order put first
     bare = " ".join(
         word
-        for word in without_period(text.text, text.period).split()
+        for word in _THAT_TIME.sub("", without_period(text.text, text.period)).split()
         if stem(word.strip("?!.,")) not in word_set("persons")
     )
     merged = replace(text, text=f"{bare} {' '.join(kept)}", period=text.period or before.period)
-    return merged if kept else None
+    dated = merged.period is not None and (pointing or _OF_THEM.search(text.text))
+    return merged if dated or kept else None
 
 
 def _asks_of_first(asked: Sequence[Token], tokens: Sequence[Token], text: str, spec: IndexSpec) -> bool:

@@ -337,8 +337,9 @@ def read_question(
         whole = SUPERLATIVES | ({"kind", "value"} if listed else {"more"})
         tokens = before if any(token.role in whole for token in before) else tokens
     own = _words_of_fields(tokens, spec)
-    for token in tokens:
-        changed = period is not None and token.stem in word_set("changed")  # those days are of that
+    for token, behind in zip_longest(tokens, tokens[1:]):
+        dated = behind is None or behind.stem in word_set("before_days")  # not "changed hands in May"
+        changed = period is not None and token.stem in word_set("changed") and dated  # those days are of that
         token.said = token.said or changed or (token.is_left and (token.stem in own or token.text.lower() in theme))
     reader = _Reader(spec, tokens, values, period, today, comparing)
     plan = reader.plan()

@@ -156,7 +156,10 @@ def _leaves_words(question: Question, query: WrittenQuery, title: str, spec: Ind
     )
     figured = (vocabulary_of(spec, name).words for name in spec.fields if is_figure(spec, name))
     said |= {start for phrases in figured for phrase in phrases for start in _starts(phrase)}  # "score 60 in demand"
-    implied |= query.order is not None and not any(token.role in SUPERLATIVES for token in tokens)
+    ordered = query.order is not None and not any(token.role in SUPERLATIVES for token in tokens)
+    if ordered and not query.descending:
+        return True  # an order that no known word says is of the most
+    implied |= ordered
     return not implied and any(
         figure(token.text) is None and not _starts(token.text) <= said for token in left if len(token.text) > 2
     )

@@ -32,6 +32,7 @@ _SHARE = re.compile(
     r"\b(?:percentage|per ?cent|%|proportion|share|fraction|anteil|prozent|pourcentage)\s+(?:of|der|des|de|d['’])\s*(?P<rest>.+)",
     re.I,
 )
+_IN_PERCENT = re.compile(r"[\s,]+(?:in|as an?|als)\s+(?:per ?cent(?:age)?|%|prozent)(?=\W*$)", re.I)
 _VERB = re.compile(
     r"\b(?:is|are|was|were|has|have|had|got|get|gets|did|do|does|came|comes?|went|goes?|ended|sind|ist|war|waren|est|sont)\b",
     re.I,
@@ -205,7 +206,7 @@ def _share(text: str, read: Read) -> Steps | None:
     found = _SHARE.search(text)
     if found is None:
         return None
-    rest = found["rest"]
+    rest = _IN_PERCENT.sub("", found["rest"])
     verb = _VERB.search(rest)
     part = read(f"how many {rest}")
     if part is None or part.query.aggregate is not Aggregate.COUNT:

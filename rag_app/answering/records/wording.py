@@ -685,7 +685,9 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
             token.meaning = Meaning("more", way.name, "less" if less else "than")  # "rising faster"
             way.meaning = None
         if number and token.is_left and token.stem in word_set("fastest"):
-            way = next((each for each in reversed(tokens[:number]) if each.meaning or each.is_left), token)
+            way = next(
+                (each for each in reversed(tokens[:number]) if each.role not in ("", "field") or each.is_left), token
+            )
             if _is_bounded(way, spec) and way.meaning is not None:  # "falling hardest"
                 token.meaning = Meaning("low" if way.meaning.value.startswith("<") else "high", way.name)
                 way.meaning = None

@@ -515,6 +515,16 @@ def test_a_follow_up_takes_the_place_of_what_was_said_before(before: str, text: 
         ("the trip with the lowest catch", "and what was its catch?", "the trip with the lowest catch"),
         ("the trip with the lowest catch", "when was that?", "the trip with the lowest catch"),
         ("Who was out on trips on 3 January 2026?", "how much did he catch?", "how much catch trips on 3 January 2026"),
+        (
+            "How many trips in January 2026?",
+            "how many of these trips are by Ada?",
+            "How many trips by Ada in January 2026?",
+        ),
+        (
+            "How much catch in January 2026?",
+            "Which trip of that month had the most?",
+            "Which trip had the most catch in January 2026?",
+        ),
     ],
 )
 def test_what_was_put_first_is_asked_for_more(before: str, text: str, alone: str) -> None:
@@ -745,7 +755,13 @@ def test_what_is_included_is_no_contradiction() -> None:
     ],
 )
 def test_some_of_what_was_named_before(text: str, back: bool) -> None:
-    assert asks_of_those(text, BOATS) is back
+    assert asks_of_those(text, BOATS, first=False) is back
+
+
+def test_these_are_all_where_nothing_was_asked_before() -> None:
+    text = "How many of these trips have a catch over 5?"
+    assert (asks_of_those(text, BOATS, first=True), asks_of_those(text, BOATS, first=False)) == (False, True)
+    assert asks_of_those("How many trips were on that day?", BOATS, first=True)
 
 
 def test_what_was_earned_is_of_what_is_done() -> None:
