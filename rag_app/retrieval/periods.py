@@ -37,6 +37,7 @@ __all__ = [
     "find_period",
     "find_period_beside",
     "find_periods",
+    "join_periods",
     "means_part",
     "move_to_year_of",
     "names_day",
@@ -55,6 +56,7 @@ _QUESTION = 2000
 """Characters of a text that are read."""
 _YEAR = r"(?:19|20)\d\d"
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?!\d)(?:st|nd|rd|th|er|\.)?"
+_ENDS, _GENITIVE = re.compile(r"(?:['’]s)?\s*[?.!]*\s*"), re.compile(r"^['’]s\b")
 _NUMERIC = rf"{_YEAR}-\d\d-\d\d|\d{{1,2}}[./]\d{{1,2}}[./](?:{_YEAR}|\d\d)"
 
 
@@ -269,6 +271,16 @@ class _Grammar:
         return re.compile(rf"[\s,;:(–-]*(?:(?:{words})[\s,:]+)*", re.I)
 
     @cached_property
+    def link(self) -> re.Pattern[str]:
+        """What sets one period against another that stands at the end."""
+        return re.compile(rf"[\s,]+(?P<than>{self.words['link']})\s+(?:(?:{self.words['joins']})\s+)*$", re.I)
+
+    @cached_property
+    def whether(self) -> re.Pattern[str]:
+        """A verb right before its subject, with an article."""
+        return re.compile(rf"((?<!\w)(?:{self.words['whether']})\s+)(?:(?:{self.words['the']})\s+)?$", re.I)
+
+    @cached_property
     def joins(self) -> re.Pattern[str]:
         return re.compile(rf"[\s,;:()–-]*(?:(?:{self.words['joins']})[\s,;:()–-]+)*", re.I)
 
@@ -391,6 +403,33 @@ def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -
                 replace(second, said=words, span=span, otherwise=None),
             )
     return ()
+
+
+def join_periods(text: str, languages: Sequence[str] = LANGUAGES) -> str:
+    """A text with the two periods that it sets against each other side by side, where one of them is its subject.
+
+    >>> join_periods("Did 2014 have more foggy days than 2012?"), join_periods("Which was wetter, 2013 or 2014?")
+    ('Did have more foggy days in 2014 than in 2012?', 'Which was wetter, in 2013 or in 2014?')
+    >>> join_periods("Was January's turnover higher than that of March?"), join_periods("Was 2014 dry?")
+    ('Was turnover higher in January than in March?', 'Was 2014 dry?')
+    """
+    for grammar in _grammars(tuple(languages)):
+        first, second, *others = (*grammar.point.finditer(text[:_QUESTION]), None, None)
+        if first is None or second is None or others != [None, None] or first.lastgroup != second.lastgroup:
+            continue
+        before, between, behind = text[: first.start()], text[first.end() : second.start()], text[second.end() :]
+        link, lead = grammar.link.search(between), f"{grammar.words['in_years'].split('|')[0]} "
+        if link is None or first.lastgroup not in ("year", "month", "quarter", "half_year", "dated"):
+            continue
+        ends, what = _ENDS.fullmatch(behind) is not None, _GENITIVE.sub("", between[: link.start()]).strip()
+        if not what.strip(" ,") and (ends or not before.strip()):
+            return f"{before}{lead}{first[0]}{link[0]}{lead}{second[0]}{behind}"
+        if (ends or not what) and grammar.whether.search(before):
+            rest = _GENITIVE.sub("", behind)
+            asked = f"{what} " if ends else f"{rest.strip(' ?.!')} "
+            bare = grammar.whether.sub(r"\1", before)
+            return f"{bare}{asked}{lead}{first[0]} {link['than']} {lead}{second[0]}{rest if ends else '?'}"
+    return text
 
 
 def _together(periods: Sequence[Period]) -> Period | None:

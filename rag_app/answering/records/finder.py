@@ -30,6 +30,7 @@ from rag_app.answering.records.planning import (
     without_period,
     words_left,
 )
+from rag_app.answering.records.sides import Side, share_words, split_sides
 from rag_app.answering.records.steps import (
     Steps,
     Way,
@@ -61,7 +62,14 @@ from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import EQ, GT, GTE, IN, LT, LTE, condition, fields_of
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.periods import conditions_of, find_period_beside, find_periods, move_to_year_of, period_of
+from rag_app.retrieval.periods import (
+    conditions_of,
+    find_period_beside,
+    find_periods,
+    join_periods,
+    move_to_year_of,
+    period_of,
+)
 from rag_app.retrieval.postprocessors import cut_below
 from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, NamedValue, RecordQuery, Records
 from rag_app.retrieval.spelling import as_written, correct_spelling, is_inflected, spellings, suspects
@@ -195,7 +203,7 @@ class RecordFinder:
             return brief
         alone = asks and not asks_of_those(question.text, self._spec, first=not before)
         if alone:  # what takes more than one query: steps, or two periods
-            found = (yield from self._answer_in_steps(question)) or (yield from self._compare_periods(question))
+            found = (yield from self._compare_periods(question)) or (yield from self._answer_in_steps(question))
             if found is not None:
                 return found
         reading = (yield from self._understand(question)) if alone else Reading()
@@ -270,29 +278,45 @@ class RecordFinder:
         spec, text = self._spec, question.text
         if spec.dated_types == () or "date" in fields_of(question.filters):
             return None
-        plans: list[Plan] = []
-        for period in find_periods(text, question.today or datetime.now(UTC).date()):
-            values = yield from self._values(text, period)
-            plan = read_question(text, spec, values, period, question.today, comparing=True).plan
+        today, joined, plans = question.today or datetime.now(UTC).date(), join_periods(text), list[Plan]()
+        periods = find_periods(text, today)
+        sides: Sequence[Side] = [Side(text, each) for each in periods or find_periods(joined, today)]
+        if sides and not periods:
+            sides = [replace(each, text=joined) for each in sides]
+        for one, other in () if sides else split_sides(text, today):
+            values = [
+                *(yield from self._values(one.text, one.period)),
+                *(yield from self._values(other.text, other.period)),
+            ]
+            if sides := share_words(one, other, spec, values):
+                break
+        for side in sides:
+            values = yield from self._values(side.text, side.period)
+            plan = read_question(side.text, spec, values, side.period, question.today, comparing=True).plan
             if plan is None:
                 return None
             plans.append(plan)
-        if len(plans) != 2:
+        apart, names = asks_difference(text), [side.name for side in sides]
+        plain = bool(periods) or (any(names) and sides[0].period.said.casefold() in word_set("compares"))
+        if len(plans) != 2 or not (apart or plain or plans[0].contest):
             return None
-        if asks_difference(text):
+        if apart:
             return (yield from self._tell_in_steps(Steps(Way.DIFFERENCE, plans[0], plans[1])))
         told, figures, largest = list[FoundRecords](), list[float | None](), Records()
         for plan in plans:
             said, records, outcome = yield from self._query(plan)
-            one = yield from self._tell(said, records, outcome)
-            if one is None or not one.nodes:
+            one_told = yield from self._tell(said, records, outcome)
+            if one_told is None or not one_told.nodes or (outcome == "elsewhen" and not periods):
                 return None
-            told.append(one)
+            told.append(one_told)
             none = outcome == "none" and plan.query.aggregate is Aggregate.COUNT
             known = outcome == "found" and said is plan
             figures.append(0.0 if none else figure_of(said, records) if known else None)
             largest = max(largest, records, key=lambda each: each.total)
-        return _join_compared(told, Telling(spec, plans[0], largest, (), "found"), figures, plans)
+        contest = plans[0].contest
+        first = replace(plans[0], contest=contest and replace(contest, sides=tuple(filter(None, names))))
+        labels = [" in ".join(filter(None, (side.name, side.period.label))) for side in sides]
+        return _join_compared(told, Telling(spec, first, largest, (), "found"), figures, labels)
 
     def _tell_plan(self, plan: Plan) -> Work[FoundRecords | None]:
         whether = yield from self._tell_whether(plan)
@@ -706,11 +730,10 @@ def _places_of_first(both: FoundRecords, told: Sequence[FoundRecords | Step]) ->
 
 
 def _join_compared(
-    told: Sequence[FoundRecords], telling: Telling, figures: Sequence[float | None], plans: Sequence[Plan]
+    told: Sequence[FoundRecords], telling: Telling, figures: Sequence[float | None], names: Sequence[str]
 ) -> FoundRecords:
-    """Two figures, and before them which of the periods has more."""
+    """Two figures, and before them which of the sides has more."""
     both = _join(told, _COMPARED)
-    names = [plan.period.label for plan in plans if plan.period is not None]
     said = telling.verdict([each for each in figures if each is not None], names)
     cited = " ".join(f"[Source {place}]" for place in sorted({*_places_of_first(both, told)}))
     return replace(both, text=f"{said} {cited}. {both.text}") if said else both

@@ -832,11 +832,17 @@ class _Reader(Conditions):
             or (self._has("apart") and not self._compares_values())
             or (self._has("more") and not (self.comparing or self._compares_values()))
             or self._points_back()
+            or (len({*self._meanings_with("weekday")}) > 1 and bool(self._rivals()) and not self._joins_weekdays())
             or self._orders_by_words()
             or self._leaves_out_a_sort()
         ):
             return False
         return self._is_positive() and not self.asks_of_words() and not self._sets_own_apart()
+
+    def _joins_weekdays(self) -> bool:
+        """Whether the weekdays stand together, so that none is of one side alone: "A on Mondays against B on Tuesdays"."""
+        meant = [token.role for token in self.tokens if token.meaning and token.role != "or"]
+        return "value" not in meant[meant.index("weekday") : len(meant) - meant[::-1].index("weekday")]
 
     def _leaves_out_a_sort(self) -> bool:
         """Whether what is left out may be all of a sort, of which a title names one: "apart from rings"."""
