@@ -299,6 +299,9 @@ class _Grammar:
         move = f"(?:{words['last']}|{words['next']})"
         of, the = rf"(?:(?:{words['of']})\s+)?", rf"(?:(?:{words['the']})\s+)?"
         dated = rf"{the}{_DAY}\s+(?:(?:{words['day_of']})\s+)?{month}(?:,?\s+{of}{_YEAR})?|{month}\s+{the}{_DAY}(?![\d.-]*\d|[\s-]+{unit}\b)(?:,?\s+{_YEAR})?"
+        day = f"(?:{'|'.join(words.get('day_words', '(?!)').split())})"
+        if "dated_in_words" in words:
+            dated = rf"(?:{words['dated_in_words'].format(day=day, month=month)})(?:,?\s+{_YEAR})?|{dated}"
         yield rf"(?P<week_of>(?:{words['week_of']})\s+{the}(?:{weekday},?\s+{the})?(?:{_NUMERIC}|{dated}))"
         yield rf"(?P<written>{_NUMERIC})"
         yield rf"(?P<dated>{dated})"
@@ -319,7 +322,7 @@ class _Grammar:
         if "from_now" in words:
             yield rf"(?P<from_now>{words['from_now'].format(number=number, unit=unit)})"
         yield rf"(?P<ago>{words['ago'].format(number=number, unit=unit)})"
-        yield rf"(?P<numbered>{words['numbered']})"
+        yield rf"(?P<numbered>{words['numbered'].replace('{day}', day)})"
         yield rf"(?P<near>{words['near']})"
         yield rf"(?P<feast>(?:{'|'.join(words['feasts'].values())})(?:,?\s+{of}{_YEAR})?)"
         yield rf"(?P<year>{_YEAR})"
@@ -357,6 +360,13 @@ class _Grammar:
 
     def month(self, said: str) -> int:
         return 1 + (self.place("months", said) or 0)
+
+    def with_digits(self, said: str) -> str:
+        """A date with its day as a number: "4 of July"."""
+        words = [*enumerate(self.words.get("day_words", "").split(), 1)]
+        for day, word in reversed(words):
+            said = re.sub(rf"\b{word}\b", str(day), said, flags=re.I)
+        return said
 
     def weekday(self, said: str) -> int:
         return self.place("weekdays", said) or 0
@@ -696,6 +706,7 @@ class _Reading:
     def _days(self, match: re.Match[str], soon: int = _SOON) -> Days | None:
         """The days of a match, None where it has none ("31 February")."""
         kind, said = match.lastgroup or "", match[0]
+        said = self.grammar.with_digits(said) if kind in ("dated", "week_of", "numbered") else said
         readers: Mapping[str, Callable[[], Days | None]] = {
             "week_of": lambda: self._week_of(said, soon),
             "dated": lambda: self._date_of(said, soon),

@@ -17,6 +17,7 @@ from rag_app.answering.capabilities import RecordList
 from rag_app.answering.records.briefs import read_lists, subject_of
 from rag_app.answering.records.conditions import GRAINS, SUPERLATIVES, kind_conditions, told_condition
 from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
+from rag_app.answering.records.leads import lead_of, without_lead
 from rag_app.answering.records.planning import (
     Plan,
     Reading,
@@ -75,10 +76,6 @@ from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, NamedValue, Reco
 from rag_app.retrieval.spelling import as_written, correct_spelling, is_inflected, spellings, suspects
 from rag_app.retrieval.store import ScopedStore, Search
 
-_TOLD_BEFORE = re.compile(
-    r"\W*(?:i|we|my|our|just|quick|sorry|hi|hello|hey|ich|wir|mein|unser|je|nous|mon|notre)\b(?![^,:;.?!]*\b(?:only|except|without)\b)[^,:;.?!]*[,:;.!]\s+(?=\w)",
-    re.I,
-)
 _WISHES = re.compile(
     r"(?<=[.?!])\s+(?:please\s+)?(?:give|show|state|name|tell|list|quote|say)\b[^.?!]*\b(?:both|two|figures?|numbers?|values?|rates?|prices?)\b[^.?!]*[.!?]?\s*$",
     re.I,
@@ -407,10 +404,11 @@ class RecordFinder:
         question, spec = self._question, self._spec
         text = question.text
         values = yield from self._values(text, question.period)
-        text = _WISHES.sub("", text)
-        told = _TOLD_BEFORE.match(text)
-        if told and not any(token.meaning for token in read_names(told[0], spec, values)):
-            text = text[told.end() :]
+        text, today = _WISHES.sub("", text), question.today or datetime.now(UTC).date()
+        if (lead := lead_of(text)) and spec.dated_types != () and "date" not in fields_of(question.filters):
+            rest, period = without_lead(text, spec, (yield from self._values(lead, None)), today)
+            question = replace(question, text=rest, period=period) if rest != text else question
+            text = rest
         tokens = read_names(without_period(text, question.period), spec, values)
         left = suspects(" ".join(token.text for token in tokens if token.is_left), ())
         unknown = [word for word in left if not is_inflected(word)]
@@ -423,7 +421,12 @@ class RecordFinder:
         doubtful = suspects(spelled, ()) if options else ()
         written: Mapping[str, str] = (yield self._store.respell(doubtful)) if doubtful else {}
         spelled = correct_spelling(spelled, {word: there for word, there in written.items() if word in options})
-        return self._say(question, spelled) if spelled != question.text else question
+        said = self._say(question, spelled) if spelled != question.text else question
+        return (
+            said
+            if said.period or not question.period or question.period.said
+            else replace(said, period=question.period)
+        )
 
     def _understand(self, question: Question) -> Work[Reading]:
         """The question as a plan."""

@@ -76,12 +76,22 @@ _INCLUDED = re.compile(
     re.I,
 )
 _ASKS_AGAIN = re.compile(
-    r",?\s*\b(?:and|und|et)\s+(?:(?:if (?:so|yes)|wenn ja|si oui),?\s+)?(?:(?:its|their|his|her|the) (?:date|day|name|title)|how (?:much|many|often|cheap|dear|pricey|expensive|high|low|big|large|hot|warm|cold|long|heavy|strong)"
-    r"|when|who|wann|wer|wie (?:viel|hoch|teuer|billig|warm|kalt|oft)|quand|combien)(?:\s+(?:was|is|were|did|does|war|ist)(?:\s+(?:it|that|they|he|she|es|das))?)?(?=\s*\?*\s*$)"
+    r",?\s*\b(?:and|und|et)\s+(?:(?:if (?:so|yes)|wenn ja|si oui),?\s+)?(?:(?:its|their|his|her|the) (?:date|day|name|title)|(?:on|in) (?:which|what) (?:day|date|month|year)|how (?:much|many|often|cheap|dear|pricey|expensive|high|low|big|large|hot|warm|cold|long|heavy|strong)"
+    r"|when|who|wann|wer|wie (?:viel|hoch|teuer|billig|warm|kalt|oft)|quand|combien)(?:\s+(?:was|is|were|did|does|war|ist)(?:\s+(?:it|that|they|he|she|es|das))?)?(?:\s+(?:then|at (?:the|that) time|on that day|that day))?(?=\s*\?*\s*$)"
     r"|,\s+(?:and\s+)?(?:(?:at|with|for|by|to)\s+)?(?:how|what|when|who|whom|where|which)\b[^,?]*\b(?:it|its|they|their|that one|he|she|his|her)\b[^,?]*(?=\?*\s*$)",
     re.I,
 )
 """A clause that asks for what a record that stands first, or that is listed, is told with anyway: "the cheapest, and how cheap?"."""
+_LISTS_THEM = re.compile(
+    r"[\s,;.?!]+(?:(?:and|please|then|can you|could you)\s+)*(?:(?:list|name|show)(?: me)? (?:them|each)(?: all| please)?"
+    r"|(?:who|what|which)(?: ones)? (?:are|were|is|was) (?:they|those|it|that)|which (?:ones|one|of them)(?: (?:are|were|is|was) (?:they|those|it|that))?)\W*$",
+    re.I,
+)
+"""Behind a number that is asked for: what was counted is to be listed."""
+_EXPLAINED = re.compile(
+    r"\b(?:that|which|who)\s+(?:are|is|were|was|have|has)\s+[^,;:()?.!]{1,40}\(([\w ]{1,40})\)", re.I
+)
+"""Words, and in brackets the field and the value that they mean: "that are still to come (status booked)"."""
 _BETTER = {"better": "best", "worse": "worst"}
 _MEASURES = frozenset({"count", "much", "sum", "average", "each", "more"})
 _LONGEST_FIELD = 2  # words of a field that no record has
@@ -330,6 +340,13 @@ def read_question(
 
     `comparing`: the days are one of several periods whose figures are compared. `theme` are words that are said otherwise.
     """
+    text, listed = _put_explained(text, spec, values), _LISTS_THEM.search(text)
+    counted = without_period(_LISTS_THEM.sub("", text), period) if listed else ""
+    if listed and any(token.role == "count" for token in read_words(counted, spec)):
+        reading = read_question(_LISTS_THEM.sub("", text), spec, values, period, today, comparing, theme)
+        plan, number = reading.plan, reading.plan is not None and reading.plan.query.aggregate is Aggregate.COUNT
+        if plan is not None and number and plan.query.group is None:
+            return replace(reading, plan=replace(plan, query=replace(plan.query, aggregate=None, limit=_LISTED)))
     tokens = read_names(without_period(text, period), spec, values)
     if _ASKS_AGAIN.search(text):
         before = read_names(without_period(_ASKS_AGAIN.sub("", text), period), spec, values)
@@ -364,6 +381,17 @@ def read_question(
     about = unknown if _stand_before_kind(tokens, left) else ()
     another = _asks_of_another(tokens, spec)
     return Reading(None, unknown, missing, kind if missing else None, ranks, limits or ranked, about, another)
+
+
+def _put_explained(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> str:
+    """The text with the values that are named in brackets instead of the words before them, which these explain."""
+    found = _EXPLAINED.search(text)
+    if found is None:
+        return text
+    tokens = read_names(found[1], spec, values)
+    fields = {token.name for token in tokens if token.meaning}
+    whole = len(fields) == 1 and {token.role for token in tokens if token.meaning} - {"field"} == {"value"}
+    return text.replace(found[0], f"with {found[1]}") if whole and not any(token.is_left for token in tokens) else text
 
 
 def _asks_of_another(tokens: Sequence[Token], spec: IndexSpec) -> bool:
@@ -1450,5 +1478,10 @@ class _Reader(Conditions):
         return name
 
     def _is_of_one(self) -> bool:
-        """Whether the figure of one record is meant, and no sum: "highest", not "most"."""
-        return any(each.role == "single" for token in self.tokens for each in token.others)
+        """Whether the figure of one record is meant, and no sum: "highest", not "most"; "at its peak", "hit bottom"."""
+        plain = [token for token in self.tokens if token.text.casefold() != "rock"]
+        level = any(
+            one.stem in word_set("reaches") and other.role in ("most", "least") and other.stem in word_set("levels")
+            for one, other in pairwise(plain)
+        )
+        return level or any(each.role == "single" for token in self.tokens for each in token.others)

@@ -419,7 +419,11 @@ class Telling:
 
 def missing_text(spec: IndexSpec, kind: str | None, missing: str) -> str:
     """That the records of a kind have no such field; empty where none is missing."""
-    return f"The {plural_of(spec.records[kind].words[0], 2)} do not record {missing}" if kind and missing else ""
+    return (
+        f"The {plural_of(spec.records[kind].words[0])} have no field of {missing} that can be asked for"
+        if kind and missing
+        else ""
+    )
 
 
 OPENS = "This goes on with another question, which is not known here. Please ask it in full"

@@ -264,6 +264,12 @@ def _alike() -> Sequence[tuple[Phrase, ...]]:
     return [tuple(map(stems, phrases.split("|"))) for phrases in _table()["alike"].values()]
 
 
+@cache
+def _states() -> tuple[Phrase, ...]:
+    """What nothing can be had of, which an index may have no value for: "sold out" is no number sold."""
+    return tuple(map(stems, _table()["alike"]["unavailable"].split("|")))
+
+
 def words_alike(words: Iterable[str]) -> tuple[str, ...]:
     """Other words of one word that values may have instead of these."""
     asked = {(stem(word),) for word in words}
@@ -278,6 +284,7 @@ def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, t
         if (key := stems(phrase)) and meaning not in found.get(key, ()):
             found[key] = (*found.get(key, ()), meaning)
     found |= _meant_alike(found)
+    found |= {key: (Meaning("unclear"),) for key in _states() if key not in found}
     for key, meanings in _common().items():
         if meanings[0].role == "everybody" and _is_kind(found.get(key[-1:], ())):
             continue  # "all shops" are records where those are shops
