@@ -768,3 +768,33 @@ def test_what_was_earned_is_of_what_is_done() -> None:
     assert filters("How much did Ada land in all?") == [("skipper", "==", "Ada Holm"), ("harbour", "==", "north pier")]
     assert filters("Ada's haul") == [("skipper", "==", "Ada Holm")]
     assert filters("How much did Ada land at the south pier?")[-1] == ("harbour", "==", "south pier")
+
+
+@pytest.mark.parametrize(
+    "text", ["How many trips did Ada make? List them.", "how many trips did Ada make, and which ones?"]
+)
+def test_what_was_counted_is_listed(text: str) -> None:
+    query = read(text).query
+    assert (query.aggregate, query.limit) == (None, 12)
+    assert filters(text) == [("skipper", "==", "Ada Holm")]
+
+
+def test_a_sum_is_not_listed() -> None:
+    assert getattr(read("What is the total catch of Ada? List them."), "query", None) in (
+        None,
+        read("total catch of Ada").query,
+    )
+
+
+def test_brackets_explain_the_words_before_them() -> None:
+    assert filters("Of the trips that are still moored (harbour south pier), which is the fullest?") == [
+        ("harbour", "==", "south pier")
+    ]
+    assert read("Of the trips that are still moored (at sea), which is the fullest?") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["How many trips are sold out?", "how many trips are on backorder", "which trips are out of stock?"]
+)
+def test_what_nothing_is_had_of_is_no_figure(text: str) -> None:
+    assert read(text) is None

@@ -1,0 +1,43 @@
+"""What is told before a question."""
+
+import pytest
+
+from rag_app.answering.records.leads import without_lead
+from tests.unit.answering.test_planning import BOATS, TODAY, VALUES
+
+
+@pytest.mark.parametrize(
+    ("text", "proper"),
+    [
+        ("I'm doing the rota. Who has trips on Friday?", "Who has trips on Friday?"),
+        ("Quick one - how many trips did Ada make?", "how many trips did Ada make?"),
+        ("I'm after easy trips: which ones have a catch below 40?", "which trips have a catch below 40?"),
+        ("I've got a gift to buy, show me our fullest trip", "show me our fullest trip"),
+    ],
+)
+def test_what_names_nothing_is_left_out(text: str, proper: str) -> None:
+    assert without_lead(text, BOATS, VALUES, TODAY)[0] == proper
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm thinking of Ada: how many trips were there?",
+        "I'm checking our trips: which is the fullest?",
+        "I'm thinking of mackerel: which trip is the fullest?",
+        "I'm after mackerel trips: which ones have a catch below 40?",
+        "I'm after easy trips: how many of them are there?",
+        "I'm at the end of January. How many trips were there?",
+        "I was ill in January. How many trips did Ada make?",
+        "I don't mean the north pier. How many trips were there?",
+    ],
+)
+def test_what_may_limit_the_question_stays(text: str) -> None:
+    assert without_lead(text, BOATS, VALUES, TODAY) == (text, None)
+
+
+def test_days_that_are_told_before_count() -> None:
+    text, period = without_lead("I'm looking at 2025: which month was the fullest?", BOATS, VALUES, TODAY)
+    assert text == "which month was the fullest?" and period is not None and period.label == "2025"
+    text, period = without_lead("I'm looking at 2024: how many trips in May?", BOATS, VALUES, TODAY)
+    assert text == "how many trips in May?" and period is not None and period.label == "May 2024"
