@@ -48,7 +48,11 @@ def test_a_text_of_its_own_is_left_as_it_is(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("How many wheels has each car?", "The cars do not record wheels"), ("How many wheels?", "")]
+    ("text", "told"),
+    [
+        ("How many wheels has each car?", "The cars have no field of wheels that can be asked for"),
+        ("How many wheels?", ""),
+    ],
 )
 def test_what_records_lack_is_said_where_they_are_named(text: str, told: str) -> None:
     finder = RecordFinder(Question(text), CARS, AsyncMock(), MockEmbedding(4), 4, 5, None, ())
