@@ -281,11 +281,11 @@ class RecordFinder:
         if sides and not periods:
             sides = [replace(each, text=joined) for each in sides]
         for one, other in () if sides else split_sides(text, today):
-            values = [
+            shared = [
                 *(yield from self._values(one.text, one.period)),
                 *(yield from self._values(other.text, other.period)),
             ]
-            if sides := share_words(one, other, spec, values):
+            if sides := share_words(one, other, spec, shared):
                 break
         for side in sides:
             values = yield from self._values(side.text, side.period)
@@ -405,10 +405,11 @@ class RecordFinder:
         text = question.text
         values = yield from self._values(text, question.period)
         text, today = _WISHES.sub("", text), question.today or datetime.now(UTC).date()
-        if (lead := lead_of(text)) and spec.dated_types != () and "date" not in fields_of(question.filters):
-            rest, period = without_lead(text, spec, (yield from self._values(lead, None)), today)
-            question = replace(question, text=rest, period=period) if rest != text else question
-            text = rest
+        if lead := lead_of(text):
+            rest, days = without_lead(text, spec, (yield from self._values(lead, None)), today)
+            question = self._say(question, rest) if rest != text else question
+            text, filtered = rest, "date" in fields_of(question.filters)
+            question = replace(question, period=days) if days and not filtered else question
         tokens = read_names(without_period(text, question.period), spec, values)
         left = suspects(" ".join(token.text for token in tokens if token.is_left), ())
         unknown = [word for word in left if not is_inflected(word)]

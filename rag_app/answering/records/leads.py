@@ -44,6 +44,7 @@ def without_lead(text: str, spec: IndexSpec, values: Sequence[NamedValue], today
     """The question proper, and the days that were told before it; the whole text where the words before it may limit it."""
     lead = lead_of(text)
     rest, told = text[len(lead) :], find_period(lead, today) or _year_in(lead, today)
+    told = None if spec.dated_types == () else told
     own, tokens = find_period(rest, today), read_names(without_period(lead, told), spec, values)
     kinds, words = {token.name for token in tokens if token.role == "kind"}, read_words(rest, spec)
     asked, others = {token.role for token in words}, {token.name for token in words if token.role == "kind"}
@@ -60,7 +61,7 @@ def without_lead(text: str, spec: IndexSpec, values: Sequence[NamedValue], today
         if rest == proper:
             return text, None
     if told is None:
-        return rest, own
+        return rest, None
     moved = move_to_year_of(own, told) if own is not None else replace(told, said="", span=(0, 0), otherwise=None)
     return rest, moved
 

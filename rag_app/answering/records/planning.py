@@ -350,8 +350,8 @@ def read_question(
     tokens = read_names(without_period(text, period), spec, values)
     if _ASKS_AGAIN.search(text):
         before = read_names(without_period(_ASKS_AGAIN.sub("", text), period), spec, values)
-        listed = not {token.role for token in tokens} & _MEASURES
-        whole = SUPERLATIVES | ({"kind", "value"} if listed else {"more"})
+        measured = {token.role for token in tokens} & _MEASURES
+        whole = SUPERLATIVES | ({"more"} if measured else {"kind", "value"})
         tokens = before if any(token.role in whole for token in before) else tokens
     own = _words_of_fields(tokens, spec)
     for token, behind in zip_longest(tokens, tokens[1:]):
