@@ -31,7 +31,7 @@ from rag_app.answering.records.planning import (
     without_period,
     words_left,
 )
-from rag_app.answering.records.sides import Side, share_words, split_sides
+from rag_app.answering.records.sides import Side, has_own_day, share_words, split_sides
 from rag_app.answering.records.steps import (
     Steps,
     Way,
@@ -203,7 +203,8 @@ class RecordFinder:
             found = (yield from self._compare_periods(question)) or (yield from self._answer_in_steps(question))
             if found is not None:
                 return found
-        reading = (yield from self._understand(question)) if alone else Reading()
+        alone_read = alone and not has_own_day(question.text, question.period)
+        reading = (yield from self._understand(question)) if alone_read else Reading()
         names = reading.plan is not None and reading.plan.is_list and goes_on_alone(question, self._spec)  # "and Mia?"
         if (reading.plan is None or names) and before and (merged := (yield from self._follow(question, before))):
             if (found := (yield from self._answer_in_steps(merged))) is not None:

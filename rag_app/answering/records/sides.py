@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rag_app.answering.records.planning import without_period
+from rag_app.answering.records.steps import asks_difference
 from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import Token
 from rag_app.retrieval.index import IndexSpec
@@ -46,6 +47,17 @@ def split_sides(text: str, today: date) -> Iterator[tuple[Side, Side]]:
         ]
         if len(sides) == 2:
             yield sides[0], sides[1]
+
+
+def has_own_day(text: str, period: Period | None) -> bool:
+    """Whether a difference is asked for, and the first side alone has a day, which may be none of the other's.
+
+    >>> text = "By how much was A's visit on 8 January dearer than B's?"
+    >>> has_own_day(text, find_period(text, date(2026, 1, 14)))
+    True
+    """
+    day = period is not None and period.grain == "day" and asks_difference(text)
+    return day and period is not None and re.search(r"\bthan\b", text[period.span[1] :], re.I) is not None
 
 
 def share_words(one: Side, other: Side, spec: IndexSpec, values: Sequence[NamedValue]) -> Sequence[Side]:
