@@ -277,19 +277,20 @@ class Conditions:
 
         None behind a mere "not" with "and", which may join what is denied to what is not.
         """
-        denied, link, joined = list[Token](), None, False
+        denied, link, joined, field = list[Token](), None, False, ""
         for place, token in enumerate(self.tokens):
             if token.parted and link is not None and denied and not joined:
                 joined = self._lists_on(place, denied[-1].name)
                 if not joined and token.role == "value" and token.name == denied[-1].name:
                     return None  # "except Ada, Bo"
             if token.role == "not":
-                link, joined = token, True
+                link, joined, field = token, True, ""  # "neither Ada's nor late": each may be of a field of its own
             elif token.role == "value" and link is not None and joined:
-                if denied and denied[-1].name != token.name:
+                if field not in ("", token.name):
                     link = None
                     continue
                 denied.append(token)
+                field = token.name
                 joined = False
             elif token.role == "or" or (token.stem in word_set("joins") and not token.inside):
                 apart = link is not None and not joined and token.role != "or"
@@ -348,6 +349,8 @@ class Conditions:
         meant = [token for token in self.tokens if token.meaning]
         for place, token in enumerate(meant):
             before, after = meant[place - 1 : place], meant[place + 1 : place + 2]
+            if token.role == "or" and after and after[0].role == "own":
+                after = meant[place + 2 : place + 3]  # "our ring or our band"
             if token.role == "left_out" and not (before and before[0].role == "value" and not token.parted):
                 return False
             if token.role == "not" and token.stem in word_set("but"):

@@ -547,7 +547,7 @@ class _Reader(Conditions):
 
     def _bounds_of(self, query: RecordQuery, compared: Sequence[MetadataFilter]) -> list[MetadataFilter]:
         """The conditions on the very figure of which the total or the mean is asked for."""
-        measured = query.group is None and query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE)
+        measured = query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE)
         return [each for each in compared if measured and each.key == query.of]
 
     def _bound_whole(
@@ -558,11 +558,11 @@ class _Reader(Conditions):
         Without a query where nobody can tell: "who spent more than 90 in total?".
         """
         bounds = self._bounds_of(query, compared)
-        if not (self._asks_whether() or self._asks_which()):
+        if not (self._asks_whether() or (self._asks_which() and query.group is None)):
             return query, None  # "the total of those above 30"
         somebody = self.keys or any(token.stem in word_set("anyone") for token in self.tokens)
         counts = query.aggregate in (None, Aggregate.COUNT) and query.group is query.order is None
-        if self._asks_which() or somebody or self._is_hedged() or len(bounds) > 1:
+        if self._asks_which() or somebody or query.group or self._is_hedged() or len(bounds) > 1:
             return None, None
         if sizes is not None and (bounds or not counts or self.named or self.kind is None):
             return None, None

@@ -56,6 +56,12 @@ _SETS_APART = re.compile(
     r"\b(?:between|than|zwischen|entre|vs|versus|against|compared (?:to|with)|leads?|trails?|beats?|outsells?|ahead of|behind)\b",
     re.I,
 )
+_PAYS = re.compile(
+    r"\b(?:(?:would|do|must|should|will|could|can)\s+)?(?:i|we|you|one)\s+(?:have to |need to )?(?:pay|spend|save)\b"
+    r"(?:\s+(?:for|with|on|(?:by|if i|if we) (?:taking|buying|choosing|ordering|picking|took|take|bought|buy|chose|ordered)))?",
+    re.I,
+)
+_CHOICE = re.compile(r"\b(?:instead of|rather than|than)\b(?:\s+(?:for|with|on))?", re.I)
 _RATE = re.compile(r"\b(?:an?|per|each|every)\s+(?P<grain>day|week|month|year)\b", re.I)
 _AVERAGE = re.compile(r"\b(?:on\s+)?average\b", re.I)
 _HIGH, _LOW = ("high", "most", "newest"), ("low", "least", "oldest")
@@ -255,6 +261,12 @@ def with_mean(plan: Plan, mean: float, spec: IndexSpec) -> Plan:
     told = told_condition(waiting, spec)
     conditions = tuple(f"{said}, the average" if each == told else each for each in plan.conditions)
     bound = known if plan.bound is waiting else plan.bound
+    if bound is not None and plan.together:  # "does Ada pay more than average", by the mean of hers
+        others = tuple(each for each in filters if each is not known)
+        query = replace(plan.query, filters=others, aggregate=Aggregate.AVERAGE, of=waiting.key, order=None, limit=5)
+        return replace(
+            plan, query=query, conditions=tuple(each for each in plan.conditions if each != told), bound=bound
+        )
     return replace(plan, query=replace(plan.query, filters=filters), conditions=conditions, bound=bound)
 
 
@@ -264,10 +276,11 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
         return None
     counts = re.search(r"\bhow many (?:more|fewer|less)\b", text, re.I)
     sums, saved = re.search(r"\bhow much (?:more|less)\b", text, re.I), re.search(r"\bsav(?:e|ings?)\b", text, re.I)
-    price = price_field(spec) if saved else None
-    lead = (
-        "how many " if counts else "how much " if sums else f"{vocabulary_of(spec, price).words[0]} " if price else ""
-    )
+    pays = _PAYS.search(text) is not None
+    price = price_field(spec) if saved or pays else None
+    text = _CHOICE.sub(" and ", _PAYS.sub(" ", text)) if price and pays else text
+    of_price = f"{vocabulary_of(spec, price).words[0]} " if price else ""
+    lead = "how many " if counts else "how much " if sums and not (price and pays) else of_price
     for begun in dict.fromkeys((lead, "")):  # "how many more readings a second": no number of records
         tokens = words(begun + _SETS_APART.sub(" and ", _DIFFERENCE.sub(" ", text)))
         pair, compared = _pair(tokens) or _own_and_other(tokens), [token for token in tokens if token.role == "more"]

@@ -61,12 +61,12 @@ def _may_begin(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool:
     roles, name = {each.role for each in tokens}, token.name
     others = sum(name in kind.having for kind in spec.records.values())
     weak = 0 < others < len(spec.records) or spec.all_fields[name] is FieldType.TAGS
-    behind = place > 0 and tokens[place - 1].stem in word_set("for")
-    behind = behind and not (
-        place > 1 and tokens[place - 2].stem in word_set("which")
-    )  # "which of the Halden 2 and ..."
+    lead = tokens[place - 2].stem if place > 1 else ""
+    paid = "more" in roles and any(each.stem in word_set("spends") for each in tokens)
+    chosen = lead in word_set("which") | {"instead"} or (paid and lead in word_set("spends") | word_set("than"))
+    behind = place > 0 and tokens[place - 1].stem in word_set("for") and not chosen  # "which of the Halden 2 and ..."
     measured = bool(roles & (_MEASURES | {"much", "sum", "unit", "apart"}))
-    alone = "kind" not in roles or bool(roles & {"more", "apart"})
+    alone = "kind" not in roles or bool(roles & {"more", "apart"}) or (place > 0 and tokens[place - 1].role == "kind")
     return weak and measured and alone and not behind and not vocabulary_of(spec, name).values
 
 
@@ -81,7 +81,7 @@ def _read_titles(tokens: Sequence[Token], titles: Sequence[NamedValue], spec: In
     places = [place for place in range(len(tokens)) if _may_begin(tokens, place, spec)]
     for place in [*places, *range(len(tokens))]:
         token = tokens[place]
-        again = token.role == "value" and token.name != "source_id" and place not in places
+        again = token.role == "value" and token.name != "source_id"
         beside = again and any(tokens[at].name == "source_id" for at in list_neighbours(tokens, place))
         if not (beside or _may_begin(tokens, place, spec)):
             continue
@@ -98,11 +98,8 @@ def _read_titles(tokens: Sequence[Token], titles: Sequence[NamedValue], spec: In
 def list_neighbours(tokens: Sequence[Token], place: int) -> list[int]:
     """The places of what stands right before and behind a phrase in a list: with a comma, "and" or "or" between them."""
     lists, found = word_set("lists"), list[int]()
-    heads = [
-        at
-        for at, _ in _units(tokens)
-        if at == place or ((tokens[at].meaning or tokens[at].is_left) and tokens[at].stem not in lists)
-    ]
+    named = [at for at, _ in _units(tokens) if tokens[at].role != "own" and tokens[at].stem not in lists]
+    heads = [at for at in named if at == place or tokens[at].meaning or tokens[at].is_left]
     for one, other in pairwise(heads):
         between = [token for token in tokens[one + 1 : other] if not token.inside]
         listed = any(token.parted for token in (*between, tokens[other])) or any(

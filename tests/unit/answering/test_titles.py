@@ -142,3 +142,28 @@ def test_a_record_is_left_out() -> None:
     assert plan.conditions == ("title not “Tarn lamp for children”",)
     assert not plan.names_record
     assert read("cheapest lamp apart from Tarns") is None
+
+
+def test_a_value_beside_a_record_is_one_of_its_own() -> None:
+    """ "The Fen 2" is what a shade fits, and in a list with a lamp it is a lamp; what is no record has no query with one."""
+    values = [*VALUES, NamedValue("fits", "old quay")]
+    assert sources(read("Is our Moor or our Fen 2 dearer?")) == ["moor", "fen"]
+    assert sources(read("the lamp Fen 2: what does it cost?")) == ["fen"]
+    assert read_question("What do the Moor and the old quay cost together?", LAMPS, values, None).plan is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How much more would I pay for the Moor than for the Fen 2?",
+        "What would I save with the Moor instead of the Fen 2?",
+        "How much do we save by taking the Moor rather than the Fen 2?",
+    ],
+)
+def test_what_is_paid_more_is_a_difference_of_prices(text: str) -> None:
+    steps = read_steps(text, LAMPS, VALUES, None, None)
+    assert steps is not None
+    assert [(sources(each), each.query.of) for each in (steps.first, steps.second)] == [
+        (["moor"], "price"),
+        (["fen"], "price"),
+    ]
