@@ -439,8 +439,13 @@ def respell(
 
 
 def _asks(token: Token) -> bool:
-    busier = token.role == "more" and token.stem in word_set("busier")
-    return token.meaning is not None and (token.role not in _LINKS or token.meaning.name != "" or busier)
+    if token.role in ("more", "not"):
+        asked = token.stem in word_set("busier") | word_set(
+            "besides"
+        )  # "who is busier", "what do you sell besides tents"
+    else:
+        asked = token.role not in _LINKS
+    return token.meaning is not None and (asked or token.meaning.name != "")
 
 
 def without_period(text: str, period: Period | None) -> str:
@@ -761,8 +766,8 @@ class _Reader(Conditions):
         return vocabulary_of(self.spec, self._rivals()[0].name).kind if busier and self._rivals() else None
 
     def _settle_sameness(self, rivals: Sequence[Meaning]) -> None:
-        """ "Do A and B cost the same?", "does A cost as much as B?": the only two values are compared, to be told yes or no."""
-        if len(rivals) != 2 or not self._asks_whether() or self._has("more"):
+        """ "Do A and B cost the same?", "does A cost as much as B?": the only values are compared, to be told yes or no."""
+        if len(rivals) < 2 or not self._asks_whether() or self._has("more"):
             return
         for place, token in enumerate(self.tokens):
             behind = [each for each in self.tokens[place + 1 :] if not each.inside]
@@ -1183,7 +1188,7 @@ class _Reader(Conditions):
     def _contest(self) -> Contest | None:
         """What is set against each other, where the words say which way."""
         way, rivals = self._way_compared(), self._rivals()
-        if way == "" or (bool(rivals) == self.comparing) or (way == "same" and len(rivals) != 2):
+        if way == "" or (bool(rivals) == self.comparing) or (way == "same" and len(rivals) < 2):
             return None
         words = [token.stem for token in self.tokens]
         if self.comparing and self.period is not None:
@@ -1196,7 +1201,9 @@ class _Reader(Conditions):
         said = {token.stem for token in self.tokens if token.meaning is None and not token.inside}
         as_much = any(token.role == "more" and token.stem == "as" for token in self.tokens)  # which may be more
         hedged = as_much or bool(said & word_set("hedges"))
-        return Contest(tuple(each.value for each in rivals), way, plain and not hedged and len(rivals) in (0, 2))
+        return Contest(
+            tuple(each.value for each in rivals), way, plain and not hedged and (way == "same" or len(rivals) in (0, 2))
+        )
 
     def _tells_different(self) -> bool:
         return any(token.stem in word_set("different") for token in self.tokens)

@@ -162,7 +162,8 @@ def _two_numbers(text: str, read: "Read", spec: IndexSpec) -> Steps | None:
         each.query.aggregate is Aggregate.COUNT and not each.query.group for each in (first, second)
     ):
         return None
-    return Steps(Way.BOTH, first, second)
+    said = second.conditions or second.period or second.kind != first.kind  # "... and how many are?"
+    return Steps(Way.BOTH, first, second) if said else None
 
 
 def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps | None:

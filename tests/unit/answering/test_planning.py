@@ -8,7 +8,7 @@ import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
-from rag_app.answering.records.planning import ranks_kind, read_question, respell, words_left
+from rag_app.answering.records.planning import may_ask, ranks_kind, read_question, respell, words_left
 from rag_app.domain import Question
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec, load_indexes
@@ -429,6 +429,7 @@ def test_a_number_or_a_total_is_asked_to_keep_to_a_bound(
         "Did any skipper catch more than 90 kilos in total?",
         "Has every skipper more than 2 trips?",
         "Has Ada slightly more than 5 trips?",
+        "Is the average catch of each skipper above 30 kilos?",
         "Is the haul of the trips above 30 kilos more than 90 kilos?",
         "Has somebody other than Ada more than 2 trips?",
     ],
@@ -663,6 +664,10 @@ def test_a_list_with_one_figure_that_adds_up_may_be_a_total(text: str, may_be: b
     [
         ("trips except Ada's and Bo's", [("skipper", "!=", "Ada Holm"), ("skipper", "!=", "Bo Lind")]),
         ("trips that were not by Ada or Bo", [("skipper", "!=", "Ada Holm"), ("skipper", "!=", "Bo Lind")]),
+        (
+            "trips that are neither Ada's nor from the north pier",
+            [("skipper", "!=", "Ada Holm"), ("harbour", "!=", "north pier")],
+        ),
         ("trips of somebody other than Ada", [("skipper", "!=", "Ada Holm")]),
         ("Which trips are of anyone but Bo?", [("skipper", "!=", "Bo Lind")]),
         ("What trips are there besides Ada's?", [("skipper", "!=", "Ada Holm")]),
@@ -681,6 +686,11 @@ def test_a_list_with_one_figure_that_adds_up_may_be_a_total(text: str, may_be: b
 )
 def test_all_that_is_left_out_is_left_out(text: str, wanted: list[tuple[str, str, object]]) -> None:
     assert filters(text, [*VALUES, CY]) == wanted
+
+
+def test_an_exception_is_worth_reading() -> None:
+    assert may_ask("What is there besides those of Ada?", BOATS) and may_ask("Who is busier, Ada or Bo?", BOATS)
+    assert not may_ask("What is there without Ada?", BOATS)
 
 
 def test_the_others_of_a_field_are_listed() -> None:
@@ -705,9 +715,17 @@ def test_one_of_several_is_compared_with_all_of_them(text: str, sides: int) -> N
     assert plan.query.group == "skipper"
 
 
+def test_three_may_have_the_same() -> None:
+    contest = read("Did Ada, Bo and Cy make the same number of trips?", [*VALUES, CY]).contest
+    assert (len(contest.sides), contest.way, contest.claims) == (3, "same", True)
+
+
 def test_several_are_counted_together() -> None:
     query = read("How many trips did Ada, Bo and Cy make?", [*VALUES, CY]).query
     assert query.filters[-1].value == ["Ada Holm", "Bo Lind", "Cy Moor"]
+    mai = NamedValue("skipper", "Mai Berg")  # which no word of another language is taken for
+    query = read("How much fish did Ada, Mai and Bo land altogether?", [*VALUES, mai]).query
+    assert query.filters[1].value == ["Ada Holm", "Mai Berg", "Bo Lind"]
 
 
 @pytest.mark.parametrize(

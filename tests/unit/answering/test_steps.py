@@ -70,6 +70,13 @@ def test_what_is_named_is_set_against_the_mean_of_all() -> None:
     assert read_steps(text, BOATS, VALUES, None, TODAY) is None, "the average of which others"
 
 
+def test_several_of_one_are_set_against_the_mean_by_theirs() -> None:
+    known = with_mean(steps("Is Ada's catch higher than average?").first, 12.345, BOATS)
+    assert (known.query.aggregate, known.query.of) == (Aggregate.AVERAGE, "catch")
+    assert conditions(known) == [("skipper", "Ada Holm")] and known.conditions == ("skipper Ada Holm",)
+    assert known.bound is not None and known.bound.value == 12.345
+
+
 def test_a_difference_of_two_values() -> None:
     found = steps("How much more did Ada's trips haul than Bo's?")
     assert found.way is Way.DIFFERENCE

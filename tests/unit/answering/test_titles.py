@@ -162,7 +162,7 @@ def test_a_value_beside_a_record_is_one_of_its_own() -> None:
 )
 def test_what_is_paid_more_is_a_difference_of_prices(text: str) -> None:
     steps = read_steps(text, LAMPS, VALUES, None, None)
-    assert steps is not None
+    assert steps is not None and steps.second is not None
     assert [(sources(each), each.query.of) for each in (steps.first, steps.second)] == [
         (["moor"], "price"),
         (["fen"], "price"),
