@@ -1,6 +1,7 @@
 """Records that a question names by their titles, over an index that the rules know nothing of but its declared words."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
@@ -32,8 +33,12 @@ LAMPS = IndexSpec.model_validate(
 )  # fmt: skip
 
 
+def id_of(source: str) -> str:
+    return str(UUID(bytes=source.encode().ljust(16)))
+
+
 def titled(source: str, title: str, *fields: str, source_type: str = "lamp") -> NamedValue:
-    return NamedValue("source_id", source, title, source_type, frozenset(fields), frozenset(stems(title)))
+    return NamedValue("source_id", id_of(source), title, source_type, frozenset(fields), frozenset(stems(title)))
 
 
 TITLES = [
@@ -54,7 +59,9 @@ def read(text: str) -> Any:
 def sources(plan: Any) -> list[str]:
     filters = [each for each in plan.query.filters if isinstance(each, MetadataFilter) and each.key == "source_id"]
     return [
-        str(source) for each in filters for source in (each.value if isinstance(each.value, list) else [each.value])
+        UUID(str(source)).bytes.decode().strip()
+        for each in filters
+        for source in (each.value if isinstance(each.value, list) else [each.value])
     ]
 
 
