@@ -11,7 +11,9 @@ from datetime import date
 from msgspec.structs import replace
 
 from rag_app.answering.capabilities import RecordList
-from rag_app.answering.records.planning import Plan, read_question, without_period
+from rag_app.answering.records.asking import without_period
+from rag_app.answering.records.planning import read_question
+from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import vocabulary_of, without_phrases
 from rag_app.retrieval.filters import EQ, condition, fields_of

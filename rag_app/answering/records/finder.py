@@ -14,23 +14,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rag_app.answering.capabilities import RecordList
-from rag_app.answering.records.briefs import read_lists, subject_of
-from rag_app.answering.records.conditions import GRAINS, SUPERLATIVES, kind_conditions, told_condition
-from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
-from rag_app.answering.records.leads import lead_of, without_lead
-from rag_app.answering.records.planning import (
-    Plan,
-    Reading,
+from rag_app.answering.records.asking import (
     asks_of_records,
     may_ask,
     names_kind_first,
     names_records,
     ranks_kind,
-    read_question,
-    respell,
     without_period,
     words_left,
 )
+from rag_app.answering.records.briefs import read_lists, subject_of
+from rag_app.answering.records.conditions import GRAINS, SUPERLATIVES, kind_conditions, told_condition
+from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
+from rag_app.answering.records.leads import lead_of, without_lead
+from rag_app.answering.records.planning import read_question, respell
+from rag_app.answering.records.plans import Plan, Reading
 from rag_app.answering.records.sides import Side, has_own_day, share_words, split_sides
 from rag_app.answering.records.steps import (
     Steps,

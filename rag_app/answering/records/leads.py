@@ -10,8 +10,8 @@ from datetime import date
 
 from msgspec.structs import replace
 
+from rag_app.answering.records.asking import without_period
 from rag_app.answering.records.conditions import BOUND_OPERATORS, SUPERLATIVES
-from rag_app.answering.records.planning import without_period
 from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import plural_of, read_words, word_set
 from rag_app.retrieval.index import IndexSpec

@@ -10,23 +10,35 @@ from datetime import date
 from itertools import pairwise, takewhile, zip_longest
 
 from llama_index.core.vector_stores.types import MetadataFilter
-from msgspec import Struct
 from msgspec.structs import replace
 
+from rag_app.answering.records.asking import (
+    INCLUSION,
+    asks_for_all,
+    asks_limit,
+    asks_of_another,
+    asks_of_fields,
+    asks_rank,
+    is_missing_field,
+    stand_before_kind,
+    without_days,
+    without_period,
+    words_of_fields,
+)
 from rag_app.answering.records.conditions import (
     BOUND_OPERATORS,
     GRAINS,
     SUPERLATIVES,
-    Conditions,
     kind_conditions,
     told_condition,
 )
+from rag_app.answering.records.orders import MOST_GROUPS, MOST_LISTED, MOST_RANKED, MOST_TOLD, Orders
+from rag_app.answering.records.plans import Plan, Reading
 from rag_app.answering.records.titles import kind_of, read_names
 from rag_app.answering.records.wording import (
     Meaning,
     Token,
     figure,
-    goes_by,
     is_figure,
     known_words,
     only_figure,
@@ -36,31 +48,18 @@ from rag_app.answering.records.wording import (
     says_nothing,
     stem,
     stems,
-    variants,
     vocabulary_of,
     word_set,
-    words_alike,
 )
 from rag_app.domain import FieldType, day_text
-from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, LT, LTE, NE, condition, fields_of
+from rag_app.retrieval.filters import EQ, GT, GTE, LT, LTE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.periods import Period, conditions_of, means_part
-from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery, Records, can_run
+from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery, can_run
 from rag_app.retrieval.spelling import correct_spelling
 from rag_app.retrieval.text import tokens as tokens_of
 
-_MOST_LEFT = 10  # words that may be values
-_LISTED, _RANKED, _GROUPED, _SEVERAL = 12, 10, 24, 5
-_ASKS_A_FIELD = frozenset({"count", "much", "sum", "average", "most", "least", "best", "worst", "each", "rank"})
-_ASKED_OF_ALL = _ASKS_A_FIELD | SUPERLATIVES | {"all", "next", "ahead", "total", "over", "under", "most_of", "least_of"}
-_RANKS = SUPERLATIVES - {"newest", "oldest"} | BOUND_OPERATORS.keys() | {"count", "sum", "average", "each", "rank"}
-_NAMED = frozenset({"kind", "field", "total", "high", "low", "unit", "value"})
-_OF_FIELDS = SUPERLATIVES | {"sum", "average", "each", "rank", "more", "apart"}
-_OF_TEXTS = frozenset({"more", "each", "newest", "oldest"})
-_OF_RECORDS = _OF_FIELDS | BOUND_OPERATORS.keys() | {"count", "not", "or", "between"}
-_LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal", "more", "left_out", "unclear"})
 _FURTHEST = 5  # "the fifth cheapest"
-_NAMING = frozenset({FieldType.KEYWORD, FieldType.UUID})
 _YEARS = range(1900, 2101)
 _SIZES: Mapping[str, Callable[[int], tuple[int, int]]] = {
     "least_of": lambda number: (number, 0),
@@ -68,13 +67,6 @@ _SIZES: Mapping[str, Callable[[int], tuple[int, int]]] = {
     "most_of": lambda number: (0, number),
     "under": lambda number: (0, number - 1),
 }
-_INCLUDED = re.compile(
-    r",?\s*\b(?:even\s+)?(?:if|when)\s+[\w ]{1,60}\s(?:counts?|are counted|is counted|are included|is included)\s*(?:as well|too|also|in)?\s*(?=[?.!:;]|$)"
-    r"|,\s*(?:with\s+)?[\w ]{1,40}\s(?:included|inclusive|as well|too)\s*(?=[?.!:;]|$)"
-    r"|,?\s*\b(?:including|also counting|counting also|inclusive of)\s+[\w ]{1,60}(?=[?.!:;]|$)"
-    r"|,\s*[\w ]{1,40}\s(?:alike|equally|gleichermaßen)\s*(?=[?.!:;]|$)",
-    re.I,
-)
 _ASKS_AGAIN = re.compile(
     r",?\s*\b(?:and|und|et)\s+(?:(?:if (?:so|yes)|wenn ja|si oui),?\s+)?(?:(?:its|their|his|her|the) (?:date|day|name|title)|(?:on|in) (?:which|what) (?:day|date|month|year)|how (?:much|many|often|cheap|dear|pricey|expensive|high|low|big|large|hot|warm|cold|long|heavy|strong)"
     r"|when|who|wann|wer|wie (?:viel|hoch|teuer|billig|warm|kalt|oft)|quand|combien)(?:\s+(?:was|is|were|did|does|war|ist)(?:\s+(?:it|that|they|he|she|es|das))?)?(?:\s+(?:then|at (?:the|that) time|on that day|that day))?(?=\s*\?*\s*$)"
@@ -92,239 +84,7 @@ _EXPLAINED = re.compile(
     r"\b(?:that|which|who)\s+(?:are|is|were|was|have|has)\s+[^,;:()?.!]{1,40}\(([\w ]{1,40})\)", re.I
 )
 """Words, and in brackets the field and the value that they mean: "that are still to come (status booked)"."""
-_BETTER = {"better": "best", "worse": "worst"}
 _MEASURES = frozenset({"count", "much", "sum", "average", "each", "more"})
-_LONGEST_FIELD = 2  # words of a field that no record has
-
-
-class Contest(Struct, frozen=True):
-    """What a question sets against each other: the values of one field, in its order; none where they are two periods.
-
-    `way`: whether the one with "more" or "less" is asked for, or whether all have the "same". `claims`: it says so of the
-    first, which is so or is not.
-    """
-
-    sides: tuple[str, ...]
-    way: str
-    claims: bool
-
-
-class Plan(Struct, frozen=True):
-    """A query, and what it was made of: the kind of record, the figures that are named, the words for the conditions.
-
-    `single`: one record is asked for, so that others come in only where they are its equals; the one at `place`, 1 being
-    the first. `distinct`: how many different values there are. `everything` is the query without those conditions.
-    `everybody`: those of all organizations are asked for. `texts`: each record is told with its text. `theme`: it is of
-    records that a word stands in. `contest`: what is set against each other by the figures. `bound`: whether the one
-    record that is named, or the figure of a query with an aggregate, keeps to this condition is to be told. `together`: it
-    may be asked of all of them together as well.
-    """
-
-    query: RecordQuery
-    everything: RecordQuery
-    kind: str | None = None
-    single: bool = False
-    conditions: tuple[str, ...] = ()
-    period: Period | None = None
-    distinct: bool = False
-    figures: tuple[str, ...] = ()
-    place: int = 1
-    everybody: bool = False
-    texts: bool = False
-    theme: bool = False
-    contest: Contest | None = None
-    bound: MetadataFilter | None = None
-    together: bool = False
-
-    @property
-    def is_list(self) -> bool:
-        return self.query.aggregate is None
-
-    @property
-    def is_first_of_each(self) -> bool:
-        """Whether the first record of each group is asked for."""
-        return self.is_list and self.query.group is not None
-
-    @property
-    def by_tags(self) -> bool:
-        """Whether a tag is a condition: what lacks it may be so all the same."""
-        return any(isinstance(each, MetadataFilter) and each.operator is CONTAINS for each in self.query.filters)
-
-    @property
-    def names_record(self) -> bool:
-        """Whether it is of records that are named by their titles."""
-        named = any(
-            isinstance(each, MetadataFilter) and each.key == "source_id" and each.operator is not NE
-            for each in self.query.filters
-        )
-        return named and not self.theme
-
-    def narrow_to(self, words: Sequence[str], sources: Collection[str]) -> "Plan":
-        """The same of these records alone, whose titles or texts have the words."""
-        filters = (*self.query.filters, condition("source_id", IN, sorted(sources)))
-        told = (*self.conditions, f"{' and '.join(f'“{word}”' for word in words)} in title or text")
-        return replace(self, query=replace(self.query, filters=filters), conditions=told, theme=True)
-
-    def finds_no_best(self, found: Records) -> bool:
-        """Whether the group with the most records is asked for, and each has one: the question meant something else."""
-        best = self.query.group is not None and self.query.aggregate is Aggregate.COUNT and self.query.limit == 1
-        return best and len(found.rows) > 1 and found.rows[0].value == 1
-
-    def may_be_total(self, spec: IndexSpec) -> bool:
-        """Whether the total of a list may be meant: it names one figure, which adds up and is not compared: "fees from Ada"."""
-        if not self.is_list or self.query.order or self.query.group or self.names_record or len(self.figures) != 1:
-            return False
-        return vocabulary_of(spec, self.figures[0]).adds_up and self.figures[0] not in fields_of(self.query.filters)
-
-    @property
-    def total(self) -> "Plan":
-        """The total of the one figure that a list names."""
-        of = self.figures[0]
-        summed = [replace(each, aggregate=Aggregate.SUM, of=of) for each in (self.query, self.everything)]
-        return replace(self, query=summed[0], everything=summed[1])
-
-    @property
-    def otherwise(self) -> "Plan | None":
-        """The same for the days of another year, where the words may mean them as well."""
-        if self.period is None or self.period.otherwise is None:
-            return None
-        old, new = conditions_of(self.period), conditions_of(self.period.otherwise)
-
-        def moved(query: RecordQuery) -> RecordQuery:
-            return replace(query, filters=(*(each for each in query.filters if each not in old), *new))
-
-        return replace(self, query=moved(self.query), everything=moved(self.everything), period=self.period.otherwise)
-
-
-class Reading(Struct, frozen=True):
-    """A question as far as it is understood: `plan` where it is a query, `unknown` the words that are left.
-
-    `ranks`: all records of something have to be looked at. `limits`: no text does so, since a field is compared with a
-    figure, or records are put in order. `missing`: what the records of this `kind` are asked for, and no field of theirs is
-    called. `theme` are those of its words that stand before the kind, where no others are left. `another`: a figure is
-    asked for of what is only called like a value.
-    """
-
-    plan: Plan | None = None
-    unknown: tuple[str, ...] = ()
-    missing: str = ""
-    kind: str | None = None
-    ranks: bool = False
-    limits: bool = False
-    theme: tuple[str, ...] = ()
-    another: bool = False
-
-
-def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
-    """Whether a question is worth reading: it names a kind of record, a field or days, or asks for a figure."""
-    return bool(spec.records) and (period is not None or any(map(_asks, read_words(text, spec))))
-
-
-def asks_of_records(text: str, spec: IndexSpec, period: Period | None) -> bool:
-    """Whether a figure, an order or a list is asked for of something that the index calls by a name."""
-    roles = _roles(text, spec, period)
-    return bool(roles & _ASKED_OF_ALL) and _name_records(roles, spec)
-
-
-def names_records(text: str, spec: IndexSpec, period: Period | None) -> bool:
-    """Whether a word names a kind of record, a field, or much or little of one.
-
-    In an index with one kind of record, every question about records is about that kind.
-    """
-    return _name_records(_roles(text, spec, period), spec)
-
-
-def _roles(text: str, spec: IndexSpec, period: Period | None) -> set[str]:
-    return {token.role for token in read_words(without_period(text, period), spec)}
-
-
-def _name_records(roles: set[str], spec: IndexSpec) -> bool:
-    return bool(roles & _NAMED) or len(spec.records) == 1
-
-
-def _ranks(tokens: Sequence[Token]) -> bool:
-    roles = {token.role for token in tokens}
-    return bool(roles & _RANKS) and bool(roles & _NAMED - {"value"} or (roles >= {"sum", "value"}))
-
-
-def _asks_for_all(tokens: Sequence[Token]) -> bool:
-    """Whether all that is so is asked for: "everything that is on backorder"."""
-    first, second = (*(token.stem for token in tokens[:2]), "", "")[:2]
-    return (
-        first in word_set("all")
-        and second in word_set("which_of") | {"that"}
-        and any(token.role == "value" for token in tokens)
-    )
-
-
-def _limits(tokens: Sequence[Token], spec: IndexSpec) -> bool:
-    roles, figures = {token.role for token in tokens}, [token for token in tokens if figure(token.text) is not None]
-    named = any(
-        token.meaning and token.role in ("field", "unit") and is_figure(spec, token.meaning.name) for token in tokens
-    )
-    phrases = [token.role for token in tokens if not token.inside]
-    of_groups = "each" in phrases[:-1] and bool(roles & {"much", "count", "sum", "average"})  # a text may say "in each"
-    return of_groups or roles >= {"rank", "kind"} or (bool(roles & BOUND_OPERATORS.keys()) and bool(figures) and named)
-
-
-def _asks_of_fields(tokens: Sequence[Token], spec: IndexSpec) -> bool:
-    """Whether only declared fields can answer: a figure, an order or groups are asked for of one, or of a kind that has some.
-
-    Or records of such a kind, in words that are all understood, and make no query; or those of one's own with some value.
-    """
-    roles, left = {token.role for token in tokens}, any(token.is_left for token in tokens)
-    fields, kinds = _fields_told(spec)
-    of_kind = any(token.role == "kind" and token.name in kinds for token in tokens)
-    of_field = any(token.role in _NAMED - {"kind", "value"} and token.name in fields for token in tokens)
-    of_texts = frozenset() if of_field else _OF_TEXTS  # what a text may say as well
-    asked = roles & (_OF_FIELDS - of_texts if left else _OF_RECORDS)
-    own = of_kind and roles >= {"own", "value"} and any(token.stem in word_set("which_of") for token in tokens[:1])
-    leaves_out = of_kind and any(token.role == "not" and token.stem in word_set("excepts") for token in tokens)
-    first = any(token.stem in word_set("which_of") for token in tokens[:1]) and tokens[1:2] and tokens[1].role == "kind"
-    whole = first and not left and of_kind and of_field  # "which repairs only take a week"
-    return (bool(asked) and (of_kind or of_field)) or own or leaves_out or bool(whole)
-
-
-def _fields_told(spec: IndexSpec) -> tuple[frozenset[str], frozenset[str]]:
-    """The fields that records are told with, or that are of one kind, and the kinds that have any."""
-    names = {
-        (kind, name)
-        for kind, each in spec.records.items()
-        for name in spec.fields
-        if f"{{{name}}}" in " ".join(each.sentence)
-    }
-    names |= {(words.kind, name) for name, words in spec.vocabulary.items() if words.kind is not None}
-    return frozenset(name for _, name in names), frozenset(kind for kind, _ in names)
-
-
-def names_kind_first(text: str, spec: IndexSpec) -> bool:
-    """Whether records of a kind are asked for: "which parts are ...", "which of our listings ..."."""
-    meant = [
-        token
-        for token in read_words(text, spec)
-        if token.meaning or token.is_left or token.stem in word_set("which_of")
-    ]
-    named = [token for token in meant if token.role != "own"]
-    return any(one.stem in word_set("which_of") and other.role == "kind" for one, other in pairwise(named))
-
-
-def ranks_kind(text: str, spec: IndexSpec) -> bool:
-    """Whether the top ones of a kind are asked for, by whatever: "the top keywords in the wedding niche"."""
-    meant = [token.role for token in read_words(text, spec) if token.meaning or token.is_left]
-    first = next((place for place, role in enumerate(meant) if role in {"most", "best", "rank"}), len(meant))
-    named = [role for role in meant[first + 1 :] if role != "value"]
-    return named[:1] == ["kind"]
-
-
-def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, ...]:
-    """The words that may be values of fields, where the others are understood; empty where there is nothing to ask."""
-    tokens = read_words(without_period(text, period), spec)
-    left = [token.text for token in tokens if token.is_left]
-    if len(left) > _MOST_LEFT or (period is None and not any(map(_asks, tokens))):
-        return ()
-    known = [token.text for token in tokens if not token.said or len(token.text) > 2]
-    asked = (*left, *known, *words_alike(left))
-    return tuple(dict.fromkeys(each for word in asked for each in variants(word)))
 
 
 def read_question(
@@ -346,40 +106,40 @@ def read_question(
         reading = read_question(_LISTS_THEM.sub("", text), spec, values, period, today, comparing, theme)
         plan, number = reading.plan, reading.plan is not None and reading.plan.query.aggregate is Aggregate.COUNT
         if plan is not None and number and plan.query.group is None:
-            return replace(reading, plan=replace(plan, query=replace(plan.query, aggregate=None, limit=_LISTED)))
+            return replace(reading, plan=replace(plan, query=replace(plan.query, aggregate=None, limit=MOST_LISTED)))
     tokens = read_names(without_period(text, period), spec, values)
     if _ASKS_AGAIN.search(text):
         before = read_names(without_period(_ASKS_AGAIN.sub("", text), period), spec, values)
         measured = {token.role for token in tokens} & _MEASURES
         whole = SUPERLATIVES | ({"more"} if measured else {"kind", "value"})
         tokens = before if any(token.role in whole for token in before) else tokens
-    own = _words_of_fields(tokens, spec)
+    own = words_of_fields(tokens, spec)
     for token, behind in zip_longest(tokens, tokens[1:]):
         dated = behind is None or behind.stem in word_set("before_days")  # not "changed hands in May"
         changed = period is not None and token.stem in word_set("changed") and dated  # those days are of that
         token.said = token.said or changed or (token.is_left and (token.stem in own or token.text.lower() in theme))
     reader = _Reader(spec, tokens, values, period, today, comparing)
     plan = reader.plan()
-    if plan is not None and (said := _INCLUDED.findall(_without_days(text, period))):
+    if plan is not None and (said := INCLUSION.findall(without_days(text, period))):
         included = {each.name for each in read_names(" ".join(said), spec, values) if each.role == "value"}
         plan = None if included & fields_of(plan.query.filters) else plan  # "booked, including what was cancelled"
     if plan is not None and period is not None and means_part(text, period):
         plan = None  # "at the end of January"
     left = [token for token in tokens if token.is_left]
-    every = _asks_for_all(tokens)
-    of_fields = (_asks_of_fields(tokens, spec) and not reader.asks_of_words()) or (
+    every = asks_for_all(tokens)
+    of_fields = (asks_of_fields(tokens, spec) and not reader.asks_of_words()) or (
         bool(left) and len(left) == len(reader.unsaid)
     )
-    ranks, limits = every or of_fields or _ranks(tokens), every or of_fields or _limits(tokens, spec)
+    ranks, limits = every or of_fields or asks_rank(tokens), every or of_fields or asks_limit(tokens, spec)
     if not left:
         return Reading(plan, ranks=ranks, limits=limits)
     unknown, kind = tuple(token.text.lower() for token in left), reader.kind_asked()
-    missing = " ".join(unknown) if kind is not None and _is_missing_field(tokens, left) else ""
+    missing = " ".join(unknown) if kind is not None and is_missing_field(tokens, left) else ""
     ranked = (
         missing != "" and reader.kind is not None and any(token.role in SUPERLATIVES | {"rank"} for token in tokens)
     )
-    about = unknown if _stand_before_kind(tokens, left) else ()
-    another = _asks_of_another(tokens, spec)
+    about = unknown if stand_before_kind(tokens, left) else ()
+    another = asks_of_another(tokens, spec)
     return Reading(None, unknown, missing, kind if missing else None, ranks, limits or ranked, about, another)
 
 
@@ -392,37 +152,6 @@ def _put_explained(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> 
     fields = {token.name for token in tokens if token.meaning}
     whole = len(fields) == 1 and {token.role for token in tokens if token.meaning} - {"field"} == {"value"}
     return text.replace(found[0], f"with {found[1]}") if whole and not any(token.is_left for token in tokens) else text
-
-
-def _asks_of_another(tokens: Sequence[Token], spec: IndexSpec) -> bool:
-    """Whether it begins with a figure, and names what is only called like a value: "demand for velvet ring pouches", where
-    there are velvet ring boxes."""
-    asked = next((token for token in tokens if token.meaning or token.is_left), None)
-    if asked is None or asked.role != "field" or not is_figure(spec, asked.name):
-        return False
-    for place, token in enumerate(tokens):
-        if token.meaning is None or token.role != "value" or token.name == "source_id":
-            continue
-        behind = next((each for each in range(place + 1, len(tokens)) if not tokens[each].inside), len(tokens))
-        whole = behind - place >= len(stems(token.meaning.value))
-        if not whole and any(each.is_left for each in (*tokens[place - 1 : place], *tokens[behind : behind + 1])):
-            return True
-    return False
-
-
-def _stand_before_kind(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
-    """Whether the words stand in a row right before the name of a kind: "the top wedding keywords"."""
-    first = next(place for place, token in enumerate(tokens) if token is left[0])
-    row, behind = tokens[first : first + len(left)], tokens[first + len(left) :]
-    plain = all(token.is_left and figure(token.text) is None for token in row)
-    return plain and len(left) <= _LONGEST_FIELD and bool(behind) and behind[0].role == "kind"
-
-
-def _words_of_fields(tokens: Sequence[Token], spec: IndexSpec) -> frozenset[str]:
-    """The words that the names of figures have beside those that are said: "score", where "competition" is."""
-    named = {token.meaning.name for token in tokens if token.meaning and token.role == "field"}
-    phrases = (stems(phrase) for name in named if is_figure(spec, name) for phrase in vocabulary_of(spec, name).words)
-    return frozenset(word for phrase in phrases for word in phrase)
 
 
 def respell(
@@ -438,54 +167,12 @@ def respell(
     return correct_spelling(text, meant)
 
 
-def _asks(token: Token) -> bool:
-    if token.role in ("more", "not"):
-        asked = token.stem in word_set("busier") | word_set(
-            "besides"
-        )  # "who is busier", "what do you sell besides tents"
-    else:
-        asked = token.role not in _LINKS
-    return token.meaning is not None and (asked or token.meaning.name != "")
-
-
-def without_period(text: str, period: Period | None) -> str:
-    """The question without words of time that it has, and without what it says of what counts as well: that leaves nothing out."""
-    return _INCLUDED.sub("", _without_days(text, period))
-
-
-def _without_days(text: str, period: Period | None) -> str:
-    start, end = period.span if period is not None else (0, 0)
-    if period is None or text[start:end] != period.said:
-        return text
-    again = re.compile(rf"\b{re.escape(period.said)}\b", re.I)  # "the best of 2015 and the worst of 2015"
-    return f"{again.sub(' ', text[:start])} , {again.sub(' ', text[end:])}" if period.said else text
-
-
-def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
-    """Whether the words that are left stand in one place, behind words that ask for a field: "how many tips"."""
-    places = [place for place, token in enumerate(tokens) if token.is_left]
-    if len(left) > _LONGEST_FIELD or places[-1] - places[0] >= len(places):
-        return False
-    before = [token for token in tokens[: places[0]] if token.meaning]
-    while before and before[-1].role == "field":  # "the best customer rating"
-        before.pop()
-    asked = before[-1].role in _ASKS_A_FIELD if before else False
-    of_it = tokens[places[-1] + 1 : places[-1] + 3]  # "dividend of IBM"
-    named = places[0] == 0 and len(of_it) == 2 and of_it[0].stem in word_set("of_it") and of_it[1].role == "value"
-    return asked or named or (places[0] == 1 and tokens[0].stem in ("what", "which"))
-
-
-def _says_less(token: Token) -> bool:
-    """Whether a comparative asks for less: "fewer", "cheaper"."""
-    return token.stem in word_set("less") or (token.meaning is not None and token.meaning.value == "less")
-
-
 def _are_apart(one: Kind, other: Kind) -> bool:
     """Whether no record is of both kinds."""
     return not {*one.source_types} & {*other.source_types} or bool({*one.lacks} & {*other.having})
 
 
-class _Reader(Conditions):
+class _Reader(Orders):
     """Reads the tokens of one question. `plan` is None where they are no query, or more than one."""
 
     def __init__(
@@ -540,7 +227,7 @@ class _Reader(Conditions):
         if query is None:
             return None
         if place > 1:
-            if query.order is query.group is None or query.limit not in (1, _SEVERAL, _RANKED):
+            if query.order is query.group is None or query.limit not in (1, MOST_TOLD, MOST_RANKED):
                 return None
             query = replace(query, limit=1)
         if self._has("each") and query.group is None and not self._orders_by_its_figure(query):
@@ -643,7 +330,7 @@ class _Reader(Conditions):
                 *(f"title not “{each.title}”" for each in self.denied),
             ),
             period=period,
-            distinct=query.group is not None and query.limit == _GROUPED and not self._has("each"),
+            distinct=query.group is not None and query.limit == MOST_GROUPS and not self._has("each"),
             figures=tuple(self.figures),
             place=place,
             everybody=self._has("everybody"),
@@ -651,24 +338,6 @@ class _Reader(Conditions):
             bound=self._bound_asked(query, compared, values),
             together=not (self.named or self._has("kind")),
         )
-
-    def _bound_asked(
-        self, query: RecordQuery, compared: Sequence[MetadataFilter], values: Sequence[MetadataFilter]
-    ) -> MetadataFilter | None:
-        """The figure that something named is to be above or below: "did A sell more than 30?"."""
-        plain = query.aggregate is query.group is None and len(compared) == 1 and self._asks_whether()
-        named = values and all(each.operator is EQ and isinstance(each.value, str) for each in values)
-        if not (plain and named) or self._is_hedged() or {*self.figures} - {compared[0].key}:
-            return None
-        return compared[0] if compared[0].operator in BOUND_OPERATORS.values() else None
-
-    def _is_hedged(self) -> bool:
-        return any(token.stem in word_set("hedges") for token in self.tokens if token.meaning is None)
-
-    def _asks_whether(self) -> bool:
-        """Whether yes or no is to be told, and of nothing else."""
-        begun = bool(self.tokens) and self.tokens[0].text.casefold() in word_set("whether")
-        return begun and not (self._has("or") or self._asks_which())
 
     def _implied_by_totals(self) -> Mapping[str, str]:
         """What words for a total say of its records: only what is done was earned; of what is to come, nothing is."""
@@ -718,88 +387,12 @@ class _Reader(Conditions):
             ):
                 link.meaning, token.meaning = None, Meaning("value", field, "false")
 
-    def _settle_comparatives(self) -> None:
-        """ "Cheaper than" something that is named, and no figure, compares the two; so does "more demand than" between them.
-
-        "Which one is cheaper?" asks for the cheapest.
-        """
-        rivals = self._rivals()
-        for before, token in pairwise(self.tokens):
-            if token.is_left and figure(token.text) == len(rivals) and before.stem in word_set("partitive") | {"these"}:
-                token.said = True  # "which of the two"
-            if before.role == "value" and token.role == "field" and before.name == token.name and rivals:
-                token.meaning, token.inside = None, True  # "a Microsoft share"
-        if any(figure(token.text) is not None for token in self.tokens if token.is_left):
-            return
-        thans = [place for place, each in enumerate(self.tokens) if each.stem in word_set("than")]
-        if len(rivals) < 2:
-            if self._asks_which() and not (self.named or self.comparing or thans):
-                self._settle_which_has_more()
-            return
-        for place, token in enumerate(self.tokens):
-            if token.role in ("over", "under") and (token.name or self._is_between(place, rivals)):
-                token.meaning = Meaning("more", token.name, "less" if token.role == "under" else "than")
-            elif self._asks_which() and token.role in ("most", "least") and not (self._has("each") or thans):
-                self._settle_most_of(token, rivals)
-            elif token.role == "more" and token.meaning and len(thans) == 1 and place < thans[0]:
-                than = self.tokens[thans[0]]
-                if not than.inside and self._is_between(thans[0], rivals):
-                    token.meaning = Meaning("more", token.name, "less" if _says_less(token) else "than")
-                    than.meaning, than.said = None, True
-        self._settle_sameness(rivals)
-
-    def _settle_most_of(self, token: Token, rivals: Sequence[Meaning]) -> None:
-        """ "Which of A, B and C has the fewest?" compares all of them: one of which nothing is recorded may be it."""
-        place = next(at for at, each in enumerate(self.tokens) if each.meaning in rivals)
-        apart = self.tokens[place].parted or self.tokens[place - 1].stem in word_set("partitive")
-        field = rivals[0].name
-        adds_up = {*self.keys} <= {field} and all(vocabulary_of(self.spec, name).adds_up for name in self.figures)
-        single = any(each.role == "single" for each in token.others)
-        if apart and adds_up and field != "source_id" and not single:
-            token.meaning = Meaning("more", "", "less" if token.role == "least" else "than")
-
     def _kind_of_busier(self) -> str | None:
         """The kind of which the busier one of several has more, where no figure is named."""
         busier = any(
             token.role in ("more", "most", "least") and token.stem in word_set("busier") for token in self.tokens
         )
         return vocabulary_of(self.spec, self._rivals()[0].name).kind if busier and self._rivals() else None
-
-    def _settle_sameness(self, rivals: Sequence[Meaning]) -> None:
-        """ "Do A and B cost the same?", "does A cost as much as B?": the only values are compared, to be told yes or no."""
-        if len(rivals) < 2 or not self._asks_whether() or self._has("more"):
-            return
-        for place, token in enumerate(self.tokens):
-            behind = [each for each in self.tokens[place + 1 :] if not each.inside]
-            first = behind[0] if behind else None
-            number = first is not None and first.role == "count" and first.stem in word_set("numbers_of")
-            ends = first is None or number or first.stem in ("as", "to", "amount") or is_figure(self.spec, first.name)
-            alike = token.stem in word_set("alike") and ends
-            again = next((at for at in range(place + 2, len(self.tokens)) if self.tokens[at].stem == "as"), None)
-            of_much = first is not None and (first.stem in ("much", "many") or first.role in ("high", "low"))
-            as_much = token.stem == "as" and of_much and again is not None and self._is_between(again, rivals)
-            if token.inside or token.meaning is not None or first is token or not (alike or as_much):
-                continue
-            adjective = first is not None and first.role in ("high", "low")
-            token.meaning, token.said = Meaning("more", first.name if first and adjective else "", "same"), True
-            if first is not None and (number or adjective):
-                first.meaning = None
-            return
-
-    def _settle_which_has_more(self) -> None:
-        """ "Which is cheaper?" asks for the cheapest, "which has more of it?" for the one with the most."""
-        for token in self.tokens:
-            if token.meaning is not None and token.role == "more" and token.meaning.value != "same":
-                less = _says_less(token)
-                bare = _BETTER.get(token.stem, "least" if less else "most")
-                role = bare if not token.name else "low" if less else "high"
-                token.meaning = Meaning(role, token.name)
-
-    def _is_between(self, place: int, rivals: Sequence[Meaning]) -> bool:
-        """Whether a word stands between the only two values, in a question that asks for no others: "which sell more than ..."."""
-        sides = [{token.meaning for token in side} & {*rivals} for side in (self.tokens[:place], self.tokens[place:])]
-        others = self._asks_which() or self._has("count") or self._has("much")
-        return [len(side) for side in sides] == [1, 1] and len(rivals) == 2 and not others
 
     def _drop_kinds_left_out(self) -> None:
         """Kinds that are set aside, where the records of the one that is asked for are none of them."""
@@ -847,7 +440,7 @@ class _Reader(Conditions):
         if self._asks_whether() and self._has("each"):
             return None  # "has every skipper more than two?"
         if query.aggregate is None and query.order is None:
-            query = RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=_GROUPED)
+            query = RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=MOST_GROUPS)
         if query.aggregate is not Aggregate.COUNT or query.group != key:
             return None
         return replace(query, least=least, most=most)
@@ -906,17 +499,6 @@ class _Reader(Conditions):
         )
         return not (named or self.keys) and any(token.stem in word_set("persons") for token in self.tokens)
 
-    def _sets_own_apart(self) -> bool:
-        """Whether one's own and those of others are both spoken of: "our listings against those of our rivals"."""
-        meant = [token for token in self.tokens if token.meaning]
-        others = [
-            token.role == "value" and vocabulary_of(self.spec, token.meaning.name).own
-            for token in meant
-            if token.meaning
-        ]
-        own = [place for place, token in enumerate(meant) if token.role == "own"]
-        return any(others) and any(not any(others[place + 1 : place + 2]) for place in own)
-
     def kind_asked(self) -> str | None:
         """The kind of record that the question speaks of, as far as it is understood; no field has to be its own."""
         meant = self._kind_meant(RecordQuery(), self._values() or [])
@@ -944,7 +526,7 @@ class _Reader(Conditions):
             return None
         if query.aggregate is not None and named == 1:
             self.figures = list(dict.fromkeys((*self.figures, query.of or "")))
-            return RecordQuery(limit=_LISTED)
+            return RecordQuery(limit=MOST_LISTED)
         holds = self.kind is not None and bool(self.spec.records[self.kind].holds)  # what is on the bridal watchlist
         told = any(self.spec.all_fields[each.name] is FieldType.BOOLEAN for each in self._meanings_with("value"))
         told |= any(token.stem in word_set("when") for token in self.tokens[:2])  # every record is told with its day
@@ -997,13 +579,6 @@ class _Reader(Conditions):
         known = behind in SUPERLATIVES or ranked or self._counts_in_time()
         return place if len(places) == 1 and known and place <= _FURTHEST else None
 
-    def _counts_in_time(self) -> bool:
-        """Whether a number of that kind is one in the order of days: "Ada's second trip", of a kind that is told with its day."""
-        dated = self.kind is not None and any("{date" in each for each in self.spec.records[self.kind].sentence)
-        meant = [token for token in self.tokens if token.meaning is not None]
-        kinds = any(one.role == "ordinal" and other.role == "kind" for one, other in pairwise(meant))
-        return dated and kinds and not any(map(self._has, SUPERLATIVES))
-
     # -- the one thing that is asked
     def _read_query(self) -> RecordQuery | None:
         """Aggregate, order, group and limit; filters are not looked at."""
@@ -1023,23 +598,12 @@ class _Reader(Conditions):
         query = self._count() if self._has("count") and self._tells_different() else self._plainly()
         return self._compared_figure(query) if self.comparing else query
 
-    def _compared_figure(self, query: RecordQuery | None) -> RecordQuery | None:
-        """One figure for each period; of records that are only named, their number."""
-        if self._has("more") and (of := self._figure_compared()) is not None:
-            return self._measure(of)  # "was it wetter in 2012 or in 2013"
-        if query is not None and query.aggregate is None and self.kind is not None and not self.figures:
-            return RecordQuery(aggregate=Aggregate.COUNT)  # "bookings in January as against February"
-        if query is not None and query.aggregate is None and len(self.figures) == 1:
-            added = vocabulary_of(self.spec, self.figures[0]).adds_up
-            return RecordQuery(aggregate=Aggregate.SUM if added else Aggregate.AVERAGE, of=self.figures[0])
-        return query if query is not None and query.aggregate is not None and query.group is None else None
-
     def _plainly(self) -> RecordQuery | None:
         """Without a word for the most, the mean or the sum."""
         adds_up = any(vocabulary_of(self.spec, name).adds_up for name in self.figures)
         told = self._has("value") or (self.keys and self.period)  # or the weather, and how warm it got
         if self.figures and (self.named or (self._has("much") and not (adds_up or self.kind) and told)):
-            return RecordQuery(limit=_LISTED)  # how high is the demand for linen aprons
+            return RecordQuery(limit=MOST_LISTED)  # how high is the demand for linen aprons
         much, many = self._asks_what_is_spent() or any(map(self._has, ("much", "total", "more"))), self._has("count")
         if self._has("more") and self.kind is not None and not self.figures:
             much, many = False, True  # more bookings in January or in February
@@ -1063,8 +627,8 @@ class _Reader(Conditions):
         if many or self.group is not None:
             return self._count()
         if self._has("rank") or self._has("each"):
-            return RecordQuery(order=self.figures[0], limit=_RANKED) if len(self.figures) == 1 else None
-        return RecordQuery(limit=_LISTED)
+            return RecordQuery(order=self.figures[0], limit=MOST_RANKED) if len(self.figures) == 1 else None
+        return RecordQuery(limit=MOST_LISTED)
 
     def _asks_what_is_spent(self) -> bool:
         """Whether the total of a figure is asked for by "what": "what has Ada spent"."""
@@ -1099,111 +663,21 @@ class _Reader(Conditions):
         if counted is not None and counted.meaning is not None and is_figure(self.spec, counted.meaning.name):
             if not self._tells_different():
                 return None  # sizes are no number of records
-            return RecordQuery(aggregate=Aggregate.COUNT, group=counted.meaning.name, limit=_GROUPED)
+            return RecordQuery(aggregate=Aggregate.COUNT, group=counted.meaning.name, limit=MOST_GROUPS)
         if counted is not None and counted.role in GRAINS and (self.kind or self.keys or self._has("value")):
             grain = Grain(counted.role)
             return RecordQuery(
-                aggregate=Aggregate.COUNT, group="date", grain=grain, limit=_GROUPED, order="date", descending=False
+                aggregate=Aggregate.COUNT, group="date", grain=grain, limit=MOST_GROUPS, order="date", descending=False
             )
         name = counted.meaning.name if counted is not None and counted.meaning is not None else ""
         if name in self.keys or (self.kind is None and len(self.keys) == 1):  # how many stylists
             key = name if name in self.keys else self.keys[0]
-            return RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=_GROUPED)
+            return RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=MOST_GROUPS)
         asks_which = any(
             one.text.casefold() in word_set("joins") and other.stem in word_set("who") | word_set("which_of")
             for one, other in pairwise(self.tokens)
         )
-        return RecordQuery(limit=_LISTED) if asks_which else RecordQuery(aggregate=Aggregate.COUNT)
-
-    def _compares_values(self) -> bool:
-        """Whether one of two values is asked for, by one figure: "does A or B have more demand", "is A or B cheaper"."""
-        joined = self._has("or") or self._has("apart") or any(each.value for each in self._meanings_with("more"))
-        rivals = self._rivals()
-        joined |= any(
-            of.stem in word_set("partitive")
-            and token.meaning in rivals
-            and (lead is None or lead.stem in word_set("which"))
-            for lead, of, token in zip((None, *self.tokens), self.tokens, self.tokens[1:], strict=False)
-        )  # "which of A and B"
-        counted = (
-            self._has("more")
-            and self.kind is not None
-            and not self.figures
-            and rivals
-            and rivals[0].name in self.spec.fields
-        )
-        with_who = any(token.stem in word_set("who") for token in self.tokens[:3]) and any(
-            one.stem in word_set("with") and other.meaning in rivals for one, other in pairwise(self.tokens)
-        )  # "who has more bookings with A or B" is none of the two
-        return (
-            bool(rivals)
-            and joined
-            and not with_who
-            and not any(token.also for token in self.tokens if token.meaning in rivals)
-            and (bool(counted) or (self._figure_compared() is not None and not self._has("count")))
-        )
-
-    def _figure_compared(self) -> str | None:
-        """The one figure of which there is more or less."""
-        named = {*self.figures, *(each.name for each in self._meanings_with("more") if each.name)}
-        named = named or {*filter(None, [None if self.kind else only_figure(self.spec)])}  # "who was higher, A or B"
-        return named.pop() if len(named) == 1 else None
-
-    def _rivals(self) -> list[Meaning]:
-        """The values of the one field of which several are named."""
-        denied = self._denied_values()
-        named = [each for each in dict.fromkeys(self._meanings_with("value")) if each not in denied]
-        several = [each for each in named if sum(other.name == each.name for other in named) > 1]
-        alike = len({each.name for each in several}) == 1 and self.spec.all_fields[several[0].name] in _NAMING
-        return several if alike else []
-
-    def _larger_of_values(self) -> RecordQuery:
-        """The values by their total, or mean of what does not add up, of the figure, the larger one first."""
-        rivals, of, least = self._rivals(), self._figure_compared(), self._way_compared() == "less"
-        if rivals[0].name == "source_id":
-            return RecordQuery(order=of, descending=not least, limit=len(rivals))
-        return replace(self._measure(of), group=rivals[0].name, descending=not least, limit=len(rivals))
-
-    def _measure(self, of: str | None) -> RecordQuery:
-        """The total of a figure, or the mean of what does not add up; without one the number of records."""
-        each = any(meaning.name for meaning in self._meanings_with("more"))  # "dearer" is of one
-        spent = self._has("total") or any(token.stem in word_set("spends") for token in self.tokens)
-        each |= of is not None and of == price_field(self.spec) and not spent  # "costs more"
-        added = vocabulary_of(self.spec, of).adds_up and not each
-        way = Aggregate.COUNT if of is None else Aggregate.SUM if added else Aggregate.AVERAGE
-        return RecordQuery(aggregate=way, of=of)
-
-    def _way_compared(self) -> str:
-        """Whether there is to be "more", "less" or the "same" of what is compared; "" where nobody can tell."""
-        best = vocabulary_of(self.spec, self._figure_compared()).best
-        good = {"better": best, "worse": best and ("low" if best == "high" else "high")}
-        ways = set()
-        for token in self.tokens:
-            if token.meaning is None or token.role != "more":
-                continue
-            named = token.meaning.value if token.meaning.value == "same" else "less" if _says_less(token) else "more"
-            ways.add({"high": "more", "low": "less"}.get(good[token.stem] or "", "") if token.stem in good else named)
-        return ways.pop() if len(ways) == 1 else ""
-
-    def _contest(self) -> Contest | None:
-        """What is set against each other, where the words say which way."""
-        way, rivals = self._way_compared(), self._rivals()
-        if way == "" or (bool(rivals) == self.comparing) or (way == "same" and len(rivals) < 2):
-            return None
-        words = [token.stem for token in self.tokens]
-        if self.comparing and self.period is not None:
-            words = self.period.said.casefold().split()
-        thans = [place for place, word in enumerate(words) if word in word_set("than")]
-        if thans and len(rivals) > 2:
-            return None  # than both, than all together
-        against = len(thans) == 1 and (self.comparing or self._is_between(thans[0], rivals))
-        plain = (against or (way == "same" and not thans)) and not (self._has("or") or "or" in words)
-        said = {token.stem for token in self.tokens if token.meaning is None and not token.inside}
-        as_much = any(token.role == "more" and token.stem == "as" for token in self.tokens)  # which may be more
-        hedged = as_much or bool(said & word_set("hedges"))
-        return Contest(
-            tuple(each.value for each in rivals), way, plain and not hedged and (way == "same" or len(rivals) in (0, 2))
-        )
+        return RecordQuery(limit=MOST_LISTED) if asks_which else RecordQuery(aggregate=Aggregate.COUNT)
 
     def _tells_different(self) -> bool:
         return any(token.stem in word_set("different") for token in self.tokens)
@@ -1248,11 +722,7 @@ class _Reader(Conditions):
         if self.group is None:
             return None
         by_group = self._aggregate_over(aggregate, named[0])
-        return replace(by_group, limit=_GROUPED if self._puts_in_order() else 1, order=None, descending=most)
-
-    def _asks_which(self) -> bool:
-        """Whether one of several is asked for at the beginning: "which pool", "who"."""
-        return any(token.stem in word_set("which") | word_set("who") for token in self.tokens[:3])
+        return replace(by_group, limit=MOST_GROUPS if self._puts_in_order() else 1, order=None, descending=most)
 
     def _puts_in_order(self) -> bool:
         """Whether all are asked for, those with the most or the least before the others: "newest first"."""
@@ -1262,13 +732,6 @@ class _Reader(Conditions):
         heads = [other for one, other in pairwise(plain) if one.role in SUPERLATIVES and other.meaning is None]
         on_top = any(token.text.casefold() == "top" and token.meaning is None for token in plain)
         return on_top or any(token.text.casefold() in word_set("heads") for token in heads)
-
-    def _aggregate_over(self, aggregate: Aggregate, of: str | None) -> RecordQuery:
-        """Over all records, or for each group: groups of time in their order, others the largest first."""
-        return RecordQuery(
-            aggregate=aggregate, of=of, group=self.group, grain=self.grain, limit=_GROUPED if self.group else 5,
-            order=self.group if self.grain else None, descending=self.grain is None,
-        )  # fmt: skip
 
     def _measured_fields(self) -> list[str]:
         """The fields that a sum or a mean may be of: those that are named, else by their unit, else the kind's own."""
@@ -1294,156 +757,6 @@ class _Reader(Conditions):
             )
         return False
 
-    def _orders(self) -> list[tuple[str, bool]] | None:
-        """What "cheapest", "most", "best" and "latest" order by, and whether the largest comes first.
-
-        The field is "" where it is still to be found; None where nobody can tell.
-        """
-        ways = [(name, True) for name in self._fields("high")] + [(name, False) for name in self._fields("low")]
-        if self._has("worst") and ways:  # "the poorest opportunity"
-            ways = [(name, False) for name, high in ways if high and vocabulary_of(self.spec, name).best == "high"]
-            if not ways:
-                return None
-        by = self._ordered_field()
-        for role, descending in ("most", True), ("least", False):
-            if self._has(role) and not ways:
-                ways.append((by, descending))
-        for role, good in ("best", True), ("worst", False):
-            if self._has(role) and not ways:
-                own = self.kind is not None and self.spec.records[self.kind].by == by
-                best = vocabulary_of(self.spec, by).best or ("high" if own else None)
-                if not by or best is None:
-                    return None
-                ways.append((by, (best == "high") == good))
-        ways += [("date", descending) for role, descending in (("newest", True), ("oldest", False)) if self._has(role)]
-        ways += [("date", False)] if self._counts_in_time() or self.in_turn else []
-        return list(dict.fromkeys(ways))
-
-    def _ordered_field(self) -> str:
-        if len(self.figures) == 1:
-            return self.figures[0]
-        own = self.spec.records[self.kind].by if self.kind else None
-        alone = only_figure(self.spec) if self._is_of_one() else None  # "the lowest quote"
-        return own or alone or "" if not self.figures else ""
-
-    def _extreme(self, name: str, descending: bool) -> RecordQuery | None:
-        """One record, or one group: which stylist has the most bookings, which year the most rain."""
-        wanted = self._number_wanted()
-        several = _SEVERAL if self._ranks_a_plural() else 1
-        record = RecordQuery(order=name or None, descending=descending, limit=wanted or several)
-        if self.group is not None and self.grain is None and name and self._is_first_of_each(name):
-            return replace(record, group=self.group, limit=_GROUPED)
-        group, grain = (self.group, self.grain) if self.group else self._subject(name)
-        largest = self._has("most") or self._has("least") or grain is not None
-        who = next((token for token in self.tokens[:2] if token.stem in word_set("whose")), None)
-        extreme = self._has("most") or self._has("least")
-        if who and extreme and group is None and grain is None and name and vocabulary_of(self.spec, name).adds_up:
-            spends = any(token.stem in word_set("spends") for token in self.tokens)
-            once = any(token.text.casefold() in ("one", "single") for token in self.tokens)
-            group = people_field(self.spec) if spends and not once else None
-            if group is None and not once:
-                who.said = False  # who brought in the most: nobody knows whose field
-                self.unsaid.append(who)
-                return None
-        if group is None or not largest:
-            return record if name else None
-        by_group = replace(record, order=None, group=group, grain=grain, limit=wanted or 1)
-        if not name or (self.kind and not self.figures and name == self.spec.records[self.kind].by):
-            said = name in self._fields("high", "low")  # "in which month did they sell best" is no number of records
-            levels = any(token.stem in word_set("levels") for token in self.tokens)
-            said |= levels and not (self._has("kind") or self._has("count"))  # "the lowest of the five stocks", by what
-            return None if said else replace(by_group, aggregate=Aggregate.COUNT)
-        if vocabulary_of(self.spec, name).adds_up and not self._is_of_one():
-            return replace(by_group, aggregate=Aggregate.SUM, of=name)
-        return record if grain is None else None
-
-    def _all_in_order(self, name: str, descending: bool) -> RecordQuery | None:
-        """All records, or all groups by their figure: "newest first", "hours by person, busiest on top"."""
-        wanted = self._number_wanted()
-        if self.group is None:
-            return RecordQuery(order=name, descending=descending, limit=wanted or _LISTED) if name else None
-        groups = replace(
-            self._aggregate_over(Aggregate.COUNT, None), order=None, descending=descending, limit=wanted or _GROUPED
-        )
-        of_kind = self.kind is not None and not self.figures and name == self.spec.records[self.kind].by
-        if not name or (of_kind and name not in self._fields("high", "low")):
-            return groups
-        return replace(groups, aggregate=Aggregate.SUM, of=name) if vocabulary_of(self.spec, name).adds_up else None
-
-    def _is_first_of_each(self, name: str) -> bool:
-        """Whether a record is asked for in each group: "the cheapest in each category", and not their totals."""
-        own = name in self._fields("high", "low") or self._is_of_one() or not vocabulary_of(self.spec, name).adds_up
-        return own and bool(self.kind or len(self.spec.records) == 1 or vocabulary_of(self.spec, name).kind)
-
-    def _subject(self, name: str) -> tuple[str | None, Grain | None]:
-        """What there is one of: "which stylist", "which year"."""
-        if len(self.keys) == 1:
-            return self.keys[0], None
-        said = next((role for role in GRAINS if self._has(role)), None)
-        kinds = [self.kind] if self.kind is not None else [*self.spec.records]
-        if said is not None and len(kinds) == 1 and self.spec.records[kinds[0]].every == said:
-            return None, None  # each of its records is one
-        named = name in self._fields("field", "high", "low")
-        if said is None or name == "date" or (said == "day" and named):  # the dearest day is that of a record
-            return None, None
-        return "date", Grain(said)
-
-    def _group(self) -> tuple[str | None, Grain | None]:
-        """The field behind "per" or "each", and by what a time is grouped."""
-        for place, token in enumerate(self.tokens):
-            if token.role != "each" and not self._says_rate(place):
-                continue
-            for other in self.tokens[place + 1 : place + 5]:
-                if other.meaning is None or other.role == "kind":
-                    continue
-                if other.role in GRAINS:
-                    return "date", Grain(other.role)
-                if other.role == "field" and self._tells_apart(other.meaning.name, place):
-                    return other.meaning.name, None
-                break
-        rivals = self._rivals()
-        told = any(map(self._has, ("count", "much", "sum", "average", "total")))
-        against = [token for token in self.tokens if token.stem in word_set("compares")]
-        if told and rivals and rivals[0].name in self.spec.fields and (self._has("each") or against):
-            for token in against:  # "etsy against amazon", "vs", too
-                token.meaning, token.said = None, True
-            return rivals[0].name, None  # open, acknowledged, resolved: how many in each
-        if told and self._has("each") and len(self.keys) == 1:
-            return self.keys[0], None
-        return None, None
-
-    def _says_rate(self, place: int) -> bool:
-        """Whether "a week" stands right behind what there are so many of in one: "bookings a week"."""
-        before, behind = self.tokens[max(0, place - 1) : place], self.tokens[place + 1 : place + 2]
-        counted = any(each.inside or each.role in _NAMED | {"value"} for each in before)
-        return counted and self.tokens[place].text.casefold() == "a" and any(each.stem in GRAINS for each in behind)
-
-    def _tells_apart(self, name: str, place: int) -> bool:
-        """Whether a field has values to group by: words, or whole numbers behind "for each number of"."""
-        if name in self.keys:
-            return True
-        numbered = any(token.stem in word_set("numbers_of") for token in self.tokens[place + 1 : place + 4])
-        if name in self._fields("high", "low"):  # "the bestseller by number sold" says what it is the best by
-            return False
-        return numbered and self.spec.fields.get(name) is FieldType.INTEGER and not goes_by(name)
-
-    def _number_wanted(self) -> int | None:
-        """How many are asked for: "the top 3", "the five cheapest"."""
-        counts = [
-            (token, value) for token in self.tokens if token.is_left and (value := figure(token.text)) is not None
-        ]
-        if len(counts) == 1 and counts[0][1] in range(1, 21):
-            counts[0][0].said = True
-            return int(counts[0][1])
-        return None
-
-    def _ranks_a_plural(self) -> bool:
-        """Whether several are asked for: "the top trending keywords", and not "which of the keywords is best"."""
-        ranked = [place for place, token in enumerate(self.tokens) if token.role in SUPERLATIVES]
-        behind = self.tokens[ranked[0] + 1 :] if ranked else []
-        kind = next((token for token in behind if token.role == "kind"), None)
-        return kind is not None and kind.text.casefold() != kind.stem
-
     def _kinds(self) -> set[str]:
         """The kinds that are named, but for those that another one consists of."""
         named = {each.name for each in self._meanings_with("kind")}
@@ -1453,42 +766,3 @@ class _Reader(Conditions):
                 other for other in named - {kind} if held & {stems(phrase) for phrase in self.spec.records[other].words}
             }
         return named
-
-    def _series(self) -> str | None:
-        """The kind that has a record for each month, where a month is asked for, or a mean over more than one."""
-        asked = {*self.figures, *self._fields("high", "low")}
-        period = self.period
-        long = period is not None and period.grain not in ("day", "week") and self._has("average")
-        for name, kind in self.spec.records.items():
-            one = period is not None and period.grain == kind.every
-            when = any(map(self._has, SUPERLATIVES)) and any(
-                token.stem in word_set("when") for token in self.tokens[:2]
-            )
-            wanted = long or one or when or (kind.every is not None and self._has(kind.every) and not self._has("each"))
-            if kind.every is not None and wanted and asked and asked <= {*kind.figures}:
-                return name
-        return None
-
-    def _series_in_turn(self) -> str | None:
-        """The kind that has a record for each month, where the figure of each is asked for: "demand month by month"."""
-        kinds = self.spec.records.items()
-        name = next(
-            (name for name, kind in kinds if kind.every == self.grain and {*self.figures} <= {*kind.figures}), None
-        )
-        worked_out = any(map(self._has, ("sum", "average", "count", "much", *SUPERLATIVES)))
-        if name is None or self.grain is None or not self.figures or worked_out:
-            return None
-        for token in self.tokens:
-            if token.role in ("each", self.grain):
-                token.meaning, token.said = None, True
-        self.group = self.grain = None
-        return name
-
-    def _is_of_one(self) -> bool:
-        """Whether the figure of one record is meant, and no sum: "highest", not "most"; "at its peak", "hit bottom"."""
-        plain = [token for token in self.tokens if token.text.casefold() != "rock"]
-        level = any(
-            one.stem in word_set("reaches") and other.role in ("most", "least") and other.stem in word_set("levels")
-            for one, other in pairwise(plain)
-        )
-        return level or any(each.role == "single" for token in self.tokens for each in token.others)

@@ -11,9 +11,10 @@ from itertools import chain
 from msgspec import convert
 from msgspec.structs import replace
 
+from rag_app.answering.records.asking import without_period
 from rag_app.answering.records.conditions import SUPERLATIVES
 from rag_app.answering.records.parser import Item, parse
-from rag_app.answering.records.planning import Plan, without_period
+from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.wording import (
     Token,
     figure,

@@ -10,7 +10,7 @@ from datetime import date
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rag_app.answering.records.planning import without_period
+from rag_app.answering.records.asking import without_period
 from rag_app.answering.records.steps import asks_difference
 from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import Token

@@ -15,8 +15,10 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rag_app.answering.records.asking import without_period
 from rag_app.answering.records.conditions import told_condition
-from rag_app.answering.records.planning import Plan, read_question, without_period
+from rag_app.answering.records.planning import read_question
+from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import Token, is_figure, only_figure, price_field, vocabulary_of, without_phrases
 from rag_app.domain import FieldType, Filters, days_around

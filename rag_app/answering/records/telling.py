@@ -11,7 +11,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.context import neutralise
 from rag_app.answering.passages import TO_THE_ANSWERER
-from rag_app.answering.records.planning import Plan
+from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.titles import kind_of
 from rag_app.answering.records.wording import plural_of, vocabulary_of
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text

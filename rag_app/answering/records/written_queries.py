@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from rag_app.answering.models import AnsweringModel, estimate_usage
 from rag_app.answering.prompts import Prompt
 from rag_app.answering.records.conditions import kind_conditions, told_condition
-from rag_app.answering.records.planning import Plan
+from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.wording import figures_in, vocabulary_of
 from rag_app.answering.synthesizers import with_today
 from rag_app.domain import FieldType, ModelFailed, Question, Usage

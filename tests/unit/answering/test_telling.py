@@ -7,7 +7,7 @@ import pytest
 from llama_index.core.embeddings import MockEmbedding
 
 from rag_app.answering.records.finder import RecordFinder
-from rag_app.answering.records.planning import Reading
+from rag_app.answering.records.plans import Reading
 from rag_app.answering.records.telling import tell_record
 from rag_app.domain import Question
 from rag_app.retrieval.index import load_index

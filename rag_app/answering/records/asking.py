@@ -1,0 +1,221 @@
+"""What a question asks of records before it is read as a query: whether it is about them, what it ranks or limits, and what is left over."""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from rag_app.answering.records.conditions import (
+    BOUND_OPERATORS,
+    SUPERLATIVES,
+)
+from rag_app.answering.records.wording import (
+    Token,
+    figure,
+    is_figure,
+    read_words,
+    stems,
+    variants,
+    vocabulary_of,
+    word_set,
+    words_alike,
+)
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.periods import Period
+
+_MOST_LEFT = 10  # words that may be values
+_ASKS_A_FIELD = frozenset({"count", "much", "sum", "average", "most", "least", "best", "worst", "each", "rank"})
+_ASKED_OF_ALL = _ASKS_A_FIELD | SUPERLATIVES | {"all", "next", "ahead", "total", "over", "under", "most_of", "least_of"}
+_RANKS = SUPERLATIVES - {"newest", "oldest"} | BOUND_OPERATORS.keys() | {"count", "sum", "average", "each", "rank"}
+NAMES_OF_FIELDS = frozenset({"kind", "field", "total", "high", "low", "unit", "value"})
+_OF_FIELDS = SUPERLATIVES | {"sum", "average", "each", "rank", "more", "apart"}
+_OF_TEXTS = frozenset({"more", "each", "newest", "oldest"})
+_OF_RECORDS = _OF_FIELDS | BOUND_OPERATORS.keys() | {"count", "not", "or", "between"}
+_LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal", "more", "left_out", "unclear"})
+INCLUSION = re.compile(
+    r",?\s*\b(?:even\s+)?(?:if|when)\s+[\w ]{1,60}\s(?:counts?|are counted|is counted|are included|is included)\s*(?:as well|too|also|in)?\s*(?=[?.!:;]|$)"
+    r"|,\s*(?:with\s+)?[\w ]{1,40}\s(?:included|inclusive|as well|too)\s*(?=[?.!:;]|$)"
+    r"|,?\s*\b(?:including|also counting|counting also|inclusive of)\s+[\w ]{1,60}(?=[?.!:;]|$)"
+    r"|,\s*[\w ]{1,40}\s(?:alike|equally|gleichermaßen)\s*(?=[?.!:;]|$)",
+    re.I,
+)
+_LONGEST_FIELD = 2  # words of a field that no record has
+
+
+def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
+    """Whether a question is worth reading: it names a kind of record, a field or days, or asks for a figure."""
+    return bool(spec.records) and (period is not None or any(map(_asks, read_words(text, spec))))
+
+
+def asks_of_records(text: str, spec: IndexSpec, period: Period | None) -> bool:
+    """Whether a figure, an order or a list is asked for of something that the index calls by a name."""
+    roles = _roles(text, spec, period)
+    return bool(roles & _ASKED_OF_ALL) and _name_records(roles, spec)
+
+
+def names_records(text: str, spec: IndexSpec, period: Period | None) -> bool:
+    """Whether a word names a kind of record, a field, or much or little of one.
+
+    In an index with one kind of record, every question about records is about that kind.
+    """
+    return _name_records(_roles(text, spec, period), spec)
+
+
+def _roles(text: str, spec: IndexSpec, period: Period | None) -> set[str]:
+    return {token.role for token in read_words(without_period(text, period), spec)}
+
+
+def _name_records(roles: set[str], spec: IndexSpec) -> bool:
+    return bool(roles & NAMES_OF_FIELDS) or len(spec.records) == 1
+
+
+def asks_rank(tokens: Sequence[Token]) -> bool:
+    roles = {token.role for token in tokens}
+    return bool(roles & _RANKS) and bool(roles & NAMES_OF_FIELDS - {"value"} or (roles >= {"sum", "value"}))
+
+
+def asks_for_all(tokens: Sequence[Token]) -> bool:
+    """Whether all that is so is asked for: "everything that is on backorder"."""
+    first, second = (*(token.stem for token in tokens[:2]), "", "")[:2]
+    return (
+        first in word_set("all")
+        and second in word_set("which_of") | {"that"}
+        and any(token.role == "value" for token in tokens)
+    )
+
+
+def asks_limit(tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    roles, figures = {token.role for token in tokens}, [token for token in tokens if figure(token.text) is not None]
+    named = any(
+        token.meaning and token.role in ("field", "unit") and is_figure(spec, token.meaning.name) for token in tokens
+    )
+    phrases = [token.role for token in tokens if not token.inside]
+    of_groups = "each" in phrases[:-1] and bool(roles & {"much", "count", "sum", "average"})  # a text may say "in each"
+    return of_groups or roles >= {"rank", "kind"} or (bool(roles & BOUND_OPERATORS.keys()) and bool(figures) and named)
+
+
+def asks_of_fields(tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    """Whether only declared fields can answer: a figure, an order or groups are asked for of one, or of a kind that has some.
+
+    Or records of such a kind, in words that are all understood, and make no query; or those of one's own with some value.
+    """
+    roles, left = {token.role for token in tokens}, any(token.is_left for token in tokens)
+    fields, kinds = _fields_told(spec)
+    of_kind = any(token.role == "kind" and token.name in kinds for token in tokens)
+    of_field = any(token.role in NAMES_OF_FIELDS - {"kind", "value"} and token.name in fields for token in tokens)
+    of_texts = frozenset() if of_field else _OF_TEXTS  # what a text may say as well
+    asked = roles & (_OF_FIELDS - of_texts if left else _OF_RECORDS)
+    own = of_kind and roles >= {"own", "value"} and any(token.stem in word_set("which_of") for token in tokens[:1])
+    leaves_out = of_kind and any(token.role == "not" and token.stem in word_set("excepts") for token in tokens)
+    first = any(token.stem in word_set("which_of") for token in tokens[:1]) and tokens[1:2] and tokens[1].role == "kind"
+    whole = first and not left and of_kind and of_field  # "which repairs only take a week"
+    return (bool(asked) and (of_kind or of_field)) or own or leaves_out or bool(whole)
+
+
+def _fields_told(spec: IndexSpec) -> tuple[frozenset[str], frozenset[str]]:
+    """The fields that records are told with, or that are of one kind, and the kinds that have any."""
+    names = {
+        (kind, name)
+        for kind, each in spec.records.items()
+        for name in spec.fields
+        if f"{{{name}}}" in " ".join(each.sentence)
+    }
+    names |= {(words.kind, name) for name, words in spec.vocabulary.items() if words.kind is not None}
+    return frozenset(name for _, name in names), frozenset(kind for kind, _ in names)
+
+
+def names_kind_first(text: str, spec: IndexSpec) -> bool:
+    """Whether records of a kind are asked for: "which parts are ...", "which of our listings ..."."""
+    meant = [
+        token
+        for token in read_words(text, spec)
+        if token.meaning or token.is_left or token.stem in word_set("which_of")
+    ]
+    named = [token for token in meant if token.role != "own"]
+    return any(one.stem in word_set("which_of") and other.role == "kind" for one, other in pairwise(named))
+
+
+def ranks_kind(text: str, spec: IndexSpec) -> bool:
+    """Whether the top ones of a kind are asked for, by whatever: "the top keywords in the wedding niche"."""
+    meant = [token.role for token in read_words(text, spec) if token.meaning or token.is_left]
+    first = next((place for place, role in enumerate(meant) if role in {"most", "best", "rank"}), len(meant))
+    named = [role for role in meant[first + 1 :] if role != "value"]
+    return named[:1] == ["kind"]
+
+
+def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, ...]:
+    """The words that may be values of fields, where the others are understood; empty where there is nothing to ask."""
+    tokens = read_words(without_period(text, period), spec)
+    left = [token.text for token in tokens if token.is_left]
+    if len(left) > _MOST_LEFT or (period is None and not any(map(_asks, tokens))):
+        return ()
+    known = [token.text for token in tokens if not token.said or len(token.text) > 2]
+    asked = (*left, *known, *words_alike(left))
+    return tuple(dict.fromkeys(each for word in asked for each in variants(word)))
+
+
+def asks_of_another(tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    """Whether it begins with a figure, and names what is only called like a value: "demand for velvet ring pouches", where
+    there are velvet ring boxes."""
+    asked = next((token for token in tokens if token.meaning or token.is_left), None)
+    if asked is None or asked.role != "field" or not is_figure(spec, asked.name):
+        return False
+    for place, token in enumerate(tokens):
+        if token.meaning is None or token.role != "value" or token.name == "source_id":
+            continue
+        behind = next((each for each in range(place + 1, len(tokens)) if not tokens[each].inside), len(tokens))
+        whole = behind - place >= len(stems(token.meaning.value))
+        if not whole and any(each.is_left for each in (*tokens[place - 1 : place], *tokens[behind : behind + 1])):
+            return True
+    return False
+
+
+def stand_before_kind(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
+    """Whether the words stand in a row right before the name of a kind: "the top wedding keywords"."""
+    first = next(place for place, token in enumerate(tokens) if token is left[0])
+    row, behind = tokens[first : first + len(left)], tokens[first + len(left) :]
+    plain = all(token.is_left and figure(token.text) is None for token in row)
+    return plain and len(left) <= _LONGEST_FIELD and bool(behind) and behind[0].role == "kind"
+
+
+def words_of_fields(tokens: Sequence[Token], spec: IndexSpec) -> frozenset[str]:
+    """The words that the names of figures have beside those that are said: "score", where "competition" is."""
+    named = {token.meaning.name for token in tokens if token.meaning and token.role == "field"}
+    phrases = (stems(phrase) for name in named if is_figure(spec, name) for phrase in vocabulary_of(spec, name).words)
+    return frozenset(word for phrase in phrases for word in phrase)
+
+
+def _asks(token: Token) -> bool:
+    if token.role in ("more", "not"):
+        asked = token.stem in word_set("busier") | word_set(
+            "besides"
+        )  # "who is busier", "what do you sell besides tents"
+    else:
+        asked = token.role not in _LINKS
+    return token.meaning is not None and (asked or token.meaning.name != "")
+
+
+def without_period(text: str, period: Period | None) -> str:
+    """The question without words of time that it has, and without what it says of what counts as well: that leaves nothing out."""
+    return INCLUSION.sub("", without_days(text, period))
+
+
+def without_days(text: str, period: Period | None) -> str:
+    start, end = period.span if period is not None else (0, 0)
+    if period is None or text[start:end] != period.said:
+        return text
+    again = re.compile(rf"\b{re.escape(period.said)}\b", re.I)  # "the best of 2015 and the worst of 2015"
+    return f"{again.sub(' ', text[:start])} , {again.sub(' ', text[end:])}" if period.said else text
+
+
+def is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
+    """Whether the words that are left stand in one place, behind words that ask for a field: "how many tips"."""
+    places = [place for place, token in enumerate(tokens) if token.is_left]
+    if len(left) > _LONGEST_FIELD or places[-1] - places[0] >= len(places):
+        return False
+    before = [token for token in tokens[: places[0]] if token.meaning]
+    while before and before[-1].role == "field":  # "the best customer rating"
+        before.pop()
+    asked = before[-1].role in _ASKS_A_FIELD if before else False
+    of_it = tokens[places[-1] + 1 : places[-1] + 3]  # "dividend of IBM"
+    named = places[0] == 0 and len(of_it) == 2 and of_it[0].stem in word_set("of_it") and of_it[1].role == "value"
+    return asked or named or (places[0] == 1 and tokens[0].stem in ("what", "which"))

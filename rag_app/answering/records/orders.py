@@ -1,0 +1,240 @@
+"""What a question puts in order or into groups: the most, the first of each, one figure for each month."""
+
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from rag_app.answering.records.asking import (
+    NAMES_OF_FIELDS,
+)
+from rag_app.answering.records.comparisons import Comparisons
+from rag_app.answering.records.conditions import (
+    GRAINS,
+    SUPERLATIVES,
+)
+from rag_app.answering.records.wording import (
+    Token,
+    figure,
+    goes_by,
+    only_figure,
+    people_field,
+    vocabulary_of,
+    word_set,
+)
+from rag_app.domain import FieldType
+from rag_app.retrieval.records import Aggregate, Grain, RecordQuery
+
+MOST_LISTED, MOST_RANKED, MOST_GROUPS, MOST_TOLD = 12, 10, 24, 5
+
+
+class Orders(Comparisons):
+    """What of a question's words ranks or groups. It is a part of what reads the question (planning.py), which sets what is
+    declared here."""
+
+    group: str | None
+    grain: Grain | None
+    in_turn: str | None
+    unsaid: list[Token]
+
+    def _counts_in_time(self) -> bool:
+        """Whether a number of that kind is one in the order of days: "Ada's second trip", of a kind that is told with its day."""
+        dated = self.kind is not None and any("{date" in each for each in self.spec.records[self.kind].sentence)
+        meant = [token for token in self.tokens if token.meaning is not None]
+        kinds = any(one.role == "ordinal" and other.role == "kind" for one, other in pairwise(meant))
+        return dated and kinds and not any(map(self._has, SUPERLATIVES))
+
+    def _aggregate_over(self, aggregate: Aggregate, of: str | None) -> RecordQuery:
+        """Over all records, or for each group: groups of time in their order, others the largest first."""
+        return RecordQuery(
+            aggregate=aggregate, of=of, group=self.group, grain=self.grain, limit=MOST_GROUPS if self.group else 5,
+            order=self.group if self.grain else None, descending=self.grain is None,
+        )  # fmt: skip
+
+    def _orders(self) -> list[tuple[str, bool]] | None:
+        """What "cheapest", "most", "best" and "latest" order by, and whether the largest comes first.
+
+        The field is "" where it is still to be found; None where nobody can tell.
+        """
+        ways = [(name, True) for name in self._fields("high")] + [(name, False) for name in self._fields("low")]
+        if self._has("worst") and ways:  # "the poorest opportunity"
+            ways = [(name, False) for name, high in ways if high and vocabulary_of(self.spec, name).best == "high"]
+            if not ways:
+                return None
+        by = self._ordered_field()
+        for role, descending in ("most", True), ("least", False):
+            if self._has(role) and not ways:
+                ways.append((by, descending))
+        for role, good in ("best", True), ("worst", False):
+            if self._has(role) and not ways:
+                own = self.kind is not None and self.spec.records[self.kind].by == by
+                best = vocabulary_of(self.spec, by).best or ("high" if own else None)
+                if not by or best is None:
+                    return None
+                ways.append((by, (best == "high") == good))
+        ways += [("date", descending) for role, descending in (("newest", True), ("oldest", False)) if self._has(role)]
+        ways += [("date", False)] if self._counts_in_time() or self.in_turn else []
+        return list(dict.fromkeys(ways))
+
+    def _ordered_field(self) -> str:
+        if len(self.figures) == 1:
+            return self.figures[0]
+        own = self.spec.records[self.kind].by if self.kind else None
+        alone = only_figure(self.spec) if self._is_of_one() else None  # "the lowest quote"
+        return own or alone or "" if not self.figures else ""
+
+    def _extreme(self, name: str, descending: bool) -> RecordQuery | None:
+        """One record, or one group: which stylist has the most bookings, which year the most rain."""
+        wanted = self._number_wanted()
+        several = MOST_TOLD if self._ranks_a_plural() else 1
+        record = RecordQuery(order=name or None, descending=descending, limit=wanted or several)
+        if self.group is not None and self.grain is None and name and self._is_first_of_each(name):
+            return replace(record, group=self.group, limit=MOST_GROUPS)
+        group, grain = (self.group, self.grain) if self.group else self._subject(name)
+        largest = self._has("most") or self._has("least") or grain is not None
+        who = next((token for token in self.tokens[:2] if token.stem in word_set("whose")), None)
+        extreme = self._has("most") or self._has("least")
+        if who and extreme and group is None and grain is None and name and vocabulary_of(self.spec, name).adds_up:
+            spends = any(token.stem in word_set("spends") for token in self.tokens)
+            once = any(token.text.casefold() in ("one", "single") for token in self.tokens)
+            group = people_field(self.spec) if spends and not once else None
+            if group is None and not once:
+                who.said = False  # who brought in the most: nobody knows whose field
+                self.unsaid.append(who)
+                return None
+        if group is None or not largest:
+            return record if name else None
+        by_group = replace(record, order=None, group=group, grain=grain, limit=wanted or 1)
+        if not name or (self.kind and not self.figures and name == self.spec.records[self.kind].by):
+            said = name in self._fields("high", "low")  # "in which month did they sell best" is no number of records
+            levels = any(token.stem in word_set("levels") for token in self.tokens)
+            said |= levels and not (self._has("kind") or self._has("count"))  # "the lowest of the five stocks", by what
+            return None if said else replace(by_group, aggregate=Aggregate.COUNT)
+        if vocabulary_of(self.spec, name).adds_up and not self._is_of_one():
+            return replace(by_group, aggregate=Aggregate.SUM, of=name)
+        return record if grain is None else None
+
+    def _all_in_order(self, name: str, descending: bool) -> RecordQuery | None:
+        """All records, or all groups by their figure: "newest first", "hours by person, busiest on top"."""
+        wanted = self._number_wanted()
+        if self.group is None:
+            return RecordQuery(order=name, descending=descending, limit=wanted or MOST_LISTED) if name else None
+        groups = replace(
+            self._aggregate_over(Aggregate.COUNT, None), order=None, descending=descending, limit=wanted or MOST_GROUPS
+        )
+        of_kind = self.kind is not None and not self.figures and name == self.spec.records[self.kind].by
+        if not name or (of_kind and name not in self._fields("high", "low")):
+            return groups
+        return replace(groups, aggregate=Aggregate.SUM, of=name) if vocabulary_of(self.spec, name).adds_up else None
+
+    def _is_first_of_each(self, name: str) -> bool:
+        """Whether a record is asked for in each group: "the cheapest in each category", and not their totals."""
+        own = name in self._fields("high", "low") or self._is_of_one() or not vocabulary_of(self.spec, name).adds_up
+        return own and bool(self.kind or len(self.spec.records) == 1 or vocabulary_of(self.spec, name).kind)
+
+    def _subject(self, name: str) -> tuple[str | None, Grain | None]:
+        """What there is one of: "which stylist", "which year"."""
+        if len(self.keys) == 1:
+            return self.keys[0], None
+        said = next((role for role in GRAINS if self._has(role)), None)
+        kinds = [self.kind] if self.kind is not None else [*self.spec.records]
+        if said is not None and len(kinds) == 1 and self.spec.records[kinds[0]].every == said:
+            return None, None  # each of its records is one
+        named = name in self._fields("field", "high", "low")
+        if said is None or name == "date" or (said == "day" and named):  # the dearest day is that of a record
+            return None, None
+        return "date", Grain(said)
+
+    def _group(self) -> tuple[str | None, Grain | None]:
+        """The field behind "per" or "each", and by what a time is grouped."""
+        for place, token in enumerate(self.tokens):
+            if token.role != "each" and not self._says_rate(place):
+                continue
+            for other in self.tokens[place + 1 : place + 5]:
+                if other.meaning is None or other.role == "kind":
+                    continue
+                if other.role in GRAINS:
+                    return "date", Grain(other.role)
+                if other.role == "field" and self._tells_apart(other.meaning.name, place):
+                    return other.meaning.name, None
+                break
+        rivals = self._rivals()
+        told = any(map(self._has, ("count", "much", "sum", "average", "total")))
+        against = [token for token in self.tokens if token.stem in word_set("compares")]
+        if told and rivals and rivals[0].name in self.spec.fields and (self._has("each") or against):
+            for token in against:  # "etsy against amazon", "vs", too
+                token.meaning, token.said = None, True
+            return rivals[0].name, None  # open, acknowledged, resolved: how many in each
+        if told and self._has("each") and len(self.keys) == 1:
+            return self.keys[0], None
+        return None, None
+
+    def _says_rate(self, place: int) -> bool:
+        """Whether "a week" stands right behind what there are so many of in one: "bookings a week"."""
+        before, behind = self.tokens[max(0, place - 1) : place], self.tokens[place + 1 : place + 2]
+        counted = any(each.inside or each.role in NAMES_OF_FIELDS | {"value"} for each in before)
+        return counted and self.tokens[place].text.casefold() == "a" and any(each.stem in GRAINS for each in behind)
+
+    def _tells_apart(self, name: str, place: int) -> bool:
+        """Whether a field has values to group by: words, or whole numbers behind "for each number of"."""
+        if name in self.keys:
+            return True
+        numbered = any(token.stem in word_set("numbers_of") for token in self.tokens[place + 1 : place + 4])
+        if name in self._fields("high", "low"):  # "the bestseller by number sold" says what it is the best by
+            return False
+        return numbered and self.spec.fields.get(name) is FieldType.INTEGER and not goes_by(name)
+
+    def _number_wanted(self) -> int | None:
+        """How many are asked for: "the top 3", "the five cheapest"."""
+        counts = [
+            (token, value) for token in self.tokens if token.is_left and (value := figure(token.text)) is not None
+        ]
+        if len(counts) == 1 and counts[0][1] in range(1, 21):
+            counts[0][0].said = True
+            return int(counts[0][1])
+        return None
+
+    def _ranks_a_plural(self) -> bool:
+        """Whether several are asked for: "the top trending keywords", and not "which of the keywords is best"."""
+        ranked = [place for place, token in enumerate(self.tokens) if token.role in SUPERLATIVES]
+        behind = self.tokens[ranked[0] + 1 :] if ranked else []
+        kind = next((token for token in behind if token.role == "kind"), None)
+        return kind is not None and kind.text.casefold() != kind.stem
+
+    def _series(self) -> str | None:
+        """The kind that has a record for each month, where a month is asked for, or a mean over more than one."""
+        asked = {*self.figures, *self._fields("high", "low")}
+        period = self.period
+        long = period is not None and period.grain not in ("day", "week") and self._has("average")
+        for name, kind in self.spec.records.items():
+            one = period is not None and period.grain == kind.every
+            when = any(map(self._has, SUPERLATIVES)) and any(
+                token.stem in word_set("when") for token in self.tokens[:2]
+            )
+            wanted = long or one or when or (kind.every is not None and self._has(kind.every) and not self._has("each"))
+            if kind.every is not None and wanted and asked and asked <= {*kind.figures}:
+                return name
+        return None
+
+    def _series_in_turn(self) -> str | None:
+        """The kind that has a record for each month, where the figure of each is asked for: "demand month by month"."""
+        kinds = self.spec.records.items()
+        name = next(
+            (name for name, kind in kinds if kind.every == self.grain and {*self.figures} <= {*kind.figures}), None
+        )
+        worked_out = any(map(self._has, ("sum", "average", "count", "much", *SUPERLATIVES)))
+        if name is None or self.grain is None or not self.figures or worked_out:
+            return None
+        for token in self.tokens:
+            if token.role in ("each", self.grain):
+                token.meaning, token.said = None, True
+        self.group = self.grain = None
+        return name
+
+    def _is_of_one(self) -> bool:
+        """Whether the figure of one record is meant, and no sum: "highest", not "most"; "at its peak", "hit bottom"."""
+        plain = [token for token in self.tokens if token.text.casefold() != "rock"]
+        level = any(
+            one.stem in word_set("reaches") and other.role in ("most", "least") and other.stem in word_set("levels")
+            for one, other in pairwise(plain)
+        )
+        return level or any(each.role == "single" for token in self.tokens for each in token.others)

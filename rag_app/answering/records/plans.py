@@ -1,0 +1,133 @@
+"""What a question about records is read as: a query with what is told of it, or why there is none."""
+
+from collections.abc import Collection, Sequence
+
+from llama_index.core.vector_stores.types import MetadataFilter
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rag_app.answering.records.wording import (
+    vocabulary_of,
+)
+from rag_app.retrieval.filters import CONTAINS, IN, NE, condition, fields_of
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.periods import Period, conditions_of
+from rag_app.retrieval.records import Aggregate, RecordQuery, Records
+
+
+class Contest(Struct, frozen=True):
+    """What a question sets against each other: the values of one field, in its order; none where they are two periods.
+
+    `way`: whether the one with "more" or "less" is asked for, or whether all have the "same". `claims`: it says so of the
+    first, which is so or is not.
+    """
+
+    sides: tuple[str, ...]
+    way: str
+    claims: bool
+
+
+class Plan(Struct, frozen=True):
+    """A query, and what it was made of: the kind of record, the figures that are named, the words for the conditions.
+
+    `single`: one record is asked for, so that others come in only where they are its equals; the one at `place`, 1 being
+    the first. `distinct`: how many different values there are. `everything` is the query without those conditions.
+    `everybody`: those of all organizations are asked for. `texts`: each record is told with its text. `theme`: it is of
+    records that a word stands in. `contest`: what is set against each other by the figures. `bound`: whether the one
+    record that is named, or the figure of a query with an aggregate, keeps to this condition is to be told. `together`: it
+    may be asked of all of them together as well.
+    """
+
+    query: RecordQuery
+    everything: RecordQuery
+    kind: str | None = None
+    single: bool = False
+    conditions: tuple[str, ...] = ()
+    period: Period | None = None
+    distinct: bool = False
+    figures: tuple[str, ...] = ()
+    place: int = 1
+    everybody: bool = False
+    texts: bool = False
+    theme: bool = False
+    contest: Contest | None = None
+    bound: MetadataFilter | None = None
+    together: bool = False
+
+    @property
+    def is_list(self) -> bool:
+        return self.query.aggregate is None
+
+    @property
+    def is_first_of_each(self) -> bool:
+        """Whether the first record of each group is asked for."""
+        return self.is_list and self.query.group is not None
+
+    @property
+    def by_tags(self) -> bool:
+        """Whether a tag is a condition: what lacks it may be so all the same."""
+        return any(isinstance(each, MetadataFilter) and each.operator is CONTAINS for each in self.query.filters)
+
+    @property
+    def names_record(self) -> bool:
+        """Whether it is of records that are named by their titles."""
+        named = any(
+            isinstance(each, MetadataFilter) and each.key == "source_id" and each.operator is not NE
+            for each in self.query.filters
+        )
+        return named and not self.theme
+
+    def narrow_to(self, words: Sequence[str], sources: Collection[str]) -> "Plan":
+        """The same of these records alone, whose titles or texts have the words."""
+        filters = (*self.query.filters, condition("source_id", IN, sorted(sources)))
+        told = (*self.conditions, f"{' and '.join(f'“{word}”' for word in words)} in title or text")
+        return replace(self, query=replace(self.query, filters=filters), conditions=told, theme=True)
+
+    def finds_no_best(self, found: Records) -> bool:
+        """Whether the group with the most records is asked for, and each has one: the question meant something else."""
+        best = self.query.group is not None and self.query.aggregate is Aggregate.COUNT and self.query.limit == 1
+        return best and len(found.rows) > 1 and found.rows[0].value == 1
+
+    def may_be_total(self, spec: IndexSpec) -> bool:
+        """Whether the total of a list may be meant: it names one figure, which adds up and is not compared: "fees from Ada"."""
+        if not self.is_list or self.query.order or self.query.group or self.names_record or len(self.figures) != 1:
+            return False
+        return vocabulary_of(spec, self.figures[0]).adds_up and self.figures[0] not in fields_of(self.query.filters)
+
+    @property
+    def total(self) -> "Plan":
+        """The total of the one figure that a list names."""
+        of = self.figures[0]
+        summed = [replace(each, aggregate=Aggregate.SUM, of=of) for each in (self.query, self.everything)]
+        return replace(self, query=summed[0], everything=summed[1])
+
+    @property
+    def otherwise(self) -> "Plan | None":
+        """The same for the days of another year, where the words may mean them as well."""
+        if self.period is None or self.period.otherwise is None:
+            return None
+        old, new = conditions_of(self.period), conditions_of(self.period.otherwise)
+
+        def moved(query: RecordQuery) -> RecordQuery:
+            return replace(query, filters=(*(each for each in query.filters if each not in old), *new))
+
+        return replace(self, query=moved(self.query), everything=moved(self.everything), period=self.period.otherwise)
+
+
+class Reading(Struct, frozen=True):
+    """A question as far as it is understood: `plan` where it is a query, `unknown` the words that are left.
+
+    `ranks`: all records of something have to be looked at. `limits`: no text does so, since a field is compared with a
+    figure, or records are put in order. `missing`: what the records of this `kind` are asked for, and no field of theirs is
+    called. `theme` are those of its words that stand before the kind, where no others are left. `another`: a figure is
+    asked for of what is only called like a value.
+    """
+
+    plan: Plan | None = None
+    unknown: tuple[str, ...] = ()
+    missing: str = ""
+    kind: str | None = None
+    ranks: bool = False
+    limits: bool = False
+    theme: tuple[str, ...] = ()
+    another: bool = False
