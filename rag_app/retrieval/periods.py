@@ -52,6 +52,8 @@ Days = tuple[date, date]
 
 _SOON, _SOON_IN_A_RANGE = 60, 31
 """Days: a day and a month without a year that are so near are meant, if they are nearer than those of the past."""
+_YEARS_BACK = 3
+"""Years before the nearest two in which a day or a month without a year is looked for."""
 _QUESTION = 2000
 """Characters of a text that are read."""
 _YEAR = r"(?:19|20)\d\d"
@@ -442,6 +444,17 @@ def join_periods(text: str, languages: Sequence[str] = LANGUAGES) -> str:
     return text
 
 
+def _years_earlier(period: Period, first: date) -> Period | None:
+    """A day or a month of the years before `first`, the latest first: records may be older than the last one."""
+    earlier = None
+    for back in range(_YEARS_BACK, 0, -1):
+        day = _valid(first.year - back, first.month, first.day)
+        if day is not None and period.grain in ("day", "month"):
+            start, end = days_around(day, period.grain)
+            earlier = replace(period, start=start, end=end, otherwise=earlier)
+    return earlier
+
+
 def _together(periods: Sequence[Period]) -> Period | None:
     """The only one, or the narrowest where each lies within the next wider one ("in January 2026, this year")."""
     narrow = sorted(periods, key=lambda each: (each.end or date.max) - (each.start or date.min))
@@ -652,7 +665,7 @@ class _Reading:
         days = others._days(match, soon=0)
         if days is None or days[0] == period.start:
             return None
-        return replace(period, start=days[0], end=days[1])
+        return replace(period, start=days[0], end=days[1], otherwise=_years_earlier(period, min(days[0], period.start)))
 
     def _period(
         self, days: tuple[date | None, date | None], start: int, end: int, grain: Grain, lead: str = ""

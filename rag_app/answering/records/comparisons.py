@@ -63,7 +63,8 @@ class Comparisons(Conditions):
         """
         rivals = self._rivals()
         for before, token in pairwise(self.tokens):
-            if token.is_left and figure(token.text) == len(rivals) and before.stem in word_set("partitive") | {"these"}:
+            counted = rivals and token.is_left and figure(token.text) == len(rivals)
+            if counted and before.stem in word_set("partitive") | {"these"}:
                 token.said = True  # "which of the two"
             if before.role == "value" and token.role == "field" and before.name == token.name and rivals:
                 token.meaning, token.inside = None, True  # "a Microsoft share"

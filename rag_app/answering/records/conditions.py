@@ -151,7 +151,14 @@ class Conditions:
         figures = [name for name in self._fields("field", "total", "high", "low") if is_figure(self.spec, name)]
         unit = vocabulary_of(self.spec, after.name).unit
         same = [name for name in figures if vocabulary_of(self.spec, name).unit == unit]
-        return same[0] if len(same) == 1 else after.name
+        return same[0] if len(same) == 1 else self._usual_of_unit(unit) or after.name
+
+    def _usual_of_unit(self, unit: str) -> str | None:
+        """The figure with this unit that records of the kind go by: jobs over 500 euros by their total, not by a part of it."""
+        kinds = [name for name in self._fields("kind") if name in self.spec.records] or [*self.spec.records]
+        usual = dict.fromkeys(self.spec.records[name].by for name in kinds)
+        meant = [name for name in usual if name is not None and vocabulary_of(self.spec, name).unit == unit]
+        return meant[0] if len(meant) == 1 else None
 
     def _only_figure(self) -> str | None:
         """The one figure that is named, else that of the kind that is meant: "headphones under 100"."""

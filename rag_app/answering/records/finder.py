@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -618,7 +619,7 @@ class RecordFinder:
         best one that meets conditions.
         """
         filters, found = self._filters, Records()
-        for each in filter(None, (plan, plan.otherwise)):
+        for each in plan.years:
             found = yield self._store.find_records(self._limit_query(each))
             if found.total:
                 return each, _leave_equals(each, found), "found"
@@ -634,7 +635,7 @@ class RecordFinder:
             if others.total:
                 return plan, others, "none"
         nearest: list[tuple[float, Plan, Records]] = []
-        wanting = () if plan.single and plan.conditions else filter(None, (plan, plan.otherwise))
+        wanting = () if plan.single and plan.conditions else islice(plan.years, 2)
         for each in wanting:
             for wanted, bound in _nearest_queries(each, filters):
                 near: Records = yield self._store.find_records(wanted)

@@ -1,6 +1,6 @@
 """What a question about records is read as: a query with what is told of it, or why there is none."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec import Struct
@@ -102,8 +102,15 @@ class Plan(Struct, frozen=True):
         return replace(self, query=summed[0], everything=summed[1])
 
     @property
-    def otherwise(self) -> "Plan | None":
-        """The same for the days of another year, where the words may mean them as well."""
+    def years(self) -> "Iterator[Plan]":
+        """The plan, and the same for the days of other years that its words may mean as well, the nearest first."""
+        plan: Plan | None = self
+        while plan is not None:
+            yield plan
+            plan = plan._otherwise
+
+    @property
+    def _otherwise(self) -> "Plan | None":
         if self.period is None or self.period.otherwise is None:
             return None
         old, new = conditions_of(self.period), conditions_of(self.period.otherwise)
