@@ -90,7 +90,8 @@ def asks_limit(tokens: Sequence[Token], spec: IndexSpec) -> bool:
     )
     phrases = [token.role for token in tokens if not token.inside]
     of_groups = "each" in phrases[:-1] and bool(roles & {"much", "count", "sum", "average"})  # a text may say "in each"
-    return of_groups or roles >= {"rank", "kind"} or (bool(roles & BOUND_OPERATORS.keys()) and bool(figures) and named)
+    bounded = bool(roles & BOUND_OPERATORS.keys()) and named and (bool(figures) or "kind" in roles)
+    return of_groups or roles >= {"rank", "kind"} or bounded
 
 
 def asks_of_fields(tokens: Sequence[Token], spec: IndexSpec) -> bool:
