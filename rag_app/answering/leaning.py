@@ -84,6 +84,17 @@ def leaning_of(text: str) -> Leaning:
     return Leaning.LEANS if len(content_words(text)) <= _LITTLE else Leaning.DOUBT
 
 
+def announcement_in(text: str) -> str:
+    """The words before a question that announce another subject.
+
+    >>> announcement_in("OK, other topic. How many members are there?"), announcement_in("How many members are there?")
+    ('OK, other topic. ', '')
+    """
+    found = _CHANGES.match(text)
+    stop = re.compile(r"[^,:;.!?]*[,:;.!]\s+(?=\w)").match(text, found.end()) if found else None
+    return text[: stop.end()] if stop else ""
+
+
 def points_back(text: str) -> bool:
     """Whether a text has a word that stands for another, or goes on with one.
 

@@ -10,6 +10,7 @@ from datetime import date
 
 from msgspec.structs import replace
 
+from rag_app.answering.leaning import announcement_in
 from rag_app.answering.records.asking import without_period
 from rag_app.answering.records.conditions import BOUND_OPERATORS, SUPERLATIVES
 from rag_app.answering.records.titles import read_names
@@ -37,11 +38,13 @@ def lead_of(text: str) -> str:
     ("I'm doing the rota. ", '')
     """
     found = _TOLD.match(text)
-    return found[0] if found else ""
+    return announcement_in(text) or (found[0] if found else "")
 
 
 def without_lead(text: str, spec: IndexSpec, values: Sequence[NamedValue], today: date) -> tuple[str, Period | None]:
     """The question proper, and the days that were told before it; the whole text where the words before it may limit it."""
+    if announced := announcement_in(text):
+        return text[len(announced) :], None
     lead = lead_of(text)
     rest, told = text[len(lead) :], find_period(lead, today) or _year_in(lead, today)
     told = None if spec.dated_types == () else told

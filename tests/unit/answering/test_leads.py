@@ -11,6 +11,10 @@ from tests.unit.answering.test_planning import BOATS, TODAY, VALUES
     [
         ("I'm doing the rota. Who has trips on Friday?", "Who has trips on Friday?"),
         ("Quick one - how many trips did Ada make?", "how many trips did Ada make?"),
+        (
+            "OK, new topic: how many trips did Ada make with those she likes?",
+            "how many trips did Ada make with those she likes?",
+        ),
         ("I'm after easy trips: which ones have a catch below 40?", "which trips have a catch below 40?"),
         ("I've got a gift to buy, show me our fullest trip", "show me our fullest trip"),
     ],
