@@ -32,6 +32,8 @@ _CHANGES = re.compile(
     r"|moving on|(?:et)?was (?:ganz |völlig )?anderes|(?:ein[e]? )?(?:ganz )?(?:andere|neue|weitere)s? (?:frage|thema|sache)|themenwechsel)",
     re.IGNORECASE,
 )
+_STOP = re.compile(r"[^,:;.!?]*[,:;.!]\s+(?=\w)")
+"""The rest of what announces another subject."""
 _GOES_ON = re.compile(
     r"\W*(?:(?:ok(?:ay)?|well|so|right|gut)[\s,.!]+)*(?:and|but|or|also|then|why (?:not|so)|what about|how about|same|und|aber|oder|auch|dann|was ist mit|wieso|warum nicht)\b",
     re.IGNORECASE,
@@ -91,7 +93,7 @@ def announcement_in(text: str) -> str:
     ('OK, other topic. ', '')
     """
     found = _CHANGES.match(text)
-    stop = re.compile(r"[^,:;.!?]*[,:;.!]\s+(?=\w)").match(text, found.end()) if found else None
+    stop = _STOP.match(text, found.end()) if found else None
     return text[: stop.end()] if stop else ""
 
 

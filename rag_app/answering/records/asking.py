@@ -4,10 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from rag_app.answering.records.conditions import (
-    BOUND_OPERATORS,
-    SUPERLATIVES,
-)
+from rag_app.answering.records.conditions import BOUND_OPERATORS, SUPERLATIVES
 from rag_app.answering.records.wording import (
     Token,
     figure,

@@ -4,23 +4,10 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from rag_app.answering.records.asking import (
-    NAMES_OF_FIELDS,
-)
+from rag_app.answering.records.asking import NAMES_OF_FIELDS
 from rag_app.answering.records.comparisons import Comparisons
-from rag_app.answering.records.conditions import (
-    GRAINS,
-    SUPERLATIVES,
-)
-from rag_app.answering.records.wording import (
-    Token,
-    figure,
-    goes_by,
-    only_figure,
-    people_field,
-    vocabulary_of,
-    word_set,
-)
+from rag_app.answering.records.conditions import GRAINS, SUPERLATIVES
+from rag_app.answering.records.wording import Token, figure, goes_by, only_figure, people_field, vocabulary_of, word_set
 from rag_app.domain import FieldType
 from rag_app.retrieval.records import Aggregate, Grain, RecordQuery
 

@@ -6,9 +6,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rag_app.answering.records.wording import (
-    vocabulary_of,
-)
+from rag_app.answering.records.wording import vocabulary_of
 from rag_app.retrieval.filters import CONTAINS, IN, NE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period, conditions_of
