@@ -290,6 +290,21 @@ class _Grammar:
     def dash(self) -> re.Pattern[str]:
         return re.compile(rf"\s*(?:[-–]|\b(?:{self.words['to']})\b)\s*", re.I)
 
+    @cached_property
+    def next_day(self) -> re.Pattern[str]:
+        return re.compile(rf"\s+(?:{self.words['and']})\s+", re.I)
+
+    @cached_property
+    def years(self) -> re.Pattern[str]:
+        """Several years: `ends` are the first and the last one, `listed` all of them."""
+        words = self.words
+        noun = rf"(?:(?:{words['the']})\s+)?(?:{words['units']['year']})"
+        lead = rf"(?<!\w)(?:(?:{words['in_years']})\s+)?"
+        ends = rf"{noun}\s+(?P<ends>{_YEAR}\s*(?:[-–]|{words['to']})\s*{_YEAR})"
+        listed = rf"(?P<listed>{_YEAR}(?:,\s*{_YEAR})+,?\s+(?:{words['and']})\s+{_YEAR})"
+        two = rf"{noun}\s+(?P<two>{_YEAR}\s+(?:{words['and']})\s+{_YEAR})"
+        return re.compile(rf"{lead}(?:{ends}|{two}|(?:{noun}\s+)?{listed})(?!\w)", re.I)
+
     def _kinds(self) -> Iterator[str]:
         words = self.words
         month, weekday = (f"(?:{'|'.join(words[name].split())})" for name in ("months", "weekdays"))
@@ -330,7 +345,8 @@ class _Grammar:
         yield rf"(?P<year>{_YEAR})"
 
     def _joint(self, first: str, second: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        lead = re.compile(rf"(?<!\w)(?:{self.words[first]})(?:\s+(?:{self.words['the']}))?\s+", re.I)
+        years = f"(?:\\s+(?:{self.words['units']['year']}))?"
+        lead = re.compile(rf"(?<!\w)(?:{self.words[first]})(?:\s+(?:{self.words['the']}))?{years}\s+", re.I)
         link = re.compile(rf"\s+(?:{self.words[second]})(?:\s+(?:{self.words['the']}))?\s+", re.I)
         return lead, link
 
@@ -397,15 +413,21 @@ def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -
 
     >>> [each.label for each in find_periods("More rain in 2012 or in 2014?", date(2026, 11, 22))]
     ['2012', '2014']
+    >>> [each.label for each in find_periods("More rain in March or in April 2014?", date(2026, 11, 22))]
+    ['March 2014', 'April 2014']
     """
     text = text[:_QUESTION]
     for grammar in _grammars(tuple(languages)):
         reading = _Reading(text, today, grammar)
         said = [*reading.ranges()] or [*reading.short_ranges()] or [*reading.compared_periods()]
         first, second = (*sorted(said, key=lambda each: each.span), None, None)[:2]
-        if len(said) != 2 or first is None or second is None or not (first.end and second.end):
+        if len(said) != 2 or first is None or second is None:
             continue
+        if first.grain == second.grain and re.search(r"\d{4}", first.said + second.said):  # "in March or in April 2014"
+            first, second = move_to_year_of(first, second), move_to_year_of(second, first)
         between = text[first.span[1] : second.span[0]]
+        if not (first.end and second.end):
+            continue
         apart = first.end < (second.start or date.min) or second.end < (first.start or date.min)
         if apart and between.strip() and grammar.joins.fullmatch(between):
             span = (first.span[0], second.span[1])
@@ -482,10 +504,23 @@ class _Reading:
                 yield from self._range(begun.start(), begun.end(), link)
 
     def short_ranges(self) -> Iterator[Period]:
-        """3 to 9 January, 3-9 January."""
+        """3 to 9 January, 3-9 January, 3 and 4 January; March to May 2014; the years 2012 to 2014."""
         for begun in self.grammar.bare_day.finditer(self.text):
             if not self.text[: begun.start()].endswith(tuple("0123456789-./")):
                 yield from self._range(begun.start(), begun.start(), self.grammar.dash, leads=False)
+                joined = self._range(begun.start(), begun.start(), self.grammar.next_day, leads=False)
+                yield from (each for each in joined if each.start and each.end == each.start + timedelta(days=1))
+        for begun in self.grammar.point.finditer(self.text):
+            if begun.lastgroup == "month":
+                yield from self._range(begun.start(), begun.start(), self.grammar.dash)
+        yield from self._years()
+
+    def _years(self) -> Iterator[Period]:
+        """From one year to another, and years that follow each other: "the years 2012 to 2014", "2012, 2013 and 2014"."""
+        for found in self.grammar.years.finditer(self.text):
+            said = [int(year) for year in re.findall(_YEAR, found["ends"] or found["two"] or found["listed"])]
+            if said == [*range(said[0], said[-1] + 1)] or (found["ends"] and said[0] < said[-1]):
+                yield self._period((date(said[0], 1, 1), date(said[-1], 12, 31)), found.start(), found.end(), "days")
 
     def compared_periods(self) -> Iterator[Period]:
         """What is named alone, and what joins to it without a word of its own: "in January as against February"."""

@@ -34,7 +34,15 @@ sales in the first half of 2025                           | 2025-01-01..2025-06-
 sales H2 2025                                             | 2025-07-01..2025-12-31
 sales in the third half of 2025                           | none
 the orders from 2024                                      | 2024-01-01..2024-12-31
-the orders from 2024 on                                   | none
+the orders from 2024 on                                   | 2024-01-01..
+From February 2026 on, what came in?                      | 2026-02-01..
+cars from the years 1975 to 1977                          | 1975-01-01..1977-12-31
+cars in the years 1975 and 1976                           | 1975-01-01..1976-12-31
+cars in the years 1975 and 1977                           | none
+the wettest year out of 2012, 2013 and 2014               | 2012-01-01..2014-12-31
+who came on 5 and 6 January 2026                          | 2026-01-05..2026-01-06
+rain from March through May 2014                          | 2014-03-01..2014-05-31
+rain in March-May 2014                                    | 2014-03-01..2014-05-31
 What came in at the end of 2024?                          | none
 What came in in the fall of 2024?                         | none
 Who called on Christmas Day 2024?                         | 2024-12-25..2024-12-25
