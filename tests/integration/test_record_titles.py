@@ -28,6 +28,11 @@ def test_a_difference_of_two_named_records_has_its_unit_and_both_sources(chat: C
     assert reply["answer"].endswith("The difference is 23 dollars [Source 1] [Source 2].")
 
 
+def test_a_difference_in_percent_is_one_of_the_other_figure(chat: Chat) -> None:
+    reply = chat.post("How many percent dearer is our milgrain ring than the Thistle & Crown band?")
+    assert reply["answer"].endswith("That is 21.9 percent more [Source 1] [Source 2].")
+
+
 @pytest.mark.parametrize(
     ("message", "verdict"),
     [

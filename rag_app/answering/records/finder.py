@@ -720,10 +720,13 @@ def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> Found
         FoundRecords(each.nodes, each.telling.text, each.telling.understood, computed=True) for each in (part, whole)
     ]
     both = _join(figures, _COMPARED)
-    if not (part.nodes and whole.nodes):
+    if not (part.nodes and whole.nodes) or (steps.way is Way.CHANGE and part.figure <= 0):
         return None
-    first, second = _places_of_first(both, (part, whole))
-    apart = part.telling.difference(abs(part.figure - whole.figure), (first, second))
+    cited = _places_of_first(both, (part, whole))
+    if steps.way is Way.CHANGE:
+        apart = part.telling.change(part.figure, whole.figure, cited)
+    else:
+        apart = part.telling.difference(abs(part.figure - whole.figure), cited)
     return replace(both, text=f"{both.text} {apart}")
 
 

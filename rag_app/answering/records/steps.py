@@ -31,7 +31,7 @@ MEAN = 987654321.0
 """Stands in a text for the mean that is not known yet."""
 
 _SHARE = re.compile(
-    r"\b(?:percentage|per ?cent|%|proportion|share|fraction|anteil|prozent|pourcentage)\s+(?:of|der|des|de|d['’])\s*(?P<rest>.+)",
+    r"\b(?:percentage|per ?cent|%|proportion|share|fraction|anteil|prozent|pourcentage)\s+(?:(?:of|der|des|de)\b|d['’])\s*(?P<rest>.+)",
     re.I,
 )
 _IN_PERCENT = re.compile(r"[\s,]+(?:in|as an?|als)\s+(?:per ?cent(?:age)?|%|prozent)(?=\W*$)", re.I)
@@ -64,6 +64,7 @@ _PAYS = re.compile(
     re.I,
 )
 _CHOICE = re.compile(r"\b(?:instead of|rather than|than)\b(?:\s+(?:for|with|on))?", re.I)
+_PERCENT = re.compile(r"(?<=\bhow)\s+(?:many|much)\s+(?:per ?cent|%)|(?<=\bby )what percentage\b", re.I)
 _RATE = re.compile(r"\b(?:an?|per|each|every)\s+(?P<grain>day|week|month|year)\b", re.I)
 _AVERAGE = re.compile(r"\b(?:on\s+)?average\b", re.I)
 _HIGH, _LOW = ("high", "most", "newest"), ("low", "least", "oldest")
@@ -78,6 +79,7 @@ class Way(StrEnum):
 
     SHARE = "share"
     DIFFERENCE = "difference"
+    CHANGE = "change"
     MEAN = "mean"
     RATE = "rate"
 
@@ -86,6 +88,7 @@ class Steps(Struct, frozen=True):
     """`first` and `second` are what is counted or measured, of a share the part and the whole.
 
     Of a mean, `first` has one condition with the value MEAN. Of a rate, `first` is divided by `number` units of a `grain`.
+    A change is told in percent of the first.
     """
 
     way: Way
@@ -102,7 +105,7 @@ def may_take_steps(text: str) -> bool:
 
 def asks_two_figures(text: str) -> bool:
     """Whether it has the words of a share, a difference, a mean that others are compared with, or so many a day."""
-    rate = _AVERAGE.search(text) and _RATE.search(text)
+    text, rate = _PERCENT.sub(" much ", text), _AVERAGE.search(text) and _RATE.search(text)
     ways = (_CHANGE, _SHARE, _THAN_MEAN, _MORE_THAN_MEAN, _DIFFERENCE)
     return bool(rate) or any(each.search(text) for each in ways)
 
@@ -140,13 +143,14 @@ def read_steps(
     tokens = partial(read_names, spec=spec, values=values)
     if not asks_two_figures(bare):
         return _two_numbers(bare, read, spec) or _both(bare, read, tokens)
-    return (
-        _change(bare, spec, values, period, today)
-        or _share(bare, read)
-        or _mean(bare, read)
-        or _difference(bare, read, tokens, spec)
-        or _rate(bare, read, period)
-    )
+    percent = _PERCENT.search(bare) is not None
+    plain = _PERCENT.sub(" much ", bare)
+    if (steps := _change(plain, spec, values, period, today)) is not None:
+        return replace(steps, way=Way.CHANGE) if percent else steps
+    steps = _share(bare, read) or _mean(bare, read) or _difference(plain, read, tokens, spec)
+    if steps is not None and steps.way is Way.DIFFERENCE and percent and steps.second is not None:
+        return Steps(Way.CHANGE, steps.second, steps.first)  # so much more than the other one
+    return steps or _rate(bare, read, period)
 
 
 Read = Callable[[str], Plan | None]

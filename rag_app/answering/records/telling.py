@@ -124,6 +124,12 @@ class Telling:
         figure = self._measure_text(field, apart) if field else f"{_figure(apart)} {self._noun(int(apart))}"
         return f"The difference is {figure} {' '.join(f'[Source {number}]' for number in cited)}."
 
+    def change(self, before: float, after: float, cited: Sequence[int]) -> str:
+        """ "That is 25 percent more", of the figure before."""
+        way = "more" if after > before else "less"
+        sources = " ".join(f"[Source {number}]" for number in cited)
+        return f"That is {_figure(100 * abs(after - before) / before)} percent {way} {sources}."
+
     def verdict(self, figures: Sequence[float], names: Sequence[str]) -> str:
         """ "Yes: Ada has more bookings: 7 against 3", where the figures of all that is compared are there."""
         contest, query = self._plan.contest, self._plan.query

@@ -77,6 +77,15 @@ def test_several_of_one_are_set_against_the_mean_by_theirs() -> None:
     assert known.bound is not None and known.bound.value == 12.345
 
 
+def test_a_change_in_percent_is_one_of_the_first() -> None:
+    found = steps("How many percent more did Ada's trips haul than Bo's?")
+    assert found.way is Way.CHANGE, "so much more than the other"
+    assert [conditions(each) for each in (found.first, found.second)] == [
+        [("skipper", "Bo Lind")],
+        [("skipper", "Ada Holm")],
+    ]
+
+
 def test_a_difference_of_two_values() -> None:
     found = steps("How much more did Ada's trips haul than Bo's?")
     assert found.way is Way.DIFFERENCE
