@@ -7,7 +7,7 @@ from itertools import pairwise, takewhile
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
 
 from rag_app.answering.records.titles import list_neighbours
-from rag_app.answering.records.wording import Meaning, Token, figure, goes_by, is_figure, vocabulary_of, word_set
+from rag_app.answering.records.wording import Meaning, Token, figure, goes_by, is_figure, stems, vocabulary_of, word_set
 from rag_app.domain import FieldType
 from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, NE, condition
 from rag_app.retrieval.index import IndexSpec, Kind
@@ -26,8 +26,14 @@ class Conditions:
 
     def __init__(self, spec: IndexSpec, tokens: Sequence[Token], kind: str | None) -> None:
         self.spec, self.tokens, self.kind = spec, tokens, kind
-        self.figures = [name for name in self._fields("field", "total") if is_figure(self.spec, name)]
+        named = [name for name in self._fields("field", "total") if is_figure(self.spec, name)]
+        self.figures = [name for name in named if not any(self._says_more(other, name) for other in named)]
         self.keys = [name for name in self._fields("field") if spec.fields.get(name) is FieldType.KEYWORD]
+
+    def _says_more(self, one: str, other: str) -> bool:
+        """Whether a field is called by more words than another one: "median price" beside "price"."""
+        words, others = ({stems(phrase) for phrase in vocabulary_of(self.spec, name).words} for name in (one, other))
+        return one != other and any(phrase[1:] in others for phrase in words if len(phrase) > 1)
 
     def _comparisons(self) -> list[MetadataFilter] | None:
         """Figures with what they are compared by; each belongs to a field, by its unit, its name, or as the only one.

@@ -30,6 +30,7 @@ from rag_app.answering.records.following import asks_of_those, before_in, carry,
 from rag_app.answering.records.leads import lead_of, without_lead
 from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan, Reading
+from rag_app.answering.records.rephrasing import say_plainly
 from rag_app.answering.records.sides import Side, has_own_day, share_words, split_sides
 from rag_app.answering.records.steps import (
     Steps,
@@ -75,11 +76,6 @@ from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, NamedValue, Reco
 from rag_app.retrieval.spelling import as_written, correct_spelling, is_inflected, spellings, suspects
 from rag_app.retrieval.store import ScopedStore, Search
 
-_WISHES = re.compile(
-    r"(?<=[.?!])\s+(?:please\s+)?(?:give|show|state|name|tell|list|quote|say)\b[^.?!]*\b(?:both|two|figures?|numbers?|values?|rates?|prices?)\b[^.?!]*[.!?]?\s*$",
-    re.I,
-)
-"""How the answer is wished for, behind the question: "Give both figures."."""
 _QUOTED = re.compile(r"[“„\"«]([^“”„\"«»]+)[”“\"»]")
 _FEW = 8  # values of a field that are all shown to the parser
 _COMPARED = 2  # sources of each of two periods
@@ -212,7 +208,7 @@ class RecordFinder:
             reading = reading if names and after.plan is None else after
         if reading.plan is not None:
             plan = reading.plan if before else (yield from self._list_or_total(reading.plan, question))
-            return (yield from self._tell_plan(plan))
+            return (yield from self._tell_plan(plan)) or self._explain_missing(plan)
         goes_on = self._goes_on(question, before, back=asks and not alone)
         if goes_on or not asks:
             return NotRecorded(OPENS, limits=True) if goes_on else None
@@ -401,10 +397,10 @@ class RecordFinder:
 
         Without what the asker tells before it, where that names nothing: "I've got a gift to buy, show me ...".
         """
-        question, spec = self._question, self._spec
-        text = question.text
+        question, spec, text = self._question, self._spec, say_plainly(self._question.text)
+        question = self._say(question, text) if text != question.text else question
         values = yield from self._values(text, question.period)
-        text, today = _WISHES.sub("", text), question.today or datetime.now(UTC).date()
+        today = question.today or datetime.now(UTC).date()
         if lead := lead_of(text):
             rest, days = without_lead(text, spec, (yield from self._values(lead, None)), today)
             question = self._say(question, rest) if rest != text else question
@@ -498,13 +494,22 @@ class RecordFinder:
         plan: Plan | None = yield self._writer.write(self._question, spec, values)
         return (yield from self._tell_plan(plan)) if plan else None
 
+    def _explain_missing(self, plan: Plan) -> NotRecorded | None:
+        """That no record of a kind has the figure that is asked for, which is one of another kind."""
+        name, spec = plan.query.of or plan.query.order, self._spec
+        words = vocabulary_of(spec, name)
+        if name is None or words.kind in (None, plan.kind):
+            return None
+        text = missing_text(spec, plan.kind, next(iter(words.words), name))
+        return NotRecorded(text, limits=True) if text else None
+
     def _explain_unread(self, reading: Reading, text: str) -> NotRecorded | None:
         """What the records lack, or that the words make no query, where all of a kind, a figure or an order is asked for."""
         figures = frozenset(name for name in self._spec.fields if is_figure(self._spec, name))
         unknown = [as_written(word, self._question.text) for word in reading.unknown]
         if lacking := missing_text(self._spec, reading.kind, reading.missing):
             named = any(token.role == "kind" for token in read_words(text, self._spec))
-            return NotRecorded(lacking if named else "", limits=reading.limits, figures=figures)
+            return NotRecorded(lacking if named else "", reading.unknown, reading.limits, figures)
         if reading.ranks or asks_two_figures(text):
             named = ranks_kind(text, self._spec) and reading.unknown != ()
             limited = reading.limits or sets_figures_apart(text)

@@ -6,6 +6,7 @@ else, and what comes of it is read like any other question.
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import Token, figure, read_words, stem, vocabulary_of, word_set
 from rag_app.domain import Question
 from rag_app.retrieval.index import IndexSpec, Vocabulary
+from rag_app.retrieval.periods import Period
 from rag_app.retrieval.records import NamedValue
 
 BOUNDS = frozenset({*BOUND_OPERATORS, "between"})
@@ -37,6 +39,7 @@ _THAT_TIME = re.compile(
     r"\b(?:of|in|during|for|on) (?:that|the same) (day|week|weekend|month|quarter|year|period)\b(?! (?:as|after|before)\b)",
     re.I,
 )
+_AGAIN = re.compile(r"\b(?:again|another time|the next time|wieder|das nächste mal|de nouveau)\b", re.I)
 _SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
 
 
@@ -131,7 +134,11 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
     It gets the values, the kind and the days of that one, where it says none of its own. None where there are none.
     """
     asked, tokens = (read_names(without_period(each.text, each.period), spec, values) for each in (before, text))
+    again = _AGAIN.search(text.text) is not None  # on another day, and not as it was then
+    days = _days_behind(before.period) if again else before.period
     fields = {token.name for token in tokens if token.role == "value"}
+    if again:
+        fields |= {token.name for token in asked if vocabulary_of(spec, token.name).values}
     taken = {"kind", "own", *(SUPERLATIVES | {"ordinal", "field"} if _ONE_THING.search(text.text) else ())}
     if not any(token.role in ("field", "high", "low", "count") for token in tokens):  # "which day brought the most?"
         taken |= {"field"} if any(token.role in ("most", "least") for token in tokens) else set()
@@ -151,19 +158,28 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
         for word in _THAT_TIME.sub("", without_period(text.text, text.period)).split()
         if stem(word.strip("?!.,")) not in word_set("persons")
     )
-    merged = replace(text, text=f"{bare} {' '.join(kept)}", period=text.period or before.period)
+    merged = replace(text, text=f"{bare} {' '.join(kept)}", period=text.period or days)
     dated = merged.period is not None and (pointing or _OF_THEM.search(text.text))
     return merged if dated or kept else None
 
 
+def _days_behind(period: Period | None) -> Period | None:
+    """All days after those of a period."""
+    if period is None or period.end is None:
+        return None
+    return Period(period.end + timedelta(days=1), None, "", (0, 0), "days")
+
+
 def _asks_of_first(asked: Sequence[Token], tokens: Sequence[Token], text: str, spec: IndexSpec) -> bool:
     """Whether what an order put first is asked for something that its record is told with: "what is its price?"."""
-    ranked = any(token.role in SUPERLATIVES for token in asked) and _ONE_THING.search(text) is not None
+    figures = any(token.role == "field" for token in tokens)
+    pointing = _ONE_THING.search(text) or (figures and _OF_THEM.search(text))
+    ranked = any(token.role in SUPERLATIVES for token in asked) and pointing is not None
     kinds = [spec.records[token.name] for token in asked if token.role == "kind"] or [*spec.records.values()]
     told = " ".join(sentence for kind in kinds for sentence in kind.sentence)
     named = [token for token in tokens if token.meaning is not None or token.is_left]
     fields = all(f"{{{token.name}}}" in told for token in named if token.role == "field")
-    return ranked and fields and all(token.role in ("field", "much", "count") for token in named)
+    return ranked and fields and all(token.role in ("field", "much", "count", "own") for token in named)
 
 
 def _keep_tokens(asked: Sequence[Token], tokens: Sequence[Token], ranked: Vocabulary) -> Iterator[Token]:

@@ -192,6 +192,9 @@ class _Reader(Orders):
         self.denied = [each for each in called if Meaning("value", "source_id", each.value) in denied]
         self.named = [each for each in called if each not in self.denied]
         self.today, self.comparing = today, comparing
+        for before, token in pairwise(self.tokens):
+            if len(self.named) > 1 and figure(token.text) == len(self.named) and not before.role:
+                token.said = True  # "what do the two cost"
         self.unsaid: list[Token] = []  # words that are known, and that no query says
         self.period = period or self._year()
         self._settle_owners()
@@ -605,7 +608,8 @@ class _Reader(Orders):
         if self.figures and (self.named or (self._has("much") and not (adds_up or self.kind) and told)):
             return RecordQuery(limit=MOST_LISTED)  # how high is the demand for linen aprons
         much, many = self._asks_what_is_spent() or any(map(self._has, ("much", "total", "more"))), self._has("count")
-        if self._has("more") and self.kind is not None and not self.figures:
+        of_kind = self.kind is not None or (self.comparing and self._has("value"))
+        if self._has("more") and of_kind and not self.figures:
             much, many = False, True  # more bookings in January or in February
         summed = [name for name in self._measured_fields() if vocabulary_of(self.spec, name).adds_up]
         ours = self._has("own") or any(token.stem in word_set("us") for token in self.tokens)
@@ -701,7 +705,8 @@ class _Reader(Orders):
             return None
         plain = [token for token in self.tokens if not token.inside]
         kinds = any(
-            first.role == "sum" and first.stem != "value" and second.role == "kind" for first, second in pairwise(plain)
+            first.role == "sum" and first.stem not in ("value", "one") and second.role == "kind"
+            for first, second in pairwise(plain)
         )
         if (self._has("count") or kinds) and not self.figures:  # total bookings
             return self._count()
@@ -747,8 +752,14 @@ class _Reader(Orders):
         return [name for name, each in words if each.adds_up and each.kind == kind and kind is not None]
 
     def _counts_a_figure(self) -> bool:
-        """How many sales, how many pounds: the figure stands right behind the words that ask, and adds up."""
+        """How many sales, how many pounds: the figure stands right behind the words that ask, and adds up.
+
+        And how many pieces were sold.
+        """
         asking = False
+        for asks, token in pairwise(token for token in self.tokens if not token.inside):
+            if asks.role == "count" and token.text.casefold() in word_set("pieces"):
+                return len(self.figures) == 1 and vocabulary_of(self.spec, self.figures[0]).adds_up
         for token in self.tokens:
             if asking and token.meaning is not None:
                 return token.role in ("field", "unit") and vocabulary_of(self.spec, token.meaning.name).adds_up

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import islice, takewhile
 from pathlib import Path
 
 from msgspec import Struct
@@ -76,14 +77,30 @@ class Token:
 
 def read_words(text: str, spec: IndexSpec, values: Sequence[NamedValue] = ()) -> list[Token]:
     """The words of a question with their meanings: whole phrases first, then parts of values."""
-    tokens = [Token(word, stem(word), parted=parted) for word, parted in _split(text)]
     phrases = _phrases(spec, values)
+    tokens = [
+        Token(said, stem(said), parted=parted and place == 0)
+        for word, parted in _split(text)
+        for place, said in enumerate(_in_degree(word, phrases))
+    ]
     place = 0
     while place < len(tokens):
         place += _read_phrase(tokens, place, phrases, spec)
     _read_parts(tokens, values, spec)
     _settle(tokens, spec)
     return tokens
+
+
+def _in_degree(word: str, phrases: Collection[Phrase]) -> tuple[str, ...]:
+    """A comparative of an adjective that a value is called by as two words: "sunnier" is "more sunny".
+
+    >>> _in_degree("sunnier", {("sunny",)}), _in_degree("Sunniest", {("sunny",)}), _in_degree("earlier", {("sunny",)})
+    (('more', 'sunny'), ('most', 'sunny'), ('earlier',))
+    """
+    found = re.fullmatch(r"(\w{2,})i(er|est)", word, re.I)
+    if found is None or (stem(word),) in phrases or (stem(f"{found[1]}y"),) not in phrases:
+        return (word,)
+    return ("more" if found[2].lower() == "er" else "most"), f"{found[1].lower()}y"
 
 
 def without_phrases(tokens: Sequence[Token], left_out: Sequence[Token]) -> str:
@@ -333,6 +350,7 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
             yield from ((f"{each} than", Meaning(role, name)) for each in compared)
             yield from ((each, Meaning("more", name, "" if role == "over" else "less")) for each in compared)
             plain = [word for phrase in phrases for word in _positives(phrase) if word not in phrases]
+            yield from ((f"how {word}", Meaning("field", name)) for word in plain)
             yield from ((each, Meaning("more", name, "same")) for word in plain for each in _alike_forms(word))
     for name, kind in spec.records.items():
         yield from ((phrase, Meaning("kind", name)) for phrase in (*kind.words, *_heads(kind.words)))
@@ -415,15 +433,17 @@ def _read_phrase(
 def _likeliest(meanings: Sequence[Meaning], after: str, spec: IndexSpec) -> Meaning:
     """Of several meanings the first; the number of a record is meant only with a number behind it ("customer 42").
 
-    The name of a kind is no value beside that. A value that several fields have is unclear.
+    The name of a kind is no value beside that, nor the name of a field a tag. A value that several fields have is unclear.
     """
     numbered = [each for each in meanings if each.role == "field" and goes_by(each.name)]
     if numbered and after.isdigit():
         return numbered[0]
     first, *others = [each for each in meanings if each not in numbered] or meanings
-    kinds = [each for each in meanings if each.role == "kind"]
-    if first.role != "value" or kinds:
-        return (*kinds, first)[0]
+    named = [each for each in meanings if each.role == "kind"]
+    if first.role == "value" and spec.all_fields[first.name] is FieldType.TAGS:
+        named += [each for each in others if each.role == "field"]
+    if first.role != "value" or named:
+        return (*named, first)[0]
     field = _field_of([first, *(each for each in others if each.role == "value")], spec)
     return next((each for each in (first, *others) if each.name == field), Meaning("unclear"))
 
@@ -609,15 +629,32 @@ def _settle_figures(tokens: Sequence[Token], spec: IndexSpec) -> None:
     named = {token.name for token in tokens if token.role in ("field", "high", "low", "total")}
     asked = roles & {"sum", "average", "much", "more", "most", "least"}
     asked_of_it = bool(asked) and not any(spec.fields.get(each) in NUMBER_FIELDS for each in named)
-    for token in tokens:
+    for place, token in enumerate(tokens):
+        much = any(each.role == "much" for each in tokens[max(0, place - 2) : place])  # how much rain
         if token.role in ("value", "unclear"):
             figures = [
                 each
                 for each in token.others
                 if each.role == "field" and spec.fields.get(each.name) in NUMBER_FIELDS
-                if asked_of_it or each.name in units
+                if asked_of_it or much or each.name in units
             ]
             token.meaning = figures[0] if figures else token.meaning
+
+
+def _is_collection(at: _Place) -> bool:
+    """Whether a word says no more than where all records are: "in our catalogue"."""
+    before = takewhile(lambda each: each.said and each.role in ("", "own", "kind"), reversed(at.tokens[: at.number]))
+    holds = any(each.stem in word_set("holds") for each in islice(before, 3))
+    return holds and at.token.text.casefold() in word_set("collections")
+
+
+def _denied_amount(tokens: Sequence[Token], place: int, spec: IndexSpec) -> Meaning | None:
+    """The condition that "no" makes of a figure behind it that adds up: "days with no rainfall"."""
+    field = tokens[place]
+    before = next((each for each in reversed(tokens[:place]) if not each.inside), None)
+    denied = before is not None and before.role == "not" and before.stem in word_set("none")
+    adds_up = field.role == "field" and is_figure(spec, field.name) and vocabulary_of(spec, field.name).adds_up
+    return Meaning("value", field.name, "==0") if denied and adds_up else None
 
 
 _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None]] = (
@@ -705,4 +742,8 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
             token.meaning = places[0]  # "the second heaviest", where something is in seconds
         if token.is_left and figure(token.text) is not None and _says_how_many_there_are(tokens, number):
             token.said = True  # "our three listings"
+        token.said = token.said or (token.is_left and _is_collection(at))
+        if (nothing := _denied_amount(tokens, number, spec)) is not None:
+            denied = next(each for each in reversed(tokens[:number]) if each.role == "not")
+            token.meaning, denied.meaning = nothing, None
     _settle_figures(tokens, spec)

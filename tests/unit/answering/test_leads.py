@@ -3,6 +3,7 @@
 import pytest
 
 from rag_app.answering.records.leads import without_lead
+from rag_app.answering.records.rephrasing import say_plainly
 from tests.unit.answering.test_planning import BOATS, TODAY, VALUES
 
 
@@ -45,3 +46,18 @@ def test_days_that_are_told_before_count() -> None:
     assert text == "which month was the fullest?" and period is not None and period.label == "2025"
     text, period = without_lead("I'm looking at 2024: how many trips in May?", BOATS, VALUES, TODAY)
     assert text == "how many trips in May?" and period is not None and period.label == "May 2024"
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("Taking the late ones out, how many trips?", "without the late ones, how many trips?"),
+        ("Late ones included, how many trips are there?", "how many trips are there?"),
+        ("How many trips, regardless of status?", "How many trips?"),
+        ("Which trips were late? The names will do.", "Which trips were late?"),
+        ("How many trips went out in May?", "How many trips went out in May?"),
+        ("Which skippers take guests out for a trip?", "Which skippers take guests out for a trip?"),
+    ],
+)
+def test_what_is_said_beside_a_question_is_left_out(text: str, plain: str) -> None:
+    assert say_plainly(text) == plain

@@ -1,0 +1,49 @@
+"""Turns of phrase that are said in other words before a question is read, and what is only said beside it."""
+
+import re
+
+_FIELD = r"[^,;:.?!]{1,40}?"
+_PLAINLY = [
+    (re.compile(pattern, re.I), plain)
+    for pattern, plain in (
+        # how the answer is wished for: "Give both figures.", "The names will do."
+        (
+            r"(?<=[.?!])\s+(?:please\s+)?(?:give|show|state|name|tell|list|quote|say)\b[^.?!]*\b(?:both|two|figures?|numbers?|values?|rates?|prices?)\b[^.?!]*[.!?]?\s*$",
+            "",
+        ),
+        (
+            rf"(?<=[.?!;–-])\s+(?:just\s+|only\s+)?(?:the|a|an|their|its)\s+{_FIELD}\s(?:will do|would do|is enough|are enough|is fine|are fine|suffices?)\W*$",
+            "",
+        ),
+        # what leaves nothing out: "whether they came or not", "regardless of status"
+        (rf",?\s*\b(?:no matter\s+|regardless of\s+)?(?:whether|if)\s+{_FIELD}\s+or not\b\s*(?=[,?.!]|$)", ""),
+        (
+            r",?\s*\b(?:no matter (?:the|what|which)|regardless of(?: the)?|irrespective of(?: the)?|whatever the) \w+(?: (?:is|was|it is|they are))?\s*(?=[,?.!]|$)",
+            "",
+        ),
+        (r"^[\w ]{1,40}\s(?:included|inclusive)\s*[,:]\s*", ""),
+        # "if I leave Ada out", "taking the late ones out"
+        (
+            rf",?\s*\bif (?:i|we|you)\s+(?:leave|take|strip)\s+(?:out\s+({_FIELD})|({_FIELD})\s+out)(?=[,?])",
+            r" without \1\2",
+        ),
+        (
+            rf",?\s*\bif (?:i|we|you)\s+(?:(?:don['’]?t|do not)\s+(?:count|include)|ignore|exclude|skip|disregard|leave aside|forget(?: about)?)\s+({_FIELD})(?=[,?]|$)",
+            r" without \1",
+        ),
+        (rf"(?:^|(?<=,))\s*(?:leave|leaving|taking|stripping)\s+({_FIELD})\s+out(?=[,?:])", r" without \1"),
+    )
+]
+
+
+def say_plainly(text: str) -> str:
+    """The question without what is said beside it, and with plain words for some turns of phrase.
+
+    >>> say_plainly("If I leave Ada out, how many trips are there?")
+    'without Ada, how many trips are there?'
+    >>> say_plainly("What was paid in May, whether it was due or not?")
+    'What was paid in May?'
+    """
+    for pattern, plain in _PLAINLY:
+        text = pattern.sub(plain, text)
+    return text.strip()
