@@ -207,10 +207,22 @@ class _Reader(Orders):
         self.figures = [name for name in self.figures if name != self.group]
         of_named = {kind_of(each.source_type, each.fields, spec) for each in self.named}
         self.kind = (of_named.pop() if len(of_named) == 1 else None) or self.in_turn or self.kind or self._series()
+        self._drop_apposed()
         if self.named:  # "the status of the necklace"
             self.figures += [name for name in self.keys if not self._has("count")]
         if self.named and (self._has("much") or self._has("sum")) and not (self.figures or self._fields("unit")):
             self.figures = [name for name in [price_field(spec)] if name is not None]
+
+    def _drop_apposed(self) -> None:
+        """A value right behind another one that records of this kind are not told with says what that one is: "parts for the Tarn
+        tent"."""
+        kind = None if self.kind is None else self.spec.records[self.kind]
+        for one, other in pairwise(token for token in self.tokens if not token.inside):
+            words = vocabulary_of(self.spec, other.name)
+            if kind is None or one.role != "value" or other.role != "value" or other.parted or one.name == other.name:
+                continue
+            if words.kind not in (None, self.kind) and f"{{{other.name}}}" not in " ".join(kind.sentence):
+                other.meaning = None
 
     def plan(self) -> Plan | None:
         if not self._is_clear():

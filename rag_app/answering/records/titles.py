@@ -35,7 +35,17 @@ def read_names(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> list
     tokens = read_words(text, spec, [each for each in values if not each.title])
     if titles:
         _read_titles(tokens, titles, spec)
+        _read_apposed(tokens, titles)
     return tokens
+
+
+def _read_apposed(tokens: Sequence[Token], titles: Sequence[NamedValue]) -> None:
+    """A word behind a value says what that is where a title has both: "parts for the Tarn tent", where a Tarn is a tent."""
+    for (begin, end), (after, _) in pairwise(_units(tokens)):
+        one, other = tokens[begin], tokens[after]
+        if one.role == "value" and one.name != "source_id" and other.is_left and not other.parted:
+            words = {token.stem for token in tokens[begin:end]} | {other.stem}
+            other.said = any(words <= each.words for each in titles)
 
 
 def words_of_titles(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> tuple[str, ...]:

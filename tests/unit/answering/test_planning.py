@@ -548,6 +548,14 @@ def test_how_many_pieces_is_the_figure_of_a_kind_that_is_named() -> None:
     assert (query.aggregate, query.of) == (Aggregate.SUM, "catch")
 
 
+def test_a_word_behind_a_value_says_what_it_is() -> None:
+    titles = [
+        NamedValue("source_id", "1", "North pier jetty", "note", frozenset(), frozenset({"north", "pier", "jetty"}))
+    ]
+    assert read("How many trips from the north pier jetty?", [*VALUES, *titles]) is not None
+    assert read("How many trips from the north pier crane?", [*VALUES, *titles]) is None
+
+
 def test_those_of_a_ranking_are_what_it_put_first() -> None:
     trip = BOATS.records["trip"].model_copy(update={"sentence": ("{title}: {catch} kilos",)})
     spec = BOATS.model_copy(update={"records": {**BOATS.records, "trip": trip}})
