@@ -18,13 +18,13 @@ from typer.main import get_command, get_group
 from rag_app.console.commands import fail
 from rag_app.console.lazy_packages import import_lazily
 
+# Imports make some hundred thousand objects that stay. With Python's own 700 between two collections, looking for
+# garbage among them takes a fifth of a command.
 _OBJECTS_WHILE_STARTING = 1_000_000
-"""Imports make some hundred thousand objects that stay. With Python's own 700 between two collections, looking for garbage
-among them takes a fifth of a command."""
 
-_INTERRUPTED = 130
-"""What typer returns after Ctrl-C, and shells expect."""
+_INTERRUPTED = 130  # what typer returns after Ctrl-C, and shells expect
 
+# Command or group of commands -> the module that declares it, and what it is declared in there.
 _COMMANDS = {
     "demo": "serving.app",
     "serve": "serving.app",
@@ -52,7 +52,6 @@ _COMMANDS = {
     "prompts": "database.prompts",
     "training": "access.training",
 }
-"""Command or group of commands -> the module that declares it, and what it is declared in there."""
 
 
 class CommandLine(TyperGroup):

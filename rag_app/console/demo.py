@@ -48,8 +48,7 @@ MEMBER = DEMO_MEMBER
 USERS = {MEMBER: "aurora", DEMO_OTHER: "birch", DEMO_ADMINISTRATOR: "aurora"}
 ANYBODYS = "aurora"
 """The organization of whoever asks without a token, on the paths that let them in."""
-_PLAN = "pro"
-"""Of every sample user: the 50 messages of plan free are used up in an afternoon."""
+_PLAN = "pro"  # of every sample user: the 50 messages of plan free are used up in an afternoon
 _SECONDS_TO_SERVE = 60
 
 
@@ -183,13 +182,11 @@ def _problem(answer: Answer, expected: set[UUID]) -> str | None:
     return None if cited & expected else "does not cite the source that answers it"
 
 
+# Path and body; `shows`: the list of the reply that has something in it, or `nothing`; `anonymous`: without a token.
+# Those that the reader is invited to send are `invited`. There is something in the present week for those that are
+# `recorded`.
 _REQUESTS: list[JsonObject] = json.loads(Path(__file__).with_name("demo_requests.json").read_text("utf-8"))
-"""Path and body; `shows`: the list of the reply that has something in it, or `nothing`; `anonymous`: without a token.
-
-Those that the reader is invited to send are `invited`. There is something in the present week for those that are `recorded`.
-"""
-_WEEK = date(2026, 1, 12)
-"""That of the dates in requests, as of the files."""
+_WEEK = date(2026, 1, 12)  # that of the dates in requests, as of the files
 
 
 def _serve_and_check(claim: socket.socket, url: str, token: str, today: date | None) -> list[str]:

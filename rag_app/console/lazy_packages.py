@@ -25,8 +25,8 @@ from typing import Any
 
 _ROOT = "llama_index.core"
 _PACKAGES = (_ROOT, "sqlalchemy.ext.asyncio")
+# What LlamaIndex imports and uses for images and audio only. They run when one of their names is first used.
 _MODULES = ("requests", "PIL.Image", "filetype")
-"""What LlamaIndex imports and uses for images and audio only. They run when one of their names is first used."""
 _DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 

@@ -32,8 +32,7 @@ app = group()
 
 _SECONDS_TO_STOP = 10
 _SECONDS_TO_RESTART = 2
-_SERVED = "served-url"
-"""The file in RAG_HOME with the URL of the server that started last."""
+_SERVED = "served-url"  # the file in RAG_HOME with the URL of the server that started last
 
 
 @app.command()

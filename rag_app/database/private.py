@@ -92,8 +92,9 @@ ALTER DEFAULT PRIVILEGES FOR ROLE rag_owner IN SCHEMA public GRANT EXECUTE ON FU
 _SSL_REQUEST = bytes.fromhex("00000008 04d2162f")  # the shortest message that PostgreSQL answers: with N, for no
 _PATIENCE = 120  # seconds for a start or a stop, also on a busy machine or a slow disk
 _SECONDS_BETWEEN_LOOKS = 0.5  # at a server that is alive, or whose end the system does not report
+# For the processes of a dead postmaster: those that run no statement end by themselves, sooner than they can be looked
+# for.
 _SECONDS_TO_LEAVE = 0.5
-"""For the processes of a dead postmaster: those that run no statement end by themselves, sooner than they can be looked for."""
 _PAUSES = (0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60)  # seconds after each try to start it again that failed
 _PORTS = range(
     15_000, 30_000
@@ -453,8 +454,8 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
 
 
+# Locks that a server alone is to inherit. A fork of this process while one is open would hold it as a server does.
 _UNSHARED_LOCKS: set[int] = set()
-"""Locks that a server alone is to inherit. A fork of this process while one is open would hold it as a server does."""
 
 
 def _close_unshared() -> None:

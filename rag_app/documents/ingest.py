@@ -41,12 +41,9 @@ from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore, searchable_text
 
-_SOURCES = 128
-"""Sources, or files, written together: what a transaction costs is shared by all of them."""
-_LOOKED_UP = 1_000
-"""Files of which is asked together whether they are as they were."""
-_CHARACTERS = 100_000
-"""Of text after which a batch is full however few its sources are: some seconds of embedding."""
+_SOURCES = 128  # sources, or files, written together: what a transaction costs is shared by all of them
+_LOOKED_UP = 1_000  # files of which is asked together whether they are as they were
+_CHARACTERS = 100_000  # of text after which a batch is full however few its sources are: some seconds of embedding
 
 Batch = TypeVar("Batch")
 PreparedBatch = TypeVar("PreparedBatch")

@@ -49,13 +49,10 @@ MOMENT = "2026-01-15T10:30:00Z"
 QUEUE, TASK = "rag_app", "turn"
 """The queue, and the task in it, whose argument is `org`."""
 
-_SLICE_FILES, _SLICE_BYTES = 128, 8 << 20
-"""Of a turn at most; a larger file has a turn of its own."""
-_ATTEMPTS = 5
-"""Turns of a job in a row that end without a record before it is given up."""
+_SLICE_FILES, _SLICE_BYTES = 128, 8 << 20  # of a turn at most; a larger file has a turn of its own
+_ATTEMPTS = 5  # turns of a job in a row that end without a record before it is given up
 _UNFINISHED_STATES = ("waiting", "running")
-_PASSING_ERRORS = (StoreFailed, EmbeddingFailed, Misconfigured)
-"""What may be over when the next turn comes."""
+_PASSING_ERRORS = (StoreFailed, EmbeddingFailed, Misconfigured)  # what may be over when the next turn comes
 
 
 Ingest = Callable[[str, Target, Sequence[Upload], Scope], Awaitable[Sequence[UploadedDocument]]]

@@ -22,6 +22,7 @@ _MAIL = re.compile(
     rb"[^\n]*\n(?:[ \t][^\n]*\n)*){3}",
     re.IGNORECASE,
 )
+# What files of binary formats begin with. Not those whose names are commonly given to tables and pages: .doc, .xls.
 _BEGINNINGS: Mapping[str, tuple[bytes, ...]] = {
     ".pdf": (b"%PDF-",),
     **dict.fromkeys((*_OFFICE.values(), ".zip", ".jar", ".epub", ".odt", ".ods", ".odp"), (b"PK",)),
@@ -47,7 +48,6 @@ _BEGINNINGS: Mapping[str, tuple[bytes, ...]] = {
     ".exe": (b"MZ",),
     ".dll": (b"MZ",),
 }
-"""What files of binary formats begin with. Not those whose names are commonly given to tables and pages: .doc, .xls."""
 _MEDIA_TYPES: Mapping[str, str] = {
     "text/markdown": ".md",
     "text/html": ".html",

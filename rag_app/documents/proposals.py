@@ -21,15 +21,14 @@ from rag_app.documents.reading import File, Readers
 from rag_app.domain import FieldType, RowMapping, RowsRule, column_name
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 
+# In this order: a column of 0 and 1 is one of numbers.
 _GUESSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME, FieldType.BOOLEAN)
-"""In this order: a column of 0 and 1 is one of numbers."""
 _FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %B %Y", "%B %d, %Y", "%d %b %Y", "%b %d %Y")
-_MOST_ROWS = 100_000
-"""Of a table that are looked at."""
+_MOST_ROWS = 100_000  # of a table that are looked at
 _LONGEST_KEYWORD = 100  # characters; a column with a longer value is text
 _FIELD = re.compile("[a-z][a-z0-9_]{0,30}")
+# A header such as `Price (EUR)`.
 _WITH_UNIT = re.compile(r"(?P<name>[^()\[\]]+?)\s*[(\[](?P<unit>[^()\[\]]{1,20})[)\]]")
-"""A header such as `Price (EUR)`."""
 _NAMES_A_ROW = re.compile("(?:^|_)(?:id|key|no|nr|number|sku|code|uuid)$")
 
 

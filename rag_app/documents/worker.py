@@ -20,14 +20,10 @@ from rag_app.documents.jobs import QUEUE, TASK
 
 log = logging.getLogger(__name__)
 
-_HEARTBEAT, _SILENT = 5.0, 20.0
-"""Seconds between two signs of life of a worker, and after which it counts as gone."""
-_POLL = 2.0
-"""Seconds between two looks at the queue, should a notification be lost."""
-_TO_STOP = 8.0
-"""Seconds that a turn may still take when the worker is to stop; then the next worker does it again."""
-_PAUSE = 3
-"""Seconds after which a turn that failed is taken again; each time that many more."""
+_HEARTBEAT, _SILENT = 5.0, 20.0  # seconds between two signs of life of a worker, and after which it counts as gone
+_POLL = 2.0  # seconds between two looks at the queue, should a notification be lost
+_TO_STOP = 8.0  # seconds that a turn may still take when the worker is to stop; then the next worker does it again
+_PAUSE = 3  # seconds after which a turn that failed is taken again; each time that many more
 
 TakeTurn = Callable[[UUID], Awaitable[None]]
 """Does an organization's turn."""

@@ -13,8 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
 _PREFIX = "rag-files-"
-_YOUNG = 60.0
-"""Seconds of a folder's life in which it may not be locked yet."""
+_YOUNG = 60.0  # seconds of a folder's life in which it may not be locked yet
 
 
 @contextmanager

@@ -107,8 +107,8 @@ _SMALLEST_SPREAD = 0.05
 _FOLDS = 5
 _ASK_REFUSES, _ANSWER_REFUSES, _HIGH_ACCEPTS = 0.01, 0.08, 0.05
 _ASK_MARGIN = 0.4
+# Questions with which thresholds are half a fit's own and half its prior's: those of few questions say little.
 _PRIOR_QUESTIONS = 100
-"""Questions with which thresholds are half a fit's own and half its prior's: those of few questions say little."""
 LEAST_QUESTIONS, LEAST_OF_A_KIND = 30, 8
 """Questions that a fit of their own needs: in all, and with and without an answer."""
 

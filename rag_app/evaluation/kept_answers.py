@@ -55,6 +55,7 @@ class KeptAnswerFeedback(Struct, frozen=True):
     judged_at: Annotated[datetime, Meta(examples=["2026-01-15T10:30:00Z"])]
 
 
+# What an answer took, for the figures of administrators: nothing of what was asked.
 _COUNT = text(
     """
     INSERT INTO ai_usage_events (
@@ -63,7 +64,6 @@ _COUNT = text(
     FROM users WHERE id = :user
     """
 ).bindparams(bindparam("stages", type_=JSONB()))
-"""What an answer took, for the figures of administrators: nothing of what was asked."""
 
 
 class KeptAnswers:

@@ -28,8 +28,7 @@ Basis = Literal["organization", "index", "uncalibrated", "fixed"]
 """What a probability was fitted to: questions of the organization, of the index, of other corpora; or a fixed rule."""
 
 _MOST_HITS = 8
-_NEAREST = 10
-"""Sentences that the best one is compared with."""
+_NEAREST = 10  # sentences that the best one is compared with
 _OVERLAP_WEIGHT = 0.3
 _ENDINGS = ("ing", "edly", "ed", "es", "ly", "s", "e")
 _SHORTEST_STEM = 3

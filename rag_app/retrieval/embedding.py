@@ -28,22 +28,18 @@ T = TypeVar("T")
 
 _BACKOFF = 0.5  # seconds before an embedder is asked again
 _MAX_TOKENS = 256
+# Characters: `max_input_chars_per_word` of the tokenizer, to which a longer word is an unknown one.
 _LONGEST_WORD = 100
-"""Characters: `max_input_chars_per_word` of the tokenizer, to which a longer word is an unknown one."""
-_TOGETHER = 4
-"""Queries that are encoded at once, at most: more of them cost more each."""
+_TOGETHER = 4  # queries that are encoded at once, at most: more of them cost more each
+# By which share of its length a text may differ from the one it is encoded with: padding soon costs what it saves.
 _PADDING = 0.1
-"""By which share of its length a text may differ from the one it is encoded with: padding soon costs what it saves."""
+# Tokens, in place of that share where weights are unpacked in each run, which takes as long as some sixty tokens.
 _PADDING_ONCE = 16
-"""Tokens, in place of that share where weights are unpacked in each run, which takes as long as some sixty tokens."""
+# Of texts that are encoded at once, at most: short ones cost up to 40 % less together, long ones nothing less.
 _TOKENS_TOGETHER = 256
-"""Of texts that are encoded at once, at most: short ones cost up to 40 % less together, long ones nothing less."""
-_SHORT = 2000
-"""Characters that are cut into tokens in less time than a thread takes to be woken for it."""
-_PASSAGE_BYTES = 12_000_000
-"""Of vectors of passages that a process remembers, at most."""
-_THREADS_ALONE = 2
-"""For a query beside which nothing else is encoded."""
+_SHORT = 2000  # characters that are cut into tokens in less time than a thread takes to be woken for it
+_PASSAGE_BYTES = 12_000_000  # of vectors of passages that a process remembers, at most
+_THREADS_ALONE = 2  # for a query beside which nothing else is encoded
 
 
 asking: ContextVar[frozenset[UUID]] = ContextVar("rag_app_asking", default=frozenset())
@@ -99,11 +95,10 @@ class Embedder(BaseEmbedding):
         return self._passages
 
 
-_Placed = tuple[int, list[int]]
-"""The tokens of a text, and its place among the texts."""
+_Placed = tuple[int, list[int]]  # the tokens of a text, and its place among the texts
 
+# The tokens of a query that waits for a thread, and where its vector is put.
 _Query = tuple[list[int], "Future[list[float]]"]
-"""The tokens of a query that waits for a thread, and where its vector is put."""
 
 
 class MiniLM(Embedder):

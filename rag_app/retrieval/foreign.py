@@ -98,8 +98,8 @@ def _complete_node(found: NodeWithScore) -> NodeWithScore:
     return NodeWithScore(node=text, score=max(-1.0, min(1.0, score)))
 
 
+# Fields of a hit whose values are not taken over as they come.
 _TYPED = frozenset({"position", "date", "page", "site_id", "owner_id", "private_to", "version", "untyped", "metadata"})
-"""Fields of a hit whose values are not taken over as they come."""
 
 
 def _number(value: Any, kind: type[int] | type[float]) -> float | int | None:

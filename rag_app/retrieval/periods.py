@@ -50,12 +50,10 @@ LANGUAGES = ("en", "fr", "de")
 
 Days = tuple[date, date]
 
+# Days: a day and a month without a year that are so near are meant, if they are nearer than those of the past.
 _SOON, _SOON_IN_A_RANGE = 60, 31
-"""Days: a day and a month without a year that are so near are meant, if they are nearer than those of the past."""
-_YEARS_BACK = 3
-"""Years before the nearest two in which a day or a month without a year is looked for."""
-_QUESTION = 2000
-"""Characters of a text that are read."""
+_YEARS_BACK = 3  # years before the nearest two in which a day or a month without a year is looked for
+_QUESTION = 2000  # characters of a text that are read
 _YEAR = r"(?:19|20)\d\d"
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?!\d)(?:st|nd|rd|th|er|\.)?"
 _ENDS, _GENITIVE = re.compile(r"(?:['’]s)?\s*[?.!]*\s*"), re.compile(r"^['’]s\b")

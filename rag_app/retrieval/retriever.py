@@ -24,8 +24,7 @@ from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.telemetry.observing import Stage
 
 _DEAF = (NullEventHandler, NullSpanHandler)
-_EARLIER = 6
-"""Chunks of the sources of the answer before."""
+_EARLIER = 6  # chunks of the sources of the answer before
 
 Nodes = list[NodeWithScore]
 

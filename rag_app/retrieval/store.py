@@ -37,8 +37,7 @@ from rag_app.retrieval.fusion import Candidate, rank
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.records import NamedValue, RecordQuery, Records
 
-_LARGEST = 65_504
-"""What half precision can say, which PostgreSQL's graph is made of; the same on every store."""
+_LARGEST = 65_504  # what half precision can say, which PostgreSQL's graph is made of; the same on every store
 OTHER_LANGUAGE = "xx"
 """The analyzer of sources in a language that the index does not declare: words as they are."""
 

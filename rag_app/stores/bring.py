@@ -26,8 +26,7 @@ from rag_app.retrieval.store import searchable_text
 _AT_ONCE = 500  # nodes that are read, embedded and written together
 _COMPARED = 8  # nodes whose vectors are made again, to see whether the model is the same
 _TABLE = re.compile(r"([A-Za-z_]\w*\.)?[A-Za-z_]\w*")
-_SAME = 0.99
-"""The cosine of a stored vector and one made again above which both are of one model."""
+_SAME = 0.99  # the cosine of a stored vector and one made again above which both are of one model
 
 Nodes = Iterator[BaseNode]
 Sources = Sequence[Sequence[BaseNode]]

@@ -51,11 +51,10 @@ _MANY = 500  # nodes in one call
 _SLACK = 1e-6  # of a number: a store may keep numbers in single precision
 _LARGEST = 1e15  # numbers up to which bounds are sent
 _HOSTILE = "x' OR '1'='1"
-_OUTSIDER = UUID(int=2)
-"""An organization that nobody belongs to, of the one node that says that a generation is there."""
+_OUTSIDER = UUID(int=2)  # an organization that nobody belongs to, of the one node that says that a generation is there
 
+# Whether the search under way found fewer chunks than there are.
 _cut_short: ContextVar[bool] = ContextVar("_cut_short", default=False)
-"""Whether the search under way found fewer chunks than there are."""
 
 
 class Abilities(Struct, frozen=True):

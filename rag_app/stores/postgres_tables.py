@@ -677,8 +677,8 @@ class Query:
         )
 
 
+# Statements of `best` by what they depend on, each with the names of its values.
 _WRITTEN = LRUCache[tuple[Any, ...], tuple[str, list[str]]](1_000)
-"""Statements of `best` by what they depend on, each with the names of its values."""
 
 
 def _scan_bounds(asked: Search, sure: int) -> tuple[int, int]:

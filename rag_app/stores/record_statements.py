@@ -11,15 +11,14 @@ from rag_app.domain import PUBLIC_ORGANIZATION, FieldType
 from rag_app.retrieval.records import Aggregate, Record, RecordQuery, Records
 from rag_app.stores.postgres_tables import Query, column
 
-_CITED = 5
-"""Sources that are named of a group, or of all that a total was computed from."""
+_CITED = 5  # sources that are named of a group, or of all that a total was computed from
 _MOST_VALUES = 500
+# Of rows that have the `size` and the sum of so many records.
 _COMPUTED = {
     Aggregate.COUNT: "sum(size)::float8",
     Aggregate.SUM: "sum(number)::float8",
     Aggregate.AVERAGE: "(sum(number) / nullif(sum(size), 0))::float8",
 }
-"""Of rows that have the `size` and the sum of so many records."""
 
 
 class RecordStatement(Query):

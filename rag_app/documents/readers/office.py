@@ -70,8 +70,8 @@ class _Style(NamedTuple):
     vanishes: bool
 
 
+# Of the empty documents in which python-docx and python-pptx begin: they say nothing of what is written into them.
 _DATES_OF_TEMPLATES = frozenset(["2013-12-23T23:15:00Z", "2013-01-27T09:15:58Z"])
-"""Of the empty documents in which python-docx and python-pptx begin: they say nothing of what is written into them."""
 
 
 def _properties(stream: BinaryIO, shown: str) -> tuple[str | None, dict[str, object]]:

@@ -39,8 +39,7 @@ class JobFilesResponse(Struct, frozen=True):
     next: Annotated[int | None, Meta(description="send as `after` to get the next page; null on the last page")]
 
 
-_SECONDS_BETWEEN_LOOKS = 0.5
-"""Between two looks at a job that somebody watches."""
+_SECONDS_BETWEEN_LOOKS = 0.5  # between two looks at a job that somebody watches
 
 
 class JobService:

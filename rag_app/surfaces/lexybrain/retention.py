@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _TRY_LOCK = text("SELECT pg_try_advisory_lock(hashtextextended('rag_app/retention', 0))")
 _OF_A_MONTH = (usage_counters_table, organization_tokens_table)
+# What of each kind goes, by the column that says how old a row is.
 _KINDS: dict[str, list[Any]] = {
     "threads": [threads_table.c.last_message_at],
     "judgments": [judgments_table.c.created_at, kept_answers_table.c.asked_at],
@@ -38,7 +39,6 @@ _KINDS: dict[str, list[Any]] = {
     ],
     "failures": [failures_table.c.created_at],
 }
-"""What of each kind goes, by the column that says how old a row is."""
 
 
 async def enforce(database: Database, days: Mapping[str, int | None]) -> dict[str, int] | None:

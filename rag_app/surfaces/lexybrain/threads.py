@@ -143,8 +143,8 @@ LEASE_S = 30.0
 """How long a thread stays taken that nobody keeps: the process was killed. It must be less than a message waits."""
 _LONGEST_TURN_S = 900.0
 _LOOK_AGAIN_S = 0.2
+# How often a thread is kept: a crash of PostgreSQL loses all leases, and nobody else may take the thread meanwhile.
 _KEEP_S = 1.0
-"""How often a thread is kept: a crash of PostgreSQL loses all leases, and nobody else may take the thread meanwhile."""
 _TAKE = """
     INSERT INTO request_leases AS taken (id, key, expires_at)
     VALUES ($1, $2, statement_timestamp() + make_interval(secs => $3))

@@ -246,6 +246,7 @@ def _queue_entry(row: dict[str, Any]) -> QueuedFeedback:
 
 
 _MOMENTS = (bindparam("since", type_=DateTime(timezone=True)), bindparam("until", type_=DateTime(timezone=True)))
+# What is told of each day of a period: it is joined to what there was on some of them.
 _EACH_DAY = """
     SELECT date, coalesce(users, 0) AS users, coalesce(answers, 0) AS answers, coalesce(refused, 0) AS refused,
         coalesce(positive, 0) AS positive, coalesce(negative, 0) AS negative, coalesce(cost, 0) AS cost_cents,
@@ -256,7 +257,6 @@ _EACH_DAY = """
         ) AS n
     ) AS period
 """
-"""What is told of each day of a period: it is joined to what there was on some of them."""
 _DAYS = text(
     f"""
     WITH answered AS (

@@ -69,8 +69,7 @@ from rag_app.surfaces.sources.types import (
     UploadResponse,
 )
 
-_EXAMPLES, _EXAMPLES_FROM = 5, 100
-"""Of each field, and the newest sources that they are looked for in."""
+_EXAMPLES, _EXAMPLES_FROM = 5, 100  # of each field, and the newest sources that they are looked for in
 PASSAGE_SEPARATOR = "\n\n"
 """Between the passages of a text, as `locate` counts them."""
 
