@@ -39,7 +39,7 @@ from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
 from rag_app.stores.class_file import Builder, ClassFile
 from rag_app.stores.outside import OutsideBackend, OutsideStore
-from rag_app.stores.postgres import ChunkStore, PostgresBackend, execute_as_owner, to_node
+from rag_app.stores.postgres import ChunkStore, PostgresBackend, execute_as_owner
 from rag_app.stores.postgres_tables import Query, create_vector_fields, drop_statements
 from rag_app.stores.registry import Visible
 
@@ -301,9 +301,6 @@ class LlamaIndexStore(OutsideStore):
         gone = {row["id"] for row in await self.rows(sources)} - {*kept}
         if gone:
             await self.backend.take(self.generation, sorted(gone))
-
-    async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
-        return [to_node(row, row["embedding"].to_list()) for row in await self.rows(source_ids)]
 
 
 def scope_conditions(scope: Scope, abilities: Abilities) -> list[list[MetadataFilter]]:

@@ -199,8 +199,7 @@ class ChunkStore(ScopedStore):
         return {word: spelling for word, spelling, *_ in reversed(found)}
 
     async def word_use(self, words: Sequence[str], among: Sequence[UUID]) -> Words:
-        query = self.begin()
-        rows = await self.backend.database.fetch_scoped(self.scope, query.word_use(words, among), *query.values)
+        rows = await self.ask(Query.word_use, words, among)
         used = (WordUse(row["word"], row["chunks"], frozenset(row["hits"])) for row in rows)
         return Words(tuple(used), rows[0]["of"] if rows else 0.0)
 
@@ -211,18 +210,22 @@ class ChunkStore(ScopedStore):
 
     async def find_records(self, query: RecordQuery) -> Records:
         wanted = check_query(query, self.spec)
-        asked = RecordStatement(self.spec, self.scope, self.prefix, self.records, self.languages)
-        sql = asked.records(wanted)
-        rows = await self.backend.usual.fetch_scoped(self.scope, sql, *asked.values)
-        return to_records(rows, wanted)
+        return to_records(await self._ask_records(RecordStatement.records, wanted), wanted)
 
     async def named_values(self, words: Sequence[str]) -> list[NamedValue]:
-        asked = RecordStatement(self.spec, self.scope, self.prefix, self.records, self.languages)
-        sql = asked.named_values(words)
-        if not sql:
-            return []
-        rows = await self.backend.usual.fetch_scoped(self.scope, sql, *asked.values)
+        rows = await self._ask_records(RecordStatement.named_values, words)
         return [NamedValue(row["field"], row["value"]) for row in rows]
+
+    async def _ask_records(
+        self, write: Callable[Concatenate[RecordStatement, P], str], *args: P.args, **kwargs: P.kwargs
+    ) -> list[asyncpg.Record]:
+        """Planned as usual, unlike a search. No rows where the index has no field to read."""
+        query = RecordStatement(self.spec, self.scope, self.prefix, self.records, self.languages)
+        sql = write(query, *args, **kwargs)
+        rows: list[asyncpg.Record] = (
+            await self.backend.usual.fetch_scoped(self.scope, sql, *query.values) if sql else []
+        )
+        return rows
 
     async def count(self) -> int:
         ((count,),) = await self.ask(Query.count)
@@ -287,6 +290,9 @@ class ChunkStore(ScopedStore):
         async with self.backend.transaction(self.scope) as connection:
             found: list[asyncpg.Record] = await connection.fetch(sql, list(source_ids), list(self.scope.organizations))
         return found
+
+    async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
+        return [to_node(row, row["embedding"].to_list()) for row in await self.rows(source_ids)]
 
     async def sources(self) -> set[UUID]:
         sql = f"SELECT DISTINCT source_id FROM {self.fields} WHERE org_id = ANY($1)"
@@ -366,9 +372,6 @@ class PostgresStore(ChunkStore):
         for generation, organizations in [*self.backend.sizes]:
             if generation == self.prefix and organizations & self.scope.organizations:
                 self.backend.sizes.pop((generation, organizations), None)
-
-    async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
-        return [to_node(row, row["embedding"].to_list()) for row in await self.rows(source_ids)]
 
     def _insert_fields(self, nodes: Sequence[BaseNode]) -> str:
         return insert_signs(self.prefix, self.spec, len(nodes[0].get_embedding()))
