@@ -98,6 +98,7 @@ _TRACKED = "add it to a watchlist so that it is tracked"
 _NEAR = "I found data, but none of it answers this."
 _UNSUPPORTED = "I found related data but cannot give an answer that it supports. Try a more specific question."
 _OF_KEYWORDS = (RecordList("keyword"), RecordList("history", "date", of="keyword"))
+# Ask LexyBrain without anything special: the other four differ from it.
 _LEXYBRAIN = Capability(
     name="general_chat",
     description="anything else: help with LexyHub, the asker's own lists and notes, advice on selling, small talk",
@@ -134,13 +135,12 @@ _LEXYBRAIN = Capability(
     max_context_tokens=4000,
     lists=(*_OF_KEYWORDS, RecordList("watchlist"), RecordList("alert")),
 )
-"""Ask LexyBrain without anything special: the other four differ from it."""
 
 SEARCH_FAILED = "I could not look this up just now: the search did not work. Please try again in a moment."
 """Instead of a refusal that would say that there is nothing to be found."""
 
+# Before the name of an index: the name of its plain capability. No registered capability is named like that.
 _PLAIN = "index:"
-"""Before the name of an index: the name of its plain capability. No registered capability is named like that."""
 
 CAPABILITIES: list[Capability] = [
     Capability(

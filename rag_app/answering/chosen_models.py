@@ -44,6 +44,7 @@ from rag_app.domain import Misconfigured, Usage, require, resource_folder
 from rag_app.settings import Settings
 
 _MILLION = 1_000_000
+# ModelSettings' name of each limit, and that of settings and the file.
 _LIMITS = {
     "temperature": "temperature",
     "max_tokens": "max_tokens",
@@ -51,7 +52,6 @@ _LIMITS = {
     "backoff_s": "backoff",
     "unavailable_wait_s": "unavailable_wait",
 }
-"""ModelSettings' name of each limit, and that of settings and the file."""
 
 
 class ChosenModels:

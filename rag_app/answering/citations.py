@@ -41,8 +41,8 @@ _END = re.compile(
 )
 # What may stand between two sentences, at a length that says nothing more: what follows would be quadratic in it.
 _RUN = re.compile(r"""[\s.!?。！？"'”’)]{48,}""")
+# Characters. What goes on for longer without an end is cut into sentences wherever one may be.
 _LONGEST_SENTENCE = 2000
-"""Characters. What goes on for longer without an end is cut into sentences wherever one may be."""
 _STOP_WORDS = frozenset(
     re.findall(
         r"\w+",

@@ -2,6 +2,7 @@
 
 import re
 
+# A message of these alone is a courtesy, of the first of these kinds that is in it.
 _WORDS = {
     "greeting": "hi|hello|hey|good (?:morning|afternoon|evening|day)|how are you|hallo|guten (?:tag|morgen|abend)|moin|servus|bonjour|salut|bonsoir",
     "thanks": "thanks|thank you|thx|cheers|danke|vielen dank|merci",
@@ -9,7 +10,6 @@ _WORDS = {
     "help": "help|(?:what|which questions) can (?:i|we) ask(?: you)?|what can you (?:do|answer|tell me)|what do you know|who are you"
     "|was kann ich (?:hier |dich |sie )?fragen|was kannst du|hilfe|que puis-je demander|aide",
 }
-"""A message of these alone is a courtesy, of the first of these kinds that is in it."""
 _FILLERS = r"there|all|everyone|everybody|again|here|please|so much|very much|a lot|many|ok|okay|great|perfect|nice|schön|sehr|beaucoup|zusammen|à tous"
 _COURTESY = re.compile(
     rf"(?:[\s,.!?;:'\"()-]|\b(?:{'|'.join(f'(?P<{kind}>{words})' for kind, words in _WORDS.items())}|{_FILLERS})\b)+",

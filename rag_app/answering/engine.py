@@ -68,14 +68,13 @@ from rag_app.retrieval.postprocessors import cut_below, warnings_of
 from rag_app.retrieval.retriever import ChunkRetriever, interleave
 from rag_app.telemetry.observing import Stage
 
+# Characters. A check reads the whole text: one this long is checked again when a twentieth more has come.
 _LONG_TEXT = 20_000
-"""Characters. A check reads the whole text: one this long is checked again when a twentieth more has come."""
 
-_LEAD_SENTENCES = 2
-"""Of what is said before an answer about another period."""
+_LEAD_SENTENCES = 2  # of what is said before an answer about another period
 
+# Of the signal `read`, from which on a sentence gives the value that what looks like a question about records asks for.
 _SURE = 0.5
-"""Of the signal `read`, from which on a sentence gives the value that what looks like a question about records asks for."""
 _NOTHING = CheckedAnswer("", ())
 _CLEARLY = 0.1  # of probability: how much better a look over all types has to be than one that answers, too
 T = TypeVar("T")

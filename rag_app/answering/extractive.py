@@ -67,9 +67,9 @@ GAP_ELSEWHERE = 0.25
 SLACK = 2.0
 """How far below the first sentence's a further one's log-odds may lie where both are below 0."""
 _OVERLAP_WEIGHT, _SOURCE_WEIGHT, _NEWS_WEIGHT = 0.2, 0.2, 0.05
+# What decides which sentences are embedded: words of the question before the sentence and above it, the rank of its
+# source, and what it says beyond the question.
 _AROUND_WEIGHT, _RANK_WEIGHT, _LITTLE_NEWS_WEIGHT = 0.1, 0.1, 0.01
-"""What decides which sentences are embedded: words of the question before the sentence and above it, the rank of its source,
-and what it says beyond the question."""
 READ_WEIGHT = 0.08
 """Of the reader's log-odds."""
 MOST_ODDS = 8
@@ -78,20 +78,16 @@ UNLIKELY = -4.0
 SURE = 4.0
 """Log-odds of the reader from which on a sentence answers, whatever the rules on what is asked for say of it."""
 _MOST_NEWS = 10
-_KIND_WEIGHT = 0.1
-"""For a sentence without the kind of value that a part asks for: a price, a date, somebody's name."""
-_PART_WEIGHT = 0.5
-"""Of a part of the question; the rest is the whole question's."""
+_KIND_WEIGHT = 0.1  # for a sentence without the kind of value that a part asks for: a price, a date, somebody's name
+_PART_WEIGHT = 0.5  # of a part of the question; the rest is the whole question's
+# For a sentence that follows a chosen one: an answer often goes on where the question's words are no longer repeated.
 _NEXT_WEIGHT = 0.05
-"""For a sentence that follows a chosen one: an answer often goes on where the question's words are no longer repeated."""
 _SAME = 0.8
+# Of a part of a question: it is about what the part before is about, and is not answered where that is not.
 _REFERS = re.compile(r"\b(?:it|its|they|them|theirs?|that|this|those|these)\b", re.IGNORECASE)
-"""Of a part of a question: it is about what the part before is about, and is not answered where that is not."""
 _POINTS_BACK = re.compile(r"(?:it|its|they|their|he|his|she|her|this|these|those|such)\b", re.IGNORECASE)
-_MOST_ROWS = 10
-"""Of a table, that are quoted where several answer."""
-_LITTLE = 1
-"""Words that carry meaning: a part of a question with no more is read with what is said before it."""
+_MOST_ROWS = 10  # of a table, that are quoted where several answer
+_LITTLE = 1  # words that carry meaning: a part of a question with no more is read with what is said before it
 _ASKS = r"(?:(?:at|from|by|until|for|in|to|on|of|with|about|after|before|under|over|below|above|within) )?(?:who|whom|whose|what|when|where|why|how|which|until)\b"
 _ASKS_YES_OR_NO = r"(?:do|does|did|is|are|was|were|can|may|must|should|will)\b"
 _PART = re.compile(
@@ -99,12 +95,12 @@ _PART = re.compile(
     re.IGNORECASE,
 )
 _STARTS_ASKING = re.compile(rf"(?:(?:and|but|or|so)\s+)?(?:{_ASKS}|{_ASKS_YES_OR_NO})", re.IGNORECASE)
+# A thing that is asked about in words that stand before it: "How much is a junior ticket, and a senior ticket?"
 _ANOTHER = re.compile(
     r"(?P<first>[^,?]+), (?:and|or) (?P<second>(?:(?P<article>an?|the|my|our|your)|(?P<preposition>for|in|on|at|with|from|to|by))"
     r"(?: [\w'’-]+){1,4})\?",
     re.IGNORECASE,
 )
-"""A thing that is asked about in words that stand before it: "How much is a junior ticket, and a senior ticket?" """
 _OF_BOTH = re.compile(r"\b(?:between|difference|compared?|than|both|together|versus|vs)\b", re.IGNORECASE)
 _IS = re.compile(r"\b(?:is|are|was|were) $", re.IGNORECASE)
 _ASKS_WHETHER = re.compile(rf"(?:(?:and|but|or|so)\s+)?{_ASKS_YES_OR_NO}", re.IGNORECASE)

@@ -23,10 +23,8 @@ from rag_app.retrieval.store import ScopedStore
 LoadFit = Callable[[], Awaitable[tuple[Fit, Basis]]]
 OpenStore = Callable[[], Awaitable[ScopedStore]]
 
-_READ = 12
-"""Passages whose own words are compared with the question."""
-_NEAREST = 3
-"""Passages that are searched for what is asked for."""
+_READ = 12  # passages whose own words are compared with the question
+_NEAREST = 3  # passages that are searched for what is asked for
 
 
 class Judgment(Struct, frozen=True):

@@ -148,10 +148,8 @@ _NUMBERED = _pattern(
 )
 _BESIDE_NUMBERS = re.compile(r"\b(?:and|or|to)\b")
 _MOST_NUMBERS = 100
-_LETTERS = 5
-"""Of a name that are looked for, so that "Frieda's" is found in "Frieda"."""
-_BESIDE = 40
-"""Characters beside a figure, among which is what it counts."""
+_LETTERS = 5  # of a name that are looked for, so that "Frieda's" is found in "Frieda"
+_BESIDE = 40  # characters beside a figure, among which is what it counts
 _RULE = _pattern(
     r"\b(?:must|(?-i:may)|can|could|should|shall|allowed|do (?:i|you|we) (?:get|need)|ha(?:ve|s|d) to|darf|dürfen|muss|müssen|kann|können|soll|sollen|peut|peuvent|doit)\b"
 )
@@ -205,8 +203,8 @@ _STATED = {
 }  # fmt: skip
 
 
+# Words that go on behind an adjective that belongs to no noun: "quiet on Mondays".
 _AFTER = r"(?:on|in|at|by|before|after|from|until|between|during|when|if|than|and|or|but|with|for|to|of|as|then)\b"
-"""Words that go on behind an adjective that belongs to no noun: "quiet on Mondays"."""
 
 
 def kind_of(question: str) -> Kind | None:

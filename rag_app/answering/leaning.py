@@ -32,8 +32,7 @@ _CHANGES = re.compile(
     r"|moving on|(?:et)?was (?:ganz |völlig )?anderes|(?:ein[e]? )?(?:ganz )?(?:andere|neue|weitere)s? (?:frage|thema|sache)|themenwechsel)",
     re.IGNORECASE,
 )
-_STOP = re.compile(r"[^,:;.!?]*[,:;.!]\s+(?=\w)")
-"""The rest of what announces another subject."""
+_STOP = re.compile(r"[^,:;.!?]*[,:;.!]\s+(?=\w)")  # the rest of what announces another subject
 _GOES_ON = re.compile(
     r"\W*(?:(?:ok(?:ay)?|well|so|right|gut)[\s,.!]+)*(?:and|but|or|also|then|why (?:not|so)|what about|how about|same|und|aber|oder|auch|dann|was ist mit|wieso|warum nicht)\b",
     re.IGNORECASE,
@@ -58,10 +57,8 @@ _GERMAN = re.compile(
     r"\b(?:der|die|das|den|dem|und|ist|sind|wie|wir|ich|eine?n?|für|mit|nicht|wann|wo|wer|bei|im|zum?|von|kann|hat|er|sie|es|gibt|kostet|seine?|ihre?|dort|davon|dafür|diese[mnrs]?)\b",
     re.IGNORECASE,
 )
-_LITTLE = 2
-"""Words that carry meaning: a message of no more cannot be looked up by itself."""
-_ENOUGH_OF_ITS_OWN = 3
-"""After so many of them a pronoun rather points to the message's own words."""
+_LITTLE = 2  # words that carry meaning: a message of no more cannot be looked up by itself
+_ENOUGH_OF_ITS_OWN = 3  # after so many of them a pronoun rather points to the message's own words
 _PREVIOUS = 400  # characters
 _FOLLOW_UPS = 3
 

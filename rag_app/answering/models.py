@@ -49,8 +49,7 @@ from rag_app.telemetry.observing import ModelCall, safe_text
 log = logging.getLogger(__name__)
 
 _CUT_OFF = ("length", "content_filter", "max_tokens")
-_MOST_TOKENS = 10**8
-"""More than this in one answer is not believed."""
+_MOST_TOKENS = 10**8  # more than this in one answer is not believed
 
 
 class Draft(Struct, frozen=True):

@@ -13,14 +13,13 @@ from rag_app.retrieval.text import LABEL, sentences
 
 _LONG, _LONGEST = 40, 80
 
-_AT = r"(?:[\[(]?\d{1,2}:\d\d(?::\d\d)?(?:\s?[ap]m)?[\])]?[\s,–-]*)?"
-"""The time of day before who speaks, in a chat."""
+_AT = r"(?:[\[(]?\d{1,2}:\d\d(?::\d\d)?(?:\s?[ap]m)?[\])]?[\s,–-]*)?"  # the time of day before who speaks, in a chat
 _OWN_LINE = re.compile(rf"\s*(?:[-*•–]\s|\d{{1,3}}[.)]\s|#|\||{_AT}{LABEL}\s+\S)")
 _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+# What a paragraph begins with, set off from it: "**Parking.** Free after eight."
 _LABEL = re.compile(r"\s*(?:[-*•–]\s+)?(\*\*|__)(?=\S)([^*_.:?!]{1,60})(?:\.\1|\1\.)\s+(?=\S)")
-"""What a paragraph begins with, set off from it: "**Parking.** Free after eight." """
+# The same of an item in a list: "4. Staff leave. Two people are away in May."
 _NUMBERED_LABEL = re.compile(r"\s*\d{1,3}[.)]\s+((?!\d)\w+(?:\s\w+)?)\.\s+(?=\S)")
-"""The same of an item in a list: "4. Staff leave. Two people are away in May." """
 _NUMBER = re.compile(r"\W*\d{1,3}[.)]?\W*")
 _BULLET = re.compile(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
 _KEY_VALUE = re.compile(rf"^{_AT}{LABEL}\s+\S")

@@ -71,8 +71,7 @@ class Prompt(Struct, frozen=True):
         return self.template.format_messages(None, **values)
 
 
-_LLAMA_INDEX = {"context": "context_str", "question": "query_str"}
-"""What LlamaIndex' own prompts call these variables."""
+_LLAMA_INDEX = {"context": "context_str", "question": "query_str"}  # what LlamaIndex' own prompts call these variables
 
 
 def own_prompt(name: str, template: "BasePromptTemplate", variables: Iterable[str]) -> Prompt:

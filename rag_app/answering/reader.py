@@ -20,8 +20,8 @@ from rag_app.retrieval.text import tokens
 
 MODEL_FILE = Path(__file__).with_name("reader.onnx")
 LANGUAGES = ("en",)
+# Tokens, of which the first count; of the question and of the sentence before, the last.
 _MOST_QUESTION, _MOST_TEXT, _MOST_HEADING, _MOST_BEFORE = 48, 80, 24, 32
-"""Tokens, of which the first count; of the question and of the sentence before, the last."""
 _CLS, _SEP = 101, 102
 
 

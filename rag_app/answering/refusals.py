@@ -17,8 +17,8 @@ from rag_app.answering.kinds import find_calculation
 from rag_app.documents.metadata import detect_language
 from rag_app.domain import Period, Question
 
+# By what is said, then by the two letters of the language.
 _TEXTS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-"""By what is said, then by the two letters of the language."""
 _WORDS = {language: frozenset(words.split()) for language, words in _TEXTS["words"].items()}
 
 
