@@ -763,7 +763,6 @@ def _sources(application: Application) -> "Sources":
 
 
 def _site(application: Application, count_question: "Guard") -> "Site | None":
-    """The pages, where the settings want them."""
     from rag_app.surfaces.pages.routes import build_site
 
     if application.sessions is None:

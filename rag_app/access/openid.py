@@ -179,7 +179,6 @@ class Provider:
         return PublicKeys(url, read, LIFESPAN, self._cooldown)
 
     async def _redeem(self, metadata: Metadata, code: str, attempt: Attempt, redirect_uri: str) -> JsonObject:
-        """Exchange a code for the provider's tokens."""
         form = {
             "grant_type": "authorization_code",
             "code": code,

@@ -334,7 +334,6 @@ async def from_llamaindex(
 def _reader(
     folder: Path | None, table: str | None, collection: str | None, url_env: str | None, path: Path | None
 ) -> "Callable[[], Iterator[BaseNode]]":
-    """What reads the one store that is named."""
     from rag_app.stores.bring import read_collection, read_folder, read_table
 
     if sum(each is not None for each in (folder, table, collection)) != 1:

@@ -375,7 +375,6 @@ def _create(folder: Path) -> None:
 
 
 def _find_account() -> _Account:
-    """The account that will own a new cluster."""
     if (user := os.geteuid()) != 0:
         with suppress(KeyError):
             pwd.getpwuid(user)

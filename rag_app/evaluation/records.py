@@ -254,7 +254,6 @@ _JUDGE = text(
 def _judge_values(
     org_id: UUID, index: str, judgments: Collection[tuple[str, UUID, Span | None]], grade: int
 ) -> JsonObject:
-    """What `_JUDGE` takes."""
     return {
         "org": org_id,
         "index": index,

@@ -162,7 +162,6 @@ def _refusal_before_the_end(of: type[msgspec.Struct], body: bytes) -> InvalidInp
 
 
 def _refusal(annotation: Any, sent: Any, path: str, problem: str) -> InvalidInput:
-    """The refusal, with the field's description of what is accepted."""
     raises: type[InvalidInput] = InvalidInput
     for meta in _unwrap(annotation)[1]:
         raises = (meta.extra or {}).get("raises", raises)

@@ -151,7 +151,6 @@ def check_filters(filters: Filters, spec: IndexSpec) -> Filters:
 
 
 def _count(given: object, depth: int = 0) -> int:
-    """Its conditions."""
     if isinstance(given, MetadataFilter):
         return 1
     if not isinstance(given, MetadataFilters):

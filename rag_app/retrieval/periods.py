@@ -880,7 +880,6 @@ class _Reading:
         return days_around(_shift(self.today, offset, unit), unit)
 
     def _from_now(self, said: str) -> Days:
-        """The day that is a week from today."""
         day = _shift(self.today, self._number(said), self.grammar.unit(said))
         return day, day
 

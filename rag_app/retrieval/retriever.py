@@ -165,7 +165,6 @@ class ChunkRetriever(BaseRetriever):
         return embedding
 
     async def _embed(self, text: str) -> list[float]:
-        """Its vector, which is asked for once."""
         if self._embedded is None or self._embedded[0] != text:
             self._embedded = text, await embed_query(self._embedder, text, self._dimension)
         return self._embedded[1]

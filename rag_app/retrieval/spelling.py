@@ -106,7 +106,6 @@ def _triples(text: str) -> set[str]:
 
 @cache
 def _known_triples() -> frozenset[str]:
-    """Those of all that the bundled tokenizer knows."""
     words = (word.removeprefix("##") for word in tokenizer().get_vocab())
     return frozenset(triple for word in words if word.isalpha() for triple in _triples(word))
 

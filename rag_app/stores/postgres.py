@@ -417,7 +417,6 @@ def _candidate(row: asyncpg.Record) -> Candidate:
 
 
 def _for_column(kind: FieldType, value: Any) -> Any:
-    """As `insert_fields` takes it."""
     if kind is FieldType.UUID:
         return value or None
     return json.dumps(value) if kind is FieldType.TAGS and value is not None else value

@@ -141,7 +141,6 @@ def _policies(generation: str, names: Sequence[str]) -> str:
 
 
 def _columns(spec: IndexSpec) -> str:
-    """The filter fields as columns."""
     fields = "".join(f", {column(name)} {_SQL_TYPES[kind]}" for name, kind in spec.fields.items())
     return f"site_id uuid, source_id uuid NOT NULL, source_type text NOT NULL, lang text NOT NULL, date double precision{fields}"
 

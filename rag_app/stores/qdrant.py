@@ -191,7 +191,6 @@ class QdrantStore(OutsideStore):
         return _any_of("org_id", self.scope.organizations)
 
     def _point(self, node: BaseNode) -> models.PointStruct:
-        """A point with the filter fields of the metadata."""
         meta = node.metadata
         fields = {_key(name): meta[name] for name in self.spec.all_fields if meta.get(name) is not None}
         readers = meta.get("private_to") or _EVERYBODY

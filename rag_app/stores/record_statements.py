@@ -151,7 +151,6 @@ class RecordStatement(Query):
 
 
 def _day(seconds: str) -> str:
-    """The moment of epoch seconds, in UTC."""
     return f"(to_timestamp({seconds}) AT TIME ZONE 'UTC')"
 
 

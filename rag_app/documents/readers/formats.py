@@ -132,7 +132,6 @@ def suffix_of(name: str) -> str:
 
 
 def _whole(stream: BinaryIO, shown: str) -> BinaryIO:
-    """The stream in memory."""
     held = BytesIO()
     while piece := stream.read(1024 * 1024):
         check_unpacked(held.tell() + len(piece))

@@ -255,7 +255,6 @@ async def _check_person(session: AsyncConnection, user: UUID) -> None:
 
 
 def _storable(said: Any) -> Any:
-    """With what PostgreSQL can keep of each text."""
     match said:
         case str():
             return storable(said)

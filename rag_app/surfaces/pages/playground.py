@@ -56,8 +56,6 @@ async def _show(request: Caller, playground: Playground, form: Mapping[str, str]
 
 
 def _configuration(form: Mapping[str, str], side: str) -> Configuration:
-    """One side of the form. Raises InvalidInput."""
-
     def field(name: str) -> str:
         return form.get(f"{side}_{name}", "").strip()
 

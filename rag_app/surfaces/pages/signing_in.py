@@ -278,7 +278,6 @@ async def welcome(
 
 
 def _name(names: tuple[str, str], url: str) -> str:
-    """The name of the cookie for this address: https or http."""
     return names[0] if urlsplit(url).scheme == "https" else names[1]
 
 

@@ -97,5 +97,4 @@ class Repeats:
 
 
 def _row_named(org_id: UUID, user: UUID, key: str) -> tuple[ColumnElement[bool], ...]:
-    """The conditions for the row of one key."""
     return repeats_table.c.org_id == org_id, repeats_table.c.user_id == user, repeats_table.c.key == key

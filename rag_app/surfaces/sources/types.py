@@ -294,8 +294,6 @@ class DeletedResponse(Struct, frozen=True):
 
 @dataclass(eq=False)
 class _FixedSchema(Schema):
-    """A schema that is given as a dictionary."""
-
     written: JsonObject = field(default_factory=dict)
 
     def to_schema(self) -> JsonObject:

@@ -293,5 +293,4 @@ def _differences(now: Mapping[str, float], then: Mapping[str, float]) -> dict[st
 
 
 def _by_cut(figures: Mapping[int, Any]) -> JsonObject:
-    """The values by cut-off, rounded; None without a value."""
     return {str(k): None if value is None else round(value, 4) for k, value in figures.items()}
