@@ -40,7 +40,16 @@ _LONGEST_FIELD = 2  # words of a field that no record has
 
 def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
     """Whether a question is worth reading: it names a kind of record, a field or days, or asks for a figure."""
-    return bool(spec.records) and (period is not None or any(map(_asks, read_words(text, spec))))
+    if not spec.records or period is not None:
+        return bool(spec.records)
+    tokens = read_words(text, spec)
+    return any(map(_asks, tokens)) or _weighs_names(tokens)
+
+
+def _weighs_names(tokens: Sequence[Token]) -> bool:
+    """Whether one of two names is asked for, of which there is more: "more cats or dogs"."""
+    more = any(one.role == "more" and other.is_left for one, other in pairwise(tokens))
+    return more and any(token.role == "or" for token in tokens)
 
 
 def asks_of_records(text: str, spec: IndexSpec, period: Period | None) -> bool:
@@ -144,7 +153,7 @@ def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, 
     """The words that may be values of fields, where the others are understood; empty where there is nothing to ask."""
     tokens = read_words(without_period(text, period), spec)
     left = [token.text for token in tokens if token.is_left]
-    if len(left) > _MOST_LEFT or (period is None and not any(map(_asks, tokens))):
+    if len(left) > _MOST_LEFT or not may_ask(text, spec, period):
         return ()
     known = [token.text for token in tokens if not token.said or len(token.text) > 2]
     asked = (*left, *known, *words_alike(left))

@@ -396,6 +396,9 @@ class Conditions:
             kinds = {kind for name in names if (kind := vocabulary_of(self.spec, name).kind) is not None}
             if kinds:
                 return kinds.pop() if len(kinds) == 1 else None
+        return self._only_kind()
+
+    def _only_kind(self) -> str | None:
         return next(iter(self.spec.records)) if len(self.spec.records) == 1 else None
 
 

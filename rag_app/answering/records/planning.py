@@ -201,7 +201,7 @@ class _Reader(Orders):
         self._settle_comparatives()
         self._drop_kinds_left_out()
         self.kinds = self._kinds()
-        self.kind = next(iter(self.kinds), self._kind_of_busier())
+        self.kind = next(iter(self.kinds), self._kind_weighed())
         self.group, self.grain = self._group()
         self.in_turn = self._series_in_turn()
         self.figures = [name for name in self.figures if name != self.group]
@@ -402,12 +402,21 @@ class _Reader(Orders):
             ):
                 link.meaning, token.meaning = None, Meaning("value", field, "false")
 
-    def _kind_of_busier(self) -> str | None:
-        """The kind of which the busier one of several has more, where no figure is named."""
+    def _kind_weighed(self) -> str | None:
+        """The kind of which the busier one of several has more, or of which there are more of one sort than of another, where
+        no figure is named: "more cats or more dogs"."""
+        rivals = self._rivals()
         busier = any(
             token.role in ("more", "most", "least") and token.stem in word_set("busier") for token in self.tokens
         )
-        return vocabulary_of(self.spec, self._rivals()[0].name).kind if busier and self._rivals() else None
+        plain = [token for token in self.tokens if not token.inside]
+        sorts = any(
+            one.role == "more" and not one.name and other.meaning in rivals and not other.parted
+            for one, other in pairwise(plain)
+        )
+        if not rivals or not (busier or (sorts and not self.figures and not self._asks_which())):
+            return None
+        return vocabulary_of(self.spec, rivals[0].name).kind or self._only_kind()
 
     def _drop_kinds_left_out(self) -> None:
         """Kinds that are set aside, where the records of the one that is asked for are none of them."""

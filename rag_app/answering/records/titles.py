@@ -25,6 +25,7 @@ from rag_app.retrieval.records import NamedValue
 _JOIN = frozenset({"", "value", "unclear"})  # roles of words that may be a part of a title
 _MOST_LEFT = 8  # words that may be of titles
 _MEASURES = frozenset({"field", "total", "high", "low", "over", "under", "more"})
+_RANKED = frozenset({"more", "most", "least", "high", "low", "best", "worst"})
 _ASIDE = re.compile(r"\s*\([^()]*\)\s*$")  # whose it is, where it is
 _LEAD = re.compile(r"^([\w -]{1,30}):\s+")  # the sort of thing: "Listing: ..."
 
@@ -36,7 +37,24 @@ def read_names(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> list
     if titles:
         _read_titles(tokens, titles, spec)
         _read_apposed(tokens, titles)
-    return tokens
+    return _put_names_behind(tokens)
+
+
+def _put_names_behind(tokens: list[Token]) -> list[Token]:
+    """A question that begins with names of one field has them at its end: "Ada, Bo or Cy: who has more?", one of which is it."""
+    asked = next((at for at, each in enumerate(tokens) if each.stem in word_set("who") | word_set("which")), 0)
+    names, rest = tokens[:asked], tokens[asked:]
+    heads = [each for each in names if not each.inside]
+    values = [each for each in heads if each.role == "value"]
+    plain = all(each.role in ("value", "or", "own") or each.stem in word_set("lists") for each in heads)
+    ranks = any(each.role in _RANKED for each in rest)
+    if not (plain and ranks) or len({each.name for each in values}) != 1 or len({each.meaning for each in values}) == 1:
+        return tokens
+    values[0].parted = True
+    joins = [each for each in heads if each.stem in word_set("lists")] or [Token("or", "or", said=True)]
+    joins[-1].meaning = Meaning("or")
+    at = next(place for place, each in enumerate(names) if each is values[-1])
+    return [*rest, *names] if joins[-1] in names else [*rest, *names[:at], *joins, *names[at:]]
 
 
 def _read_apposed(tokens: Sequence[Token], titles: Sequence[NamedValue]) -> None:

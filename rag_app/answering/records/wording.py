@@ -29,6 +29,8 @@ _IF_SO = re.compile(r"\b(?:if (?:so|yes|any|there (?:is|are)(?: any)?)|wenn ja|f
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
 _EXTREMES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
 _FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total"})
+_HISSES = ("ch", "sh", "ss", "x")  # ends of words whose plural has "es"
+_PLURALS = tuple(f"{each}es" for each in _HISSES)
 _LONGEST = 6  # words of a phrase
 _SHARED = 4  # letters by which "booked" is of a booking
 _MOST_NAMED = 12  # values that a part of them may stand for
@@ -157,16 +159,21 @@ def variants(word: str) -> tuple[str, ...]:
     (('trims', 'trim'), ('category', 'categorys', 'categories'))
     """
     word, one = word.casefold(), stem(word)
-    plural = (f"{one}s", f"{one[:-1]}ies") if one.endswith("y") else (f"{one}s",)
+    plural = (
+        f"{one}s",
+        *((f"{one[:-1]}ies",) if one.endswith("y") else (f"{one}es",) if one.endswith(_HISSES) else ()),
+    )
     return tuple(dict.fromkeys((word, one, *plural)))
 
 
 def stem(word: str) -> str:
     """
-    >>> stem("Bookings"), stem("is"), stem("categories")
-    ('booking', 'is', 'category')
+    >>> stem("Bookings"), stem("is"), stem("categories"), stem("brushes")
+    ('booking', 'is', 'category', 'brush')
     """
     word = word.casefold()
+    if word.endswith(_PLURALS) and not word.endswith("lches"):  # "welches" is no plural
+        return word[:-2]
     if word.endswith("ies") and len(word) > 4:
         return f"{word[:-3]}y"
     return word[:-1] if word.endswith("s") and len(word) > 3 and not word.endswith("ss") else word
@@ -179,6 +186,8 @@ def plural_of(noun: str, number: int = 2) -> str:
     """
     if number == 1 or noun.endswith("s"):
         return noun
+    if noun.endswith(_HISSES):
+        return f"{noun}es"
     return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
 
 
@@ -472,12 +481,13 @@ def _read_parts(tokens: Sequence[Token], values: Sequence[NamedValue], spec: Ind
 def _part_names(tokens: Sequence[Token], spec: IndexSpec) -> None:
     """Two parts of different names, side by side, are the name of somebody else: "Peter Haddad" is no Hallam and no Samir.
 
-    A comma parts those of a list with a last one: "Peter, Samir or Ada".
+    A comma parts those of a list with a last one, "Peter, Samir or Ada", and those that a question begins with: "Peter, Samir: who".
     """
     heads = [place for place, token in enumerate(tokens) if not token.inside]
     for first, second, end in zip(heads, heads[1:], [*heads[2:], len(tokens)], strict=False):
         one, other = tokens[first], tokens[second]
-        listed = {token.stem for token in tokens[end:]} & word_set("lists")
+        asked = word_set("who") | word_set("which")
+        listed = any(each.stem in word_set("lists") or (each.parted and each.stem in asked) for each in tokens[end:])
         if other.parted and listed:
             continue
         if one.role == other.role == "value" and one.name == other.name and one.name != "source_id":
@@ -602,6 +612,17 @@ def _is_head(at: _Place) -> bool:
     return on and at.token.text.casefold() == "top" and any(each.role in _EXTREMES for each in before)
 
 
+def _says_more_again(at: _Place) -> bool:
+    """Whether "or more" sets a second thing against the one before it, of which there may be more as well."""
+    before = [each for each in at.tokens[: at.number] if not each.inside]
+    again = any(each.role == "more" and not each.name for each in before) and before[-1].role == "value"
+    return (
+        again
+        and at.token.stem == "or"
+        and any(each.role == "value" and each.name == before[-1].name for each in at.behind[:1])
+    )
+
+
 def _bounds_next(at: _Place) -> bool:
     """Whether a figure stands right behind: "and under 100", and not "100 and under"."""
     return at.token.text.casefold() in word_set("joins") and any(
@@ -693,6 +714,8 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     (("oldest",), lambda at: at.number > 0 and _names_extreme(at.tokens, at.number), None),
     # slowest on top
     (("most",), _is_head, None),
+    # "more cats or more dogs"
+    (("least_of", "most_of"), _says_more_again, Meaning("or")),
     # "over 60 and under 100"
     (("least_of",), _bounds_next, Meaning("over")),
     (("most_of",), _bounds_next, Meaning("under")),

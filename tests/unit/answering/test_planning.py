@@ -191,7 +191,6 @@ def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[s
         "trips with a catch over 20 but by Ada",
         "How many trips did Ada make for Bo?",
         "trips between 2 and 3 years",
-        "How many different catches are there?",  # of a figure
         "How many trips are within one metre?",
         "How many trips took more than 3 days?",
         "the average and the total catch",
@@ -343,6 +342,8 @@ def test_conditions_in_other_words(text: str, conditions: list[tuple[str, str, o
 def test_different_values_and_days_are_counted() -> None:
     skippers = read("How many skippers made trips in January?")
     assert (skippers.query.group, skippers.distinct) == ("skipper", True)
+    catches = read("How many different catches are there?")
+    assert (catches.query.group, catches.distinct) == ("catch", True)
     days = read("On how many days in January was there at least one trip?")
     assert (days.query.group, days.query.grain, days.distinct) == ("date", Grain.DAY, True)
     assert read("How many skipper trips in January?").query.group is None, "the second of two nouns is counted"
@@ -746,6 +747,29 @@ def test_one_of_several_is_compared_with_all_of_them(text: str, sides: int) -> N
     plan = read(text, [*VALUES, CY])
     assert len(plan.contest.sides) == plan.query.limit == sides
     assert plan.query.group == "skipper"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Ada, Bo, Cy: who has the fewest trips?", {"aggregate": Aggregate.COUNT, "descending": False, "limit": 3}),
+        ("Ada, Bo or Cy: who was busier?", {"aggregate": Aggregate.COUNT, "descending": True, "limit": 3}),
+        ("Ada or Bo who had more fish?", {"aggregate": Aggregate.SUM, "of": "catch", "limit": 2}),
+        ("Ada Holm and Bo Lind: which of them made more trips?", {"aggregate": Aggregate.COUNT, "limit": 2}),
+        ("Did we see more Ada Holm or more Bo Lind?", {"aggregate": Aggregate.COUNT, "limit": 2}),
+        ("fewer Ada Holm or Bo Lind?", {"aggregate": Aggregate.COUNT, "descending": False, "limit": 2}),
+    ],
+)
+def test_names_may_stand_before_what_is_asked_of_them(text: str, wanted: dict[str, object]) -> None:
+    assert may_ask(text, BOATS)
+    plan = read(text, [*VALUES, CY])
+    assert plan is not None and plan.contest is not None and plan.query.group == "skipper", text
+    assert {name: getattr(plan.query, name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("text", ["Ada, Bo: who has more?", "Who has more, Ada or Bo?", "three or more trips or Ada?"])
+def test_nobody_knows_what_there_is_more_of(text: str) -> None:
+    assert read(text) is None
 
 
 def test_three_may_have_the_same() -> None:
