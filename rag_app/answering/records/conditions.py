@@ -89,7 +89,11 @@ class Conditions:
             return self._build_comparison(numbered[-1], EQ, value)
         if operator is None:
             name = self._field_behind(place, named=False) or self._number_of(place, value)
-            of = before[-2].name if len(before) > 1 and before[-1].stem in word_set("partitive") else ""
+            of = (
+                _phrase_of(self.tokens, place - 2).name
+                if before[1:] and before[-1].stem in word_set("partitive")
+                else ""
+            )
             name = name or (of if is_figure(self.spec, of) else None)  # with a price of 0
         else:
             # a preposition may stand before the field: "under 50 for demand"
@@ -123,12 +127,14 @@ class Conditions:
         return None
 
     def _number_of(self, place: int, value: float) -> str | None:
-        """A whole number right before its field: "with 8 cylinders", and not "the top 3 sales"."""
+        """A number right before its field: "with 8 cylinders", "2.9 labour hours", and not "the top 3 sales"."""
         after = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
         before = self.tokens[place - 1] if place else None
-        if after is None or after.role != "field" or value != int(value):
+        if after is None or after.role != "field":
             return None
         name = after.name
+        if value != int(value):
+            return name if is_figure(self.spec, name) else None
         ranked = any(
             token.role in SUPERLATIVES | {"next", "ordinal"} for token in self.tokens[max(0, place - 2) : place]
         )

@@ -407,7 +407,7 @@ class RecordFinder:
             text, filtered = rest, "date" in fields_of(question.filters)
             question = replace(question, period=days) if days and not filtered else question
         tokens = read_names(without_period(text, question.period), spec, values)
-        left = suspects(" ".join(token.text for token in tokens if token.is_left), ())
+        left = suspects(" ".join(token.text for token in tokens if token.is_left and figure(token.text) is None), ())
         unknown = [word for word in left if not is_inflected(word)]
         options = {word: spellings(word) for word in unknown}
         forms = (

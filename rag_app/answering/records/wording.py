@@ -314,6 +314,12 @@ def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, t
     for key, meanings in _common().items():
         if meanings[0].role == "everybody" and _is_kind(found.get(key[-1:], ())):
             continue  # "all shops" are records where those are shops
+        if (
+            meanings[0].role == "count"
+            and key[1:] == ("of",)
+            and any(each.role == "field" for each in found.get(key[:1], ()))
+        ):
+            continue  # "a quantity of 0", where that is a field
         found[key] = (*found.get(key, ()), *meanings)
     return found
 

@@ -767,6 +767,31 @@ def test_names_may_stand_before_what_is_asked_of_them(text: str, wanted: dict[st
     assert {name: getattr(plan.query, name) for name in wanted} == wanted
 
 
+def test_nothing_is_a_figure_of_what_is_called_so() -> None:
+    stock = IndexSpec.model_validate(
+        {
+            "name": "stock",
+            "source_types": ("item",),
+            "default_source_type": "item",
+            "fields": {
+                "quantity": {"type": "integer", "words": ["quantity"], "adds_up": True},
+                "reorder_level": {"type": "integer", "words": ["reorder level"]},
+                "weight": {"type": "number", "words": ["weight"]},
+            },
+            "records": {"item": {"words": ["item"], "source_types": ["item"]}},
+        }
+    )
+    for text, name, value in (
+        ("How many items have a quantity of 0?", "quantity", 0),
+        ("items with a quantity of nought", "quantity", 0),
+        ("How many items have a reorder level of 25?", "reorder_level", 25),
+        ("How many items had 2.9 weight?", "weight", 2.9),
+    ):
+        plan = read_question(text, stock, (), None, TODAY).plan
+        assert plan is not None, text
+        assert [(each.key, each.value) for each in plan.query.filters[1:]] == [(name, value)], text
+
+
 @pytest.mark.parametrize("text", ["Ada, Bo: who has more?", "Who has more, Ada or Bo?", "three or more trips or Ada?"])
 def test_nobody_knows_what_there_is_more_of(text: str) -> None:
     assert read(text) is None
