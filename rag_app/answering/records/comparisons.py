@@ -6,7 +6,7 @@ from itertools import pairwise
 from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec.structs import replace
 
-from rag_app.answering.records.conditions import BOUND_OPERATORS, Conditions
+from rag_app.answering.records.conditions import BOUND_OPERATORS, SUPERLATIVES, Conditions
 from rag_app.answering.records.plans import Contest
 from rag_app.answering.records.wording import (
     Meaning,
@@ -14,6 +14,7 @@ from rag_app.answering.records.wording import (
     figure,
     is_figure,
     only_figure,
+    people_field,
     price_field,
     vocabulary_of,
     word_set,
@@ -44,6 +45,39 @@ class Comparisons(Conditions):
         if not (plain and named) or self._is_hedged() or {*self.figures} - {compared[0].key}:
             return None
         return compared[0] if compared[0].operator in BOUND_OPERATORS.values() else None
+
+    def _every_asked(
+        self, query: RecordQuery, compared: Sequence[MetadataFilter], values: Sequence[MetadataFilter]
+    ) -> MetadataFilter | None:
+        """What all records are to be, where yes or no is asked of all of them: "has Ada paid all her bills?"."""
+        meant = [token for token in self.tokens if token.meaning]
+        every = next((place for place, token in enumerate(meant) if token.role == "all"), None)
+        plain = query.aggregate is query.group is query.order is None and not (self.named or self._has("not"))
+        is_so = [each for each in values if self.spec.all_fields[each.key] is FieldType.BOOLEAN]
+        if every is None or not (self._asks_whether() and plain) or compared or len(is_so) != 1:
+            return None
+        first = self.tokens[0].stem in word_set("is") and self.tokens[1].role == "all"
+        ended = meant[-1].name == is_so[0].key and meant[-1].role == "value"
+        before = not any(token.role == "value" for token in meant[every:])
+        return is_so[0] if before or (first and ended) else None
+
+    def _asks_who_never(self) -> bool:
+        """Whether those are asked for that have no record with what is denied: "who never had a late one?"."""
+        places = [place for place, token in enumerate(self.tokens) if token.role == "not"]
+        if len(places) != 1 or not self._asks_which() or any(map(self._has, ("more", *SUPERLATIVES, "count"))):
+            return False
+        link, behind = self.tokens[places[0]], [each for each in self.tokens[places[0] + 1 :] if not each.inside]
+        had = any(each.stem in word_set("had") for each in behind[:2])  # "has not had a"
+        none = link.stem in word_set("lacks") and self.tokens[places[0] - 1].stem in word_set("has")
+        of_whom = bool(self.keys) or self.tokens[0].stem in word_set("who")
+        return of_whom and (link.stem in word_set("never") or had or none or self._denies_any(link))
+
+    def _group_without(self) -> str | None:
+        """The field whose values those are."""
+        who = self.tokens[0].stem in word_set("who")
+        keys = self.keys or [name for name in [people_field(self.spec)] if who and name is not None]
+        denied = {each.name for each in self._denied_values()}
+        return keys[0] if len(keys) == len(denied) == 1 and keys[0] not in denied else None
 
     def _is_hedged(self) -> bool:
         return any(token.stem in word_set("hedges") for token in self.tokens if token.meaning is None)

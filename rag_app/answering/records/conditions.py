@@ -304,6 +304,8 @@ class Conditions:
                     return None  # "except Ada, Bo"
             if token.role == "not":
                 link, joined, field = token, True, ""  # "neither Ada's nor late": each may be of a field of its own
+            elif token.role == "kind" and link is not None and not denied and self._denies_any(link):
+                continue  # "never had a trip that was late"
             elif token.role == "value" and link is not None and joined:
                 if field not in ("", token.name):
                     link = None
@@ -320,6 +322,13 @@ class Conditions:
                 link, joined = None, False
         excepts = any(token.role == "not" and self._is_exception(token) for token in self.tokens)
         return None if excepts and (self._narrow_denied(denied) or self._may_begin_again(denied)) else denied
+
+    def _denies_any(self, link: Token) -> bool:
+        """Whether there is no record of a kind with a value: "who never had a late trip", "who has no trip with Ada"."""
+        place = next(at for at, token in enumerate(self.tokens) if token is link)
+        behind = [token.role for token in self.tokens[place + 1 :] if token.meaning]
+        asks = any(token.stem in word_set("who") | word_set("which") for token in self.tokens[:place][:3])
+        return asks and behind[:2] == ["kind", "value"] and not self._is_exception(link)
 
     def _is_exception(self, link: Token) -> bool:
         """Whether a word leaves out all that is listed behind it: "except", "not counting", and no mere "not"."""
@@ -370,6 +379,8 @@ class Conditions:
             before, after = meant[place - 1 : place], meant[place + 1 : place + 2]
             if token.role == "or" and after and after[0].role == "own":
                 after = meant[place + 2 : place + 3]  # "our ring or our band"
+            if token.role == "not" and self._denies_any(token):
+                after = meant[place + 2 : place + 3]
             if token.role == "left_out" and not (before and before[0].role == "value" and not token.parted):
                 return False
             if token.role == "not" and token.stem in word_set("but"):

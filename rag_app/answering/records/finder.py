@@ -312,6 +312,8 @@ class RecordFinder:
         return _join_compared(told, Telling(spec, first, largest, (), "found"), figures, labels)
 
     def _tell_plan(self, plan: Plan) -> Work[FoundRecords | None]:
+        if plan.every is not None:
+            return (yield from self._tell_every(plan, plan.every))
         whether = yield from self._tell_whether(plan)
         return whether or (yield from self._tell(*(yield from self._query(plan))))
 
@@ -338,6 +340,26 @@ class RecordFinder:
         if told is None or not told.text or not isinstance(value, int | float):
             return None
         return _say_whether(told, bound, value)
+
+    def _tell_every(self, plan: Plan, is_so: MetadataFilter) -> Work[FoundRecords | None]:
+        """Whether all records keep to a condition: those that do not, or else all of them; None where some say neither."""
+        others = tuple(each for each in plan.query.filters if each is not is_so)
+        against = is_so.model_copy(update={"value": not is_so.value})
+        told = told_condition(is_so, self._spec), told_condition(against, self._spec)
+        conditions = tuple(told[1] if each == told[0] else each for each in plan.conditions)
+        lacking = replace(
+            plan, query=replace(plan.query, filters=(*others, against)), conditions=conditions, whether=False
+        )
+        counted = replace(plan.query, filters=others, aggregate=Aggregate.COUNT, limit=1)
+        all_of_them: Records = yield self._store.find_records(self._limit_query(replace(plan, query=counted)))
+        for each, lead in (lacking, "No"), (plan, "Yes"):
+            found: Records = yield self._store.find_records(self._limit_query(each))
+            said = (yield from self._tell(each, found, "found")) if found.total else None
+            if said is not None and (each is lacking or found.total == all_of_them.total):
+                return replace(said, text=f"{lead}: {said.text[:1].lower()}{said.text[1:]}", computed=True)
+            if found.total:
+                return None
+        return None
 
     def _tell_one_and_all(self, one: Plan, bound: MetadataFilter) -> Work[FoundRecords | None]:
         """Whether the largest of several records keeps to a bound, and whether their total does: either may be asked."""
@@ -626,6 +648,7 @@ class RecordFinder:
         filters, found = self._filters, Records()
         for each in plan.years:
             found = yield self._store.find_records(self._limit_query(each))
+            found = (yield from self._leave_groups(each, found)) if each.never is not None else found
             if found.total:
                 return each, _leave_equals(each, found), "found"
         if plan.conditions and plan.kind is not None and not (plan.by_tags or plan.names_record):
@@ -649,6 +672,15 @@ class RecordFinder:
             _, said, near = min(nearest, key=lambda each: each[0])
             return said, near, "elsewhen"
         return plan, Records(), "found"
+
+    def _leave_groups(self, plan: Plan, found: Records) -> Work[Records]:
+        """The groups that have no record with what never was; none where there are too many to look at all of them."""
+        query = self._limit_query(plan)
+        out: Records = yield self._store.find_records(replace(query, filters=(*query.filters, plan.never)))
+        having = {row.group for row in out.rows}
+        rows = tuple(row for row in found.rows if row.group not in having)
+        whole = found.total <= LARGEST_LIMIT
+        return replace(found, rows=rows, total=len(rows)) if whole else Records()
 
     def _limit_query(self, plan: Plan) -> RecordQuery:
         """The plan's query with the question's filters; of one record or group also those that are its equals."""

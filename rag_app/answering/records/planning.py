@@ -52,10 +52,10 @@ from rag_app.answering.records.wording import (
     word_set,
 )
 from rag_app.domain import FieldType, day_text
-from rag_app.retrieval.filters import EQ, GT, GTE, LT, LTE, condition, fields_of
+from rag_app.retrieval.filters import EQ, GT, GTE, LT, LTE, NE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.periods import Period, conditions_of, means_part
-from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery, can_run
+from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, Grain, NamedValue, RecordQuery, can_run
 from rag_app.retrieval.spelling import correct_spelling
 from rag_app.retrieval.text import tokens as tokens_of
 
@@ -227,6 +227,9 @@ class _Reader(Orders):
     def plan(self) -> Plan | None:
         if not self._is_clear():
             return None
+        return self._plan_without() if self._asks_who_never() else self._plan_whole()
+
+    def _plan_whole(self) -> Plan | None:
         sizes = self._sizes()
         compared, values, place = self._comparisons(), self._values(), self._place()
         query, bound = self._read_query(), None
@@ -251,6 +254,21 @@ class _Reader(Orders):
         if plan is not None and bound is not None:
             plan = replace(plan, bound=bound)
         return None if plan is None or not can_run(plan.query, self.spec) or self._leaves_times(plan) else plan
+
+    def _plan_without(self) -> Plan | None:
+        """The plan for the groups that have no record with what is denied; None where nobody knows which groups."""
+        key, values, compared = self._group_without(), self._values(), self._comparisons()
+        if key is None or not values or compared:
+            return None
+        denied = [each for each in values if each.operator is NE]
+        others = [each for each in values if each.operator is not NE]
+        query = RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=LARGEST_LIMIT)
+        plan = self._plan_of(query, (), others, 1) if len(denied) == 1 else None
+        if plan is None or plan.kind is None:
+            return None
+        never = denied[0].model_copy(update={"operator": EQ})
+        said = told_condition(denied[0], self.spec).replace(" not ", " never ", 1)
+        return replace(plan, conditions=(*plan.conditions, said), distinct=True, never=never)
 
     def _bounds_of(self, query: RecordQuery, compared: Sequence[MetadataFilter]) -> list[MetadataFilter]:
         """The conditions on the very figure of which the total or the mean is asked for."""
@@ -352,6 +370,8 @@ class _Reader(Orders):
             contest=self._contest(),
             bound=self._bound_asked(query, compared, values),
             together=not (self.named or self._has("kind")),
+            whether=self._asks_whether() and not (self.named or self._has("not")),
+            every=self._every_asked(query, compared, values),
         )
 
     def _implied_by_totals(self) -> Mapping[str, str]:

@@ -33,7 +33,8 @@ class Plan(Struct, frozen=True):
     `everybody`: those of all organizations are asked for. `texts`: each record is told with its text. `theme`: it is of
     records that a word stands in. `contest`: what is set against each other by the figures. `bound`: whether the one
     record that is named, or the figure of a query with an aggregate, keeps to this condition is to be told. `together`: it
-    may be asked of all of them together as well.
+    may be asked of all of them together as well. `whether`: yes or no is asked for. `every`: whether all records keep to this
+    condition is. `never`: the groups are asked for in which no record keeps to this condition.
     """
 
     query: RecordQuery
@@ -51,6 +52,9 @@ class Plan(Struct, frozen=True):
     contest: Contest | None = None
     bound: MetadataFilter | None = None
     together: bool = False
+    whether: bool = False
+    every: MetadataFilter | None = None
+    never: MetadataFilter | None = None
 
     @property
     def is_list(self) -> bool:
@@ -88,7 +92,14 @@ class Plan(Struct, frozen=True):
 
     def may_be_total(self, spec: IndexSpec) -> bool:
         """Whether the total of a list may be meant: it names one figure, which adds up and is not compared: "fees from Ada"."""
-        if not self.is_list or self.query.order or self.query.group or self.names_record or len(self.figures) != 1:
+        if (
+            not self.is_list
+            or self.every is not None
+            or self.query.order
+            or self.query.group
+            or self.names_record
+            or len(self.figures) != 1
+        ):
             return False
         return vocabulary_of(spec, self.figures[0]).adds_up and self.figures[0] not in fields_of(self.query.filters)
 

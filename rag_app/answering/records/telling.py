@@ -11,9 +11,10 @@ from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.context import neutralise
 from rag_app.answering.passages import TO_THE_ANSWERER
+from rag_app.answering.records.conditions import told_condition
 from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.titles import kind_of
-from rag_app.answering.records.wording import plural_of, vocabulary_of
+from rag_app.answering.records.wording import plural_of, says_year, vocabulary_of
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text
 from rag_app.retrieval.index import IndexSpec, template_fields
 from rag_app.retrieval.records import Aggregate, Record, RecordQuery, Records
@@ -358,9 +359,13 @@ class Telling:
         )
 
     def _tell_none(self) -> str:
-        """That no record is as it was asked for, of so many that there are."""
+        """That no record is as it was asked for, of so many that there are; that all groups have what never was."""
+        if self._plan.never is not None and self._plan.query.group is not None:
+            said = told_condition(self._plan.never, self._spec)
+            return f"Each {self._name(self._plan.query.group)} has a {self._noun(1)} with {said} {self._cite_found()}."
         number, own = self._found.total, "your" if self._plan.query.own else "the"
-        all_of_them = f"None of {own} {number:,} {self._noun(number)}{self._when}"
+        lead = "No: none" if self._plan.whether else "None"
+        all_of_them = f"{lead} of {own} {number:,} {self._noun(number)}{self._when}"
         return f"{all_of_them} has {' and '.join(self._plan.conditions)} {self._cite_found()}."
 
     # -- words
@@ -404,7 +409,11 @@ class Telling:
 
     def _measure_text(self, field: str, value: float) -> str:
         unit = vocabulary_of(self._spec, field).unit
-        return f"{_figure(value)} {_singular(unit) if value == 1 else unit}".strip()
+        return f"{self._figure_of(field, value)} {_singular(unit) if value == 1 else unit}".strip()
+
+    def _figure_of(self, field: str, value: float) -> str:
+        """A figure of a field; a year has no comma."""
+        return _figure(value).replace(",", "") if says_year(self._spec, field) else _figure(value)
 
     def _value_text(self, name: str, value: object) -> str:
         kind = self._spec.fields[name]
@@ -415,7 +424,7 @@ class Telling:
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, int | float) and not name.endswith("_id"):
-            return _figure(float(value))
+            return self._figure_of(name, float(value))
         return _one_line(str(value))
 
     def _cite(self, sources: Sequence[UUID]) -> str:

@@ -32,7 +32,7 @@ _FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total
 _HISSES = ("ch", "sh", "ss", "x")  # ends of words whose plural has "es"
 _PLURALS = tuple(f"{each}es" for each in _HISSES)
 _LONGEST = 6  # words of a phrase
-_SHARED = 4  # letters by which "booked" is of a booking
+SHARED = 4  # letters by which "booked" is of a booking
 _MOST_NAMED = 12  # values that a part of them may stand for
 
 
@@ -140,7 +140,9 @@ def only_figure(spec: IndexSpec) -> str | None:
 def _only_called(spec: IndexSpec, alike: str, types: Collection[FieldType]) -> str | None:
     called = {*_table()["alike"][alike].split(" | ")}
     named = [
-        name for name, words in spec.vocabulary.items() if called & {*words.words} and spec.all_fields[name] in types
+        name
+        for name, kind in spec.fields.items()
+        if kind in types and called & {*vocabulary_of(spec, name).words, name.replace("_", " ")}
     ]
     return named[0] if len(named) == 1 else None
 
@@ -222,6 +224,12 @@ def vocabulary_of(spec: IndexSpec, field: str | None) -> Vocabulary:
 def goes_by(field: str) -> bool:
     """Whether the field is a number that a record goes by, and no figure: "customer 42"."""
     return field.endswith(("_id", "_number", "_no"))
+
+
+def says_year(spec: IndexSpec, name: str) -> bool:
+    """Whether a whole number is a year, by its name: "registration year", and not "years of service"."""
+    called = " ".join((name.replace("_", " "), *vocabulary_of(spec, name).words)).casefold().split()
+    return spec.fields.get(name) is FieldType.INTEGER and not {*called}.isdisjoint(word_set("year_of"))
 
 
 def is_figure(spec: IndexSpec, name: str) -> bool:
@@ -594,9 +602,9 @@ def _kind_become(tokens: Sequence[Token], place: int, spec: IndexSpec) -> str | 
     company = any(each.stem in word_set("with") for each in tokens[place + 1 : place + 2])
     company = company and not before & word_set("still") and not any(each.role == "kind" for each in tokens)
     been = bool(before & word_set("become")) or company
-    begun = tokens[place].stem[:_SHARED]
-    kinds = (name for name, kind in spec.records.items() for phrase in kind.words if phrase[:_SHARED] == begun)
-    return next(kinds, None) if been and len(begun) == _SHARED else None
+    begun = tokens[place].stem[:SHARED]
+    kinds = (name for name, kind in spec.records.items() for phrase in kind.words if phrase[:SHARED] == begun)
+    return next(kinds, None) if been and len(begun) == SHARED else None
 
 
 def _asks_what_it_comes_to(tokens: Sequence[Token], place: int) -> bool:
@@ -695,6 +703,16 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     (
         ("sum",),
         lambda at: at.token.stem in word_set("comes") and not _asks_what_it_comes_to(at.tokens, at.number),
+        None,
+    ),
+    # "isn't Ada late?"
+    (
+        ("not",),
+        lambda at: (
+            at.number == 0
+            and at.token.stem in word_set("doubts")
+            and not at.is_among("more", "over", "under", *_EXTREMES)
+        ),
         None,
     ),
     # "what else do we have besides tents"

@@ -792,6 +792,58 @@ def test_nothing_is_a_figure_of_what_is_called_so() -> None:
         assert [(each.key, each.value) for each in plan.query.filters[1:]] == [(name, value)], text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which skippers never had a trip from the north pier?",
+        "Which skippers haven't had one from the north pier?",
+        "Which skipper has no trip from the north pier?",
+        "Which skippers had no north pier trip?",
+    ],
+)
+def test_who_never_had_one_is_a_group_without_it(text: str) -> None:
+    plan = read(text)
+    assert plan is not None and plan.never is not None, text
+    assert (plan.query.group, plan.query.limit, plan.never.value) == ("skipper", 50, "north pier")
+    assert plan.conditions == ("harbour never north pier",) and len(plan.query.filters) == 1
+
+
+def test_who_never_had_one_is_not_read_where_nobody_is_called() -> None:
+    assert read("Who never had a trip from the north pier?") is None
+
+
+def test_all_are_to_keep_to_what_yes_or_no_is_asked_of() -> None:
+    paid = IndexSpec.model_validate(
+        {
+            "name": "bills",
+            "source_types": ("bill",),
+            "default_source_type": "bill",
+            "fields": {
+                "customer": {"type": "keyword", "words": ["customer"]},
+                "paid": {"type": "boolean", "values": {"true": ["paid"], "false": ["unpaid"]}},
+                "urgent": {"type": "boolean", "values": {"true": ["urgent"]}},
+            },
+            "records": {"bill": {"words": ["bill"], "source_types": ["bill"]}},
+        }
+    )
+    values = [NamedValue("customer", "Ada Holm")]
+
+    def every(text: str) -> object:
+        plan = read_question(text, paid, values, None, TODAY).plan
+        assert plan is not None and plan.whether, text
+        return plan.every and plan.every.key
+
+    assert every("Has Ada Holm paid all her bills?") == every("Are all of Ada Holm's bills paid?") == "paid"
+    assert every("Did Ada Holm get all of the urgent bills?") is None, "which of them she got is asked"
+    assert every("Has Ada Holm paid her bills?") is None
+
+
+def test_a_question_may_be_of_names_alone() -> None:
+    for text in ("Was Ada ever there?", "Who is tripping with Ada?", "more cats or dogs?"):
+        assert may_ask(text, BOATS), text
+    assert not may_ask("Was Ada there?", BOATS)
+
+
 @pytest.mark.parametrize("text", ["Ada, Bo: who has more?", "Who has more, Ada or Bo?", "three or more trips or Ada?"])
 def test_nobody_knows_what_there_is_more_of(text: str) -> None:
     assert read(text) is None
