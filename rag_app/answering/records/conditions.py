@@ -282,7 +282,8 @@ class Conditions:
         kind = self.spec.all_fields[name]
         written = [_CONDITION.fullmatch(value) for value in values]
         if kind in NUMBER_FIELDS and all(written):
-            return [condition(name, each[1], float(each[2])) for each in written if each is not None]
+            stated = [self._build_comparison(name, FilterOperator(each[1]), float(each[2])) for each in written if each]
+            return None if None in stated else [each for each in stated if each]
         if kind is FieldType.TAGS:
             return [condition(name, CONTAINS, value) for value in values]
         if kind is FieldType.BOOLEAN and len(values) == 1:

@@ -48,6 +48,7 @@ from rag_app.answering.records.wording import (
     says_nothing,
     stem,
     stems,
+    stock_field,
     vocabulary_of,
     word_set,
 )
@@ -203,6 +204,8 @@ class _Reader(Orders):
         self.kinds = self._kinds()
         self.kind = next(iter(self.kinds), self._kind_weighed())
         self.group, self.grain = self._group()
+        if self._weighs_sorts() and (pieces := stock_field(spec)) is not None:
+            self.figures = [pieces]
         self.in_turn = self._series_in_turn()
         self.figures = [name for name in self.figures if name != self.group]
         of_named = {kind_of(each.source_type, each.fields, spec) for each in self.named}
@@ -429,14 +432,18 @@ class _Reader(Orders):
         busier = any(
             token.role in ("more", "most", "least") and token.stem in word_set("busier") for token in self.tokens
         )
-        plain = [token for token in self.tokens if not token.inside]
+        if not rivals or not (busier or self._weighs_sorts()):
+            return None
+        return vocabulary_of(self.spec, rivals[0].name).kind or self._only_kind()
+
+    def _weighs_sorts(self) -> bool:
+        """Whether there is to be more of one value than of another: "more cats or dogs"."""
+        rivals, plain = self._rivals(), [token for token in self.tokens if not token.inside]
         sorts = any(
             one.role == "more" and not one.name and other.meaning in rivals and not other.parted
             for one, other in pairwise(plain)
         )
-        if not rivals or not (busier or (sorts and not self.figures and not self._asks_which())):
-            return None
-        return vocabulary_of(self.spec, rivals[0].name).kind or self._only_kind()
+        return sorts and not self.figures and not self._asks_which()
 
     def _drop_kinds_left_out(self) -> None:
         """Kinds that are set aside, where the records of the one that is asked for are none of them."""
@@ -661,7 +668,8 @@ class _Reader(Orders):
         of_a_key = counted is not None and counted.meaning is not None and counted.meaning.name in self.keys
         many_of_it = many and named and not of_a_key and (self.kind is None or self._counts_a_figure())
         per_group = self.group is not None and not many and self.figures == summed  # rainfall per year
-        way, of = Aggregate.SUM, summed if much or many_of_it or per_group else []
+        pieces = self._pieces_counted() if many else []
+        way, of = Aggregate.SUM, pieces or (summed if much or many_of_it or per_group else [])
         if much and self.period is not None and not (adds_up or self.kind or self.group or of):
             way, of = Aggregate.AVERAGE, self.figures  # how warm was it on 4 July
         if len(of) == 1:
@@ -723,6 +731,14 @@ class _Reader(Orders):
             for one, other in pairwise(self.tokens)
         )
         return RecordQuery(limit=MOST_LISTED) if asks_which else RecordQuery(aggregate=Aggregate.COUNT)
+
+    def _pieces_counted(self) -> list[str]:
+        """The figure that says how many there are of what is counted by its name: "how many steel hinges do we have"."""
+        counted, stock = self._counted_token(), stock_field(self.spec)
+        by_name = counted is not None and counted.role == "value" and counted.name in self.spec.fields
+        other = self.kind or self.group or self.figures or self.period or self._values_of(stock or "")
+        whole = by_name and counted is not None and self.spec.fields[counted.name] is FieldType.KEYWORD
+        return [stock] if stock and whole and not other and not self._tells_different() else []
 
     def _tells_different(self) -> bool:
         return any(token.stem in word_set("different") for token in self.tokens)

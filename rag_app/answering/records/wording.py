@@ -131,6 +131,31 @@ def price_field(spec: IndexSpec) -> str | None:
     return _only_called(spec, "price", NUMBER_FIELDS)
 
 
+def stock_field(spec: IndexSpec) -> str | None:
+    """The one figure that says how many pieces of a thing are there, by its words: "in stock", "pieces"."""
+    there = {*_available(), stems("pieces"), stems("stock"), stems("stück"), stems("bestand")}
+    named = [
+        name
+        for name, words in spec.vocabulary.items()
+        if words.adds_up and is_figure(spec, name) and there & {*map(stems, words.words)}
+    ]
+    return named[0] if len(named) == 1 else None
+
+
+def money_field(spec: IndexSpec) -> str | None:
+    """The one figure in money that adds up, else the one that records go by."""
+    units = _table()["money"]["units"].split()
+    named = [
+        name for name, words in spec.vocabulary.items() if words.adds_up and words.unit.casefold() in _in_money(units)
+    ]
+    usual = [name for name in named if any(kind.by == name for kind in spec.records.values())]
+    return next((each[0] for each in (named, usual) if len(each) == 1), None)
+
+
+def _in_money(units: Sequence[str]) -> frozenset[str]:
+    return frozenset({*units, *map(stem, units)})
+
+
 def only_figure(spec: IndexSpec) -> str | None:
     """The figure of an index whose records are all of one kind, where they have just one."""
     figures = [name for name in spec.fields if is_figure(spec, name)]
@@ -304,6 +329,12 @@ def _states() -> tuple[Phrase, ...]:
     return tuple(map(stems, _table()["alike"]["unavailable"].split("|")))
 
 
+@cache
+def _available() -> tuple[Phrase, ...]:
+    """What something can be had by."""
+    return tuple(map(stems, _table()["alike"]["available"].split("|")))
+
+
 def words_alike(words: Iterable[str]) -> tuple[str, ...]:
     """Other words of one word that values may have instead of these."""
     asked = {(stem(word),) for word in words}
@@ -318,7 +349,9 @@ def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, t
         if (key := stems(phrase)) and meaning not in found.get(key, ()):
             found[key] = (*found.get(key, ()), meaning)
     found |= _meant_alike(found)
-    found |= {key: (Meaning("unclear"),) for key in _states() if key not in found}
+    stock = stock_field(spec)
+    state = Meaning("value", stock, "==0") if stock is not None else Meaning("unclear")
+    found |= {key: (state,) for key in _states() if key not in found}
     for key, meanings in _common().items():
         if meanings[0].role == "everybody" and _is_kind(found.get(key[-1:], ())):
             continue  # "all shops" are records where those are shops
@@ -637,6 +670,30 @@ def _says_more_again(at: _Place) -> bool:
     )
 
 
+def _state_or_spending(at: _Place) -> Meaning | None:
+    """That there are some of a thing ("which items are in stock"), or what was spent, where that is a word of its own."""
+    token, spends = at.token, at.token.is_left and at.token.stem in word_set("spends")
+    if token.role == "field" and token.name == stock_field(at.spec) and _says_there_is(at):
+        return Meaning("value", token.name, ">0")
+    spent = money_field(at.spec) if spends and at.is_among("much", "sum", "average") else None
+    return Meaning("field", spent) if spent is not None else None
+
+
+def _says_there_is(at: _Place) -> bool:
+    """Whether words for what is in stock say that there is some, and not how many."""
+    phrase = [at.token, *takewhile(lambda each: each.inside, at.tokens[at.number + 1 :])]
+    counts = [place for place, each in enumerate(at.tokens) if each.role == "count"]
+    counted = (
+        next((each.role for each in at.tokens[counts[0] + 1 :] if each.meaning or each.is_left), "")
+        if counts
+        else "kind"
+    )
+    asked = at.is_among(
+        "much", "sum", "average", "more", "total", "over", "under", "between", "rank", "each", *_EXTREMES
+    )
+    return tuple(each.stem for each in phrase) in _available() and counted == "kind" and not asked
+
+
 def _bounds_next(at: _Place) -> bool:
     """Whether a figure stands right behind: "and under 100", and not "100 and under"."""
     return at.token.text.casefold() in word_set("joins") and any(
@@ -715,6 +772,17 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
         ),
         None,
     ),
+    # "the cars that Ada brought in"
+    (
+        ("total",),
+        lambda at: (
+            at.token.stem in word_set("brings")
+            and not (
+                at.is_among("much", "sum", "average", "more", "most", "least") or at.tokens[0].stem in word_set("what")
+            )
+        ),
+        None,
+    ),
     # "what else do we have besides tents"
     (("unclear",), lambda at: at.token.stem == "else" and at.is_among("not"), None),
     # the value of the demand index
@@ -770,6 +838,7 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
                 token.meaning = meaning
         if token.role == "value" and (kind := _kind_become(tokens, number, spec)) is not None:
             token.meaning = Meaning("kind", kind)
+        token.meaning = _state_or_spending(at) or token.meaning
         if number and token.stem in word_set("faster") and _is_bounded(tokens[number - 1], spec):
             way, trend = tokens[number - 1], tokens[number - 1].meaning
             less = trend is not None and trend.value.startswith("<")

@@ -10,6 +10,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from rag_app.answering.records.asking import may_ask, ranks_kind, words_left
 from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
 from rag_app.answering.records.planning import read_question, respell
+from rag_app.answering.records.plans import Plan
 from rag_app.domain import Question
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec, load_indexes
@@ -61,7 +62,11 @@ def read_after(way: Callable[..., Question | None], before: str, text: str) -> A
 
 
 def filters(text: str, values: list[NamedValue] = VALUES) -> list[tuple[str, str, object]]:
-    found = read(text, values).query.filters
+    return stated(read(text, values))
+
+
+def stated(plan: Plan) -> list[tuple[str, str, object]]:
+    found = plan.query.filters
     return [
         (each.key, each.operator.value, each.value)
         for each in found
@@ -789,7 +794,7 @@ def test_nothing_is_a_figure_of_what_is_called_so() -> None:
     ):
         plan = read_question(text, stock, (), None, TODAY).plan
         assert plan is not None, text
-        assert [(each.key, each.value) for each in plan.query.filters[1:]] == [(name, value)], text
+        assert stated(plan) == [(name, "==", value)], text
 
 
 @pytest.mark.parametrize(
@@ -842,6 +847,51 @@ def test_a_question_may_be_of_names_alone() -> None:
     for text in ("Was Ada ever there?", "Who is tripping with Ada?", "more cats or dogs?"):
         assert may_ask(text, BOATS), text
     assert not may_ask("Was Ada there?", BOATS)
+
+
+STOCK = IndexSpec.model_validate(
+    {
+        "name": "stock",
+        "source_types": ("item",),
+        "default_source_type": "item",
+        "fields": {
+            "item": "keyword",
+            "quantity": {"type": "integer", "words": ["quantity", "in stock"], "unit": "pieces", "adds_up": True},
+            "reorder_level": {"type": "integer", "words": ["reorder level"]},
+            "worth": {"type": "number", "unit": "euros", "adds_up": True, "totals": ["revenue"]},
+        },
+        "records": {"item": {"words": ["article"], "source_types": ["item"]}},
+    }
+)
+HINGES = [NamedValue("item", "steel hinge"), NamedValue("item", "oak hook")]
+
+
+@pytest.mark.parametrize(
+    ("text", "aggregate", "of", "conditions"),
+    [
+        ("How many articles are out of stock?", Aggregate.COUNT, None, [("quantity", "==", 0)]),
+        ("What is sold out?", None, None, [("quantity", "==", 0)]),
+        ("How many articles are in stock?", Aggregate.COUNT, None, [("quantity", ">", 0)]),
+        ("How many steel hinges do we have?", Aggregate.SUM, "quantity", [("item", "==", "steel hinge")]),
+        ("How many steel hinges are in stock?", Aggregate.SUM, "quantity", [("item", "==", "steel hinge")]),
+        ("How many articles of steel hinges do we have?", Aggregate.COUNT, None, [("item", "==", "steel hinge")]),
+        ("How much did the steel hinges bring in?", Aggregate.SUM, "worth", [("item", "==", "steel hinge")]),
+        ("How many articles were brought in?", Aggregate.COUNT, None, []),
+        ("How much was spent on steel hinges?", Aggregate.SUM, "worth", [("item", "==", "steel hinge")]),
+    ],
+)
+def test_pieces_are_no_rows(
+    text: str, aggregate: object, of: object, conditions: list[tuple[str, str, object]]
+) -> None:
+    plan = read_question(text, STOCK, HINGES, None, TODAY).plan
+    assert plan is not None, text
+    assert (plan.query.aggregate, plan.query.of) == (aggregate, of)
+    assert stated(plan) == conditions
+
+
+def test_more_of_one_thing_is_more_pieces_of_it() -> None:
+    plan = read_question("Do we have more steel hinges or more oak hooks?", STOCK, HINGES, None, TODAY).plan
+    assert plan is not None and (plan.query.aggregate, plan.query.of) == (Aggregate.SUM, "quantity")
 
 
 @pytest.mark.parametrize("text", ["Ada, Bo: who has more?", "Who has more, Ada or Bo?", "three or more trips or Ada?"])
