@@ -349,6 +349,9 @@ def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, t
         if (key := stems(phrase)) and meaning not in found.get(key, ()):
             found[key] = (*found.get(key, ()), meaning)
     found |= _meant_alike(found)
+    totals = [name for name, words in spec.vocabulary.items() if words.totals]
+    taken_in = map(stems, _table()["money"]["taken_in"].split("|") if len(totals) == 1 else ())
+    found |= {key: (Meaning("total", totals[0]),) for key in taken_in if key not in found}
     stock = stock_field(spec)
     state = Meaning("value", stock, "==0") if stock is not None else Meaning("unclear")
     found |= {key: (state,) for key in _states() if key not in found}
@@ -776,7 +779,7 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     (
         ("total",),
         lambda at: (
-            at.token.stem in word_set("brings")
+            at.token.text.casefold() in word_set("brings")
             and not (
                 at.is_among("much", "sum", "average", "more", "most", "least") or at.tokens[0].stem in word_set("what")
             )
