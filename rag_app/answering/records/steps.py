@@ -63,6 +63,8 @@ _PAYS = re.compile(
     r"(?:\s+(?:for|with|on|(?:by|if i|if we) (?:taking|buying|choosing|ordering|picking|took|take|bought|buy|chose|ordered)))?",
     re.I,
 )
+_AHEAD = re.compile(r"\b(?:ahead of|behind)\b", re.I)
+_WE = re.compile(r"\b(?:we|us)\b", re.I)
 _CHOICE = re.compile(r"\b(?:instead of|rather than|than)\b(?:\s+(?:for|with|on))?", re.I)
 _PERCENT = re.compile(r"(?<=\bhow)\s+(?:many|much)\s+(?:per ?cent|%)|(?<=\bby )what percentage\b", re.I)
 _RATE = re.compile(r"\b(?:an?|per|each|every)\s+(?P<grain>day|week|month|year)\b", re.I)
@@ -288,8 +290,15 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
     text = _CHOICE.sub(" and ", _PAYS.sub(" ", text)) if price and pays else text
     of_price = f"{vocabulary_of(spec, price).words[0]} " if price else ""
     lead = "how many " if counts else "how much " if sums and not (price and pays) else of_price
-    for begun in dict.fromkeys((lead, "")):  # "how many more readings a second": no number of records
-        tokens = words(begun + _SETS_APART.sub(" and ", _DIFFERENCE.sub(" ", text)))
+    bare = _SETS_APART.sub(" and ", _DIFFERENCE.sub(" ", text))
+    asked = [f"{lead}{bare}", bare]  # "how many more readings a second": no number of records
+    if any(vocabulary_of(spec, name).own for name in spec.fields):  # "how far behind Ada are we"
+        asked.append(_WE.sub(" ours ", bare))
+    roles = {token.role for token in words(bare)}
+    if _AHEAD.search(text) and "kind" in roles and not roles & {"field", "total", "high", "low", "more"}:
+        asked += [f"how many {each}" for each in asked]  # "how far behind Ada is Bo in trips"
+    for each_asked in dict.fromkeys(asked):
+        tokens = words(each_asked)
         pair, compared = _pair(tokens) or _own_and_other(tokens), [token for token in tokens if token.role == "more"]
         of = {token.name for token in compared if token.name}
         figure = " ".join(vocabulary_of(spec, name).words[0] for name in of)

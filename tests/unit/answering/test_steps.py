@@ -102,6 +102,8 @@ def test_a_difference_of_two_values() -> None:
         "How far apart are Ada and Bo in fish?",
         "By how many fish is Ada ahead of Bo?",
         "How much fish is Ada behind Bo?",
+        "How far behind Bo is Ada in fish?",
+        "How far ahead of Ada is Bo in trips?",
     ],
 )
 def test_a_difference_is_asked_for_in_other_words(text: str) -> None:
@@ -116,6 +118,14 @@ def test_ones_own_records_are_set_against_those_that_are_named() -> None:
     found = steps("How many fish is Ada ahead of our trips?")
     assert (conditions(found.first), found.first.query.own) == ([("skipper", "Ada Holm")], False)
     assert (conditions(found.second), found.second.query.own) == ([], True)
+
+
+@pytest.mark.parametrize(("of", "measured"), [("fish", "catch"), ("trips", None)])
+def test_we_are_those_of_ones_own(of: str, measured: str | None) -> None:
+    found = steps(f"How far behind Ada are we in {of}?")
+    assert (conditions(found.first), found.first.query.of) == ([("skipper", "Ada Holm")], measured)
+    assert (conditions(found.second), found.second.query.own) == ([], True)
+    assert steps("How far behind Ada are we?") is None, "nobody knows in what"
 
 
 def test_a_change_of_the_only_figure_need_not_name_it() -> None:
