@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from rag_app.answering.records.conditions import BOUND_OPERATORS, SUPERLATIVES
 from rag_app.answering.records.wording import (
-    SHARED,
+    BEGINNING,
     Token,
     figure,
     is_figure,
@@ -51,9 +51,10 @@ def _may_ask_of_names(tokens: Sequence[Token], spec: IndexSpec) -> bool:
     """Whether it asks for records by words that may be values: "more cats or dogs", "was Ada ever late", "who is booked with Ada"."""
     weighs = any(one.role == "more" and other.is_left for one, other in pairwise(tokens))
     ever = any(token.text.casefold() == "ever" for token in tokens) and tokens[0].stem in word_set("whether")
-    kinds = {phrase[:SHARED] for kind in spec.records.values() for phrase in kind.words}
+    kinds = {phrase[:BEGINNING] for kind in spec.records.values() for phrase in kind.words}
     with_whom = any(
-        one.is_left and one.stem[:SHARED] in kinds and other.stem in word_set("with") for one, other in pairwise(tokens)
+        one.is_left and one.stem[:BEGINNING] in kinds and other.stem in word_set("with")
+        for one, other in pairwise(tokens)
     )
     whose = with_whom and any(token.stem in word_set("who") for token in tokens[:1])
     return (weighs and any(token.role == "or" for token in tokens)) or ever or whose

@@ -32,7 +32,7 @@ _FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total
 _HISSES = ("ch", "sh", "ss", "x")  # ends of words whose plural has "es"
 _PLURALS = tuple(f"{each}es" for each in _HISSES)
 _LONGEST = 6  # words of a phrase
-SHARED = 4  # letters by which "booked" is of a booking
+BEGINNING = 4  # letters by which "booked" is of a booking
 _MOST_NAMED = 12  # values that a part of them may stand for
 
 
@@ -638,9 +638,9 @@ def _kind_become(tokens: Sequence[Token], place: int, spec: IndexSpec) -> str | 
     company = any(each.stem in word_set("with") for each in tokens[place + 1 : place + 2])
     company = company and not before & word_set("still") and not any(each.role == "kind" for each in tokens)
     been = bool(before & word_set("become")) or company
-    begun = tokens[place].stem[:SHARED]
-    kinds = (name for name, kind in spec.records.items() for phrase in kind.words if phrase[:SHARED] == begun)
-    return next(kinds, None) if been and len(begun) == SHARED else None
+    begun = tokens[place].stem[:BEGINNING]
+    kinds = (name for name, kind in spec.records.items() for phrase in kind.words if phrase[:BEGINNING] == begun)
+    return next(kinds, None) if been and len(begun) == BEGINNING else None
 
 
 def _asks_what_it_comes_to(tokens: Sequence[Token], place: int) -> bool:
