@@ -9,10 +9,12 @@ export UV_NATIVE_TLS := 1
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 RUN := .venv/bin
 
-.PHONY: help demo test coverage nightly soak chaos fairness fuzz quality bench lint types check docs wheel sbom release clean
+.PHONY: help install demo test coverage nightly soak chaos fairness fuzz quality bench lint types check docs wheel sbom release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+install: .venv/.synced ## install into .venv, without the demo: the command is .venv/bin/rag-app
 
 demo: .venv/.synced ## load the sample corpora, ask them questions, serve (CHECK=1: exit instead of serving)
 	@$(RUN)/rag-app demo $(if $(CHECK),--check)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -112,7 +113,7 @@ async def ingest(
     """Ingest documents into an index.
 
     Safe to repeat: unchanged documents are skipped. Exit status 2 if some documents could not be read. With --rows
-    --dry-run, prints a suggestion for the table's [[rows]] in index.toml.
+    --dry-run, prints an index.toml for the table.
     """
     from rag_app.documents.documents import Document
     from rag_app.documents.ingest import Summary, find_unused_patterns, offered_files
@@ -149,12 +150,17 @@ async def ingest(
         for gone in await ingestor.prune(folders, summary=summary, dry_run=dry_run):
             print(f"gone: {gone}", file=sys.stderr)
     told = summary_text(summary)
-    print_result(as_json, summary_json(summary), f"would be: {told}" if dry_run else told)
+    told = f"would be: {told}" if dry_run else told
+    if rows and dry_run and not as_json:  # stdout is an index.toml
+        print(told, file=sys.stderr)
+    else:
+        print_result(as_json, summary_json(summary), told)
     if rows and dry_run:
         from rag_app.documents.proposals import propose
 
-        for proposal in propose(application.readers, paths, passed_over, spec):
-            print(f"\n{proposal}", file=sys.stderr if as_json else sys.stdout)
+        file = sys.stderr if as_json else sys.stdout
+        for place, proposal in enumerate(propose(application.readers, paths, passed_over, spec)):
+            print(indent(f"\nAnother index.toml:\n{proposal}", "# ", bool) if place else proposal, file=file)
     if summary.failed:
         raise Exit(2)
 

@@ -1,20 +1,27 @@
 """Proposes for index.toml how a table is read, and what its rows are called in questions.
 
-Types are guessed from all of its values. A key, a date, a title, a sentence and a kind of record are chosen.
+Types and the decimal sign are guessed from all of its values, units and what adds up from names too (proposals.toml). A key,
+a date, a title, a sentence and a kind of record are chosen. What is not sure is a comment.
 """
 
 import json
 import re
+import tomllib
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import cache, partial
+from itertools import chain, count, islice
 from pathlib import Path
+from typing import Literal
 
 from jinja2 import StrictUndefined, Template
 from msgspec import Struct
 
 from rag_app.documents.documents import Document
 from rag_app.documents.ingest import offered_files
+from rag_app.documents.metadata import detect_language
 from rag_app.documents.readers.formats import attempt, format_of
 from rag_app.documents.readers.rows import typed_value
 from rag_app.documents.reading import File, Readers
@@ -29,32 +36,60 @@ _LONGEST_KEYWORD = 100  # characters; a column with a longer value is text
 _FIELD = re.compile("[a-z][a-z0-9_]{0,30}")
 # A header such as `Price (EUR)`.
 _WITH_UNIT = re.compile(r"(?P<name>[^()\[\]]+?)\s*[(\[](?P<unit>[^()\[\]]{1,20})[)\]]")
-_NAMES_A_ROW = re.compile("(?:^|_)(?:id|key|no|nr|number|sku|code|uuid)$")
+# Also `Rechnungsnr`: the noun before an s is a singular.
+_NAMES_A_ROW = re.compile("(?:^|_)(?:id|key|no|nr|number|sku|code|uuid|nummer)$|(?<=[a-z]{3})s(?:nr|nummer)$")
+_SIGN = re.compile("[€£$%]")
+_ENGLISH = "en"
+_IN_A_SAMPLE = 20  # values of a column that the language is told by
+_LONG = 5  # letters of a word that is also found in longer ones
+_NUMBERS = (FieldType.INTEGER, FieldType.NUMBER)
+Decimal = Literal[".", ","]
+Values = Mapping[str, Counter[str]]
+"""The values of each column, each with how often it occurs."""
 
 
 class _Column(Struct, frozen=True):
     """What the values of a column have in common. `formats` are the notations of dates that fit all of them.
 
-    `kind` is None for free text, which is searched and not filtered.
+    `kind` is None for free text, which is searched and not filtered. `sign` is the one that all values have, of a
+    currency or %.
     """
 
     kind: FieldType | None
     formats: list[str]
+    sign: str
     filled: int
     distinct: int
     longest: int
 
 
-def _describe_column(values: Counter[str]) -> _Column:
-    formats = [each for each in ("", *_FORMATS) if all(_fits(FieldType.TIME, value, each) for value in values)]
+def _describe_column(values: Counter[str], decimal: Decimal) -> _Column:
+    formats = [
+        each for each in ("", *_FORMATS) if _fit(FieldType.TIME, values, RowsRule(date_formats=(each,) if each else ()))
+    ]
     fitting = (
         kind
         for kind in _GUESSED_TYPES
-        if (formats if kind is FieldType.TIME else all(_fits(kind, value) for value in values))
+        if (formats if kind is FieldType.TIME else _fit(kind, values, RowsRule(decimal=decimal)))
     )
     longest = max(map(len, values))
     kind = next(fitting, FieldType.KEYWORD if longest <= _LONGEST_KEYWORD else None)
-    return _Column(kind, formats, values.total(), len(values), longest)
+    signs = {"".join(_SIGN.findall(value)) for value in values}
+    return _Column(kind, formats, signs.pop() if len(signs) == 1 else "", values.total(), len(values), longest)
+
+
+def _decimal(columns: Values) -> tuple[Decimal, str]:
+    """The sign by which more columns are numbers, and a value that would be another number by the other sign, if all of
+    its column would be numbers."""
+    numbers: Mapping[Decimal, set[str]] = {
+        sign: {name for name, values in columns.items() if _fit(FieldType.NUMBER, values, RowsRule(decimal=sign))}
+        for sign in (".", ",")
+    }
+    with_comma = {name for name in numbers[","] - numbers["."] if any("," in value for value in columns[name])}
+    decimal: Decimal = "," if len(with_comma) > len(numbers["."] - numbers[","]) else "."
+    either = numbers["."] & numbers[","] if not numbers["."] ^ numbers[","] else set[str]()
+    marked = (value for name in columns if name in either for value in columns[name] if {".", ","} & {*value})
+    return decimal, next(marked, "")
 
 
 def propose(readers: Readers, paths: Iterable[Path], exclude: Sequence[str], spec: IndexSpec) -> Iterator[str]:
@@ -79,22 +114,27 @@ def propose(readers: Readers, paths: Iterable[Path], exclude: Sequence[str], spe
                 if rows == _MOST_ROWS:
                     break
             if rows:
-                yield _proposal(
-                    file.path.name, rows, {name: _describe_column(values) for name, values in columns.items()}
-                )
+                yield _proposal(file.path.name, rows, columns)
 
 
-def _fits(kind: FieldType, value: str, written: str = "") -> bool:
-    rule = RowsRule(date_formats=(written,) if written else ())
-    return attempt(lambda: typed_value(kind, value, rule)) is not None
+def _fit(kind: FieldType, values: Iterable[str], rule: RowsRule) -> bool:
+    return all(attempt(partial(typed_value, kind, value, rule)) is not None for value in values)
 
 
-def _proposal(file: str, rows: int, columns: Mapping[str, _Column]) -> str:
+def _proposal(file: str, rows: int, values: Values) -> str:
+    decimal, ambiguous = _decimal(values)
+    columns = {name: _describe_column(each, decimal) for name, each in values.items()}
+    language = _language(values)
     kinds = {name: column.kind for name, column in columns.items()}
     key = _key(rows, columns)
     times = {name: columns[name].formats for name, kind in kinds.items() if kind is FieldType.TIME}
     date = next(iter(times), None)
-    fields = {name: _field_name(name) for name, kind in kinds.items() if kind is not None and name != date}
+    fields = _field_names(name for name, kind in kinds.items() if kind is not None and name != date)
+    figures = {
+        name: _words_of(name, columns[name].sign, columns)
+        for name in fields
+        if kinds[name] in _NUMBERS and name != key and not _NAMES_A_ROW.search(column_name(name))
+    }
     formats = {written[0] for written in times.values()} - {""}
     renamed = {name: field for name, field in fields.items() if field != column_name(name)}
     template: Template = Template(
@@ -105,9 +145,13 @@ def _proposal(file: str, rows: int, columns: Mapping[str, _Column]) -> str:
     )
     return template.render(
         file=_toml(file),
-        shown=file,
+        shown=_toml(file)[1:-1],
         rows=f"{rows:,}",
-        fields=[(field, _declaration(name, kinds[name])) for name, field in fields.items()],
+        fields=[(field, *_declaration(kinds[name], figures.get(name))) for name, field in fields.items()],
+        decimal=decimal,
+        ambiguous=ambiguous,
+        language=language,
+        by=next((fields[name] for name in sorted(figures, key=lambda name: "adds_up" not in figures[name])), None),
         key=key and _toml(key),
         date=date and _toml(date),
         formats=formats and json.dumps(sorted(formats)),
@@ -115,25 +159,110 @@ def _proposal(file: str, rows: int, columns: Mapping[str, _Column]) -> str:
         renamed={_toml(name): _toml(field) for name, field in renamed.items()},
         title=_toml(_title(key, date, columns)),
         text=_toml(_sentence(columns)),
-        called=_what_a_row_is(file, key),
+        nouns=_nouns(file, key, language),
     )
 
 
-def _declaration(column: str, kind: FieldType | None) -> str:
-    """A field's type; of a number, also what people call it and its unit, where the header has both."""
-    header = _WITH_UNIT.fullmatch(column.strip())
-    if header is None or kind not in (FieldType.INTEGER, FieldType.NUMBER):
-        return f'"{kind}"'
-    return f'{{ type = "{kind}", words = [{_toml(header["name"].lower())}], unit = {_toml(header["unit"])} }}'
+def _declaration(kind: FieldType | None, figure: Mapping[str, str] | None) -> tuple[str, str]:
+    """A field's type with what is sure of a figure, and what a person may add."""
+    more = _table()["boolean"] if kind is FieldType.BOOLEAN else {} if figure is None else _table()["figure"]
+    if not more:
+        return f'"{kind}"', ""
+    sure = {"type": f'"{kind}"', **(figure or {})}
+    return f"{{ {_entries(sure)} }}", _entries({key: value for key, value in more.items() if key not in sure})
 
 
-def _what_a_row_is(file: str, key: str | None) -> str:
+def _entries(said: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in said.items())
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, str]]:
+    table: Mapping[str, Mapping[str, str]] = tomllib.loads(
+        Path(__file__).with_name("proposals.toml").read_text("utf-8")
+    )
+    return table
+
+
+def _words_of(column: str, sign: str, columns: Iterable[str]) -> dict[str, str]:
+    """What is sure of a column of figures by its name and the sign of its values: its unit, whether it adds up, and what
+    it is called besides the unit.
+
+    >>> _words_of("price_eur", "", ["price_eur"]), _words_of("Arbeitsstunden", "", [])
+    ({'words': '["price"]', 'unit': '"euros"'}, {'unit': '"Stunden"', 'adds_up': 'true'})
+    >>> _words_of("eur_per_kg", "", []), _words_of("Average hours per week", "", []), _words_of("discount", "%", [])
+    ({}, {}, {'unit': '"percent"'})
+    """
+    codes, words = _table()["codes"], _table()["words"]
+    name, written = _without_unit(column)
+    tokens = _fold(name).split()
+    measures = "" if {*words["rates"].split()} & {*tokens} else _end_of(tokens, _table()["units"])
+    units = {codes.get(each.casefold(), each) for each in (written, sign, _table()["units"].get(measures)) if each}
+    said: dict[str, str] = {}
+    if written and [_without_unit(other)[0] for other in columns].count(name) == 1:
+        said["words"] = f"[{_toml(name)}]"
+    if len(units) == 1:
+        said["unit"] = _toml(*units)
+    single = any(
+        word == token or (len(word) >= _LONG and word in token)
+        for word in words["one_by_one"].split()
+        for token in tokens
+    )
+    if not single and "percent" not in units and _end_of(tokens, words["adds_up"].split()):
+        said["adds_up"] = "true"
+    return said
+
+
+def _without_unit(column: str) -> tuple[str, str]:
+    """What a column is called and the unit that its name has besides.
+
+    >>> _without_unit("Price (EUR)"), _without_unit("fee_eur"), _without_unit("g_km"), _without_unit("Hours")
+    (('price', 'EUR'), ('fee', 'eur'), ('g km', ''), ('hours', ''))
+    """
+    if header := _WITH_UNIT.fullmatch(column.strip()):
+        return header["name"].lower(), header["unit"]
+    *tokens, last = column_name(column).split("_")
+    parts = {*_table()["codes"], *_table()["words"]["rates"].split()}
+    if tokens and last in _table()["codes"] and not parts & {*tokens}:
+        return " ".join(tokens), last
+    return " ".join([*tokens, last]), ""
+
+
+def _end_of(tokens: Sequence[str], words: Iterable[str]) -> str:
+    """The word that the last token is, or ends with."""
+    last = tokens[-1] if tokens else ""
+    return next((word for word in words if last == word or (len(word) >= _LONG and last.endswith(word))), "")
+
+
+def _fold(text: str) -> str:
+    """Without accents and capitals, in words of ASCII."""
+    return "".join(each for each in unicodedata.normalize("NFKD", text.casefold()) if each.isascii())
+
+
+def _language(columns: Values) -> str:
+    cells = (f"{name}: {value};" for name, values in columns.items() for value in islice(values, _IN_A_SAMPLE))
+    return detect_language(" ".join(cells), _ENGLISH)
+
+
+class _Nouns(Struct, frozen=True):
+    """What a row is called in declarations and by people, and what several are called. `foreign`: not as in English."""
+
+    name: str = "row"
+    one: str = "row"
+    several: str = "rows"
+    foreign: bool = False
+
+
+def _nouns(file: str, key: str | None, language: str) -> _Nouns:
     """`order`, for a key called `order_id` or a file `orders-2026.csv`."""
+    in_file = next(reversed(re.findall(r"[^\W\d_]+", Path(file).stem.lower())), "")
     by_key = _NAMES_A_ROW.sub("", column_name(key or ""))
-    names = [by_key] if by_key and by_key != column_name(key or "") else re.findall("[a-z]+", Path(file).stem.lower())
-    name = "".join(letter for letter in (names or [""])[-1] if letter.isascii())
-    singular = name.removesuffix("s") if not name.endswith("ss") else name
-    return singular if _FIELD.fullmatch(singular) else "row"
+    noun = by_key if by_key and by_key != column_name(key or "") else in_file
+    noun = noun.removesuffix("s") if not noun.endswith("ss") else noun
+    if not _FIELD.fullmatch(name := _fold(noun)):
+        return _Nouns()
+    several = in_file if in_file.startswith(noun) and (in_file != noun or language != _ENGLISH) else f"{noun}s"
+    return _Nouns(name, noun.replace("_", " "), several.replace("_", " "), language != _ENGLISH and several == in_file)
 
 
 def _key(rows: int, columns: Mapping[str, _Column]) -> str | None:
@@ -156,11 +285,16 @@ def _sentence(columns: Iterable[str]) -> str:
     return first + "".join(f"[; {each}]" for each in others) + "."
 
 
-def _field_name(column: str) -> str:
-    name = "".join(letter for letter in column_name(column) if letter.isascii())[:24]
-    if not _FIELD.fullmatch(name) or name in RESERVED_FIELDS or name in ("title", "lang", "uri"):
-        name = f"record_{name}".rstrip("_")
-    return name
+def _field_names(columns: Iterable[str]) -> dict[str, str]:
+    """A name for the field of each column, no name twice."""
+    fields: dict[str, str] = {}
+    for column in columns:
+        name = re.sub("[^a-z0-9_]", "", _fold(column_name(column)))[:24]
+        if not _FIELD.fullmatch(name) or name in RESERVED_FIELDS or name in ("title", "lang", "uri"):
+            name = f"record_{name}".rstrip("_")
+        numbered = (f"{name}_{number}" for number in count(2))
+        fields[column] = next(each for each in chain([name], numbered) if each not in fields.values())
+    return fields
 
 
 def _toml(text: str) -> str:

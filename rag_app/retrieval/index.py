@@ -135,7 +135,8 @@ class Kind(_Strict):
     """A kind of record, as people speak of it: sources of these types that have the fields `having`, and none of those that it
     `lacks`.
 
-    `words` name it, `holds` are words of other kinds that it consists of ("the terms on my watchlist"). `by` is the field
+    `words` name it, the first one in answers, with `plural` for several where that is not an English one. `holds` are
+    words of other kinds that it consists of ("the terms on my watchlist"). `by` is the field
     that "the best" and "the strongest" of them are found by. `sentence` tells one of them: the first whose {fields} the
     record has; title and date may stand in it, too. `text`: a record that is found alone is told with the first sentences
     of its text as well. `every`: there is one record of it for each day, week, month or year, with these `figures`: "in
@@ -143,6 +144,7 @@ class Kind(_Strict):
     """
 
     words: Phrases
+    plural: str = ""
     source_types: tuple[Name, ...] = Field(min_length=1)
     having: tuple[Name, ...] = ()
     lacks: tuple[Name, ...] = ()

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 import webbrowser
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -236,6 +237,13 @@ def test_a_day_with_the_command(
     )
     assert "--exclude draft: matches no file and no folder" in mistyped.err
     assert "*.txt" not in mistyped.err
+    for name in ("stars.csv", "moons.csv"):
+        (tmp_path / name).write_text("id,name,seen\n1,Vega,yes\n", "utf-8")
+    tables = ("ingest", tmp_path / "stars.csv", tmp_path / "moons.csv", *at, "--rows", "--dry-run")
+    proposed = main(*tables)
+    assert tomllib.loads(proposed.out)["fields"]["seen"] == {"type": "boolean"}, "it is an index.toml, and nothing else"
+    assert "would be: 2 added" in proposed.err and '# source_types = ["moon"]' in proposed.out
+    assert main(*tables, "--json").json["added"] == 2
     (documents / "gone.md").write_text("# Gone\n\nThis goes.", "utf-8")
     assert main(*ingest).out.startswith("1 added")
     (documents / "gone.md").unlink()

@@ -14,7 +14,7 @@ from rag_app.answering.leaning import announcement_in
 from rag_app.answering.records.asking import without_period
 from rag_app.answering.records.conditions import BOUND_OPERATORS, SUPERLATIVES
 from rag_app.answering.records.titles import read_names
-from rag_app.answering.records.wording import plural_of, read_words, word_set
+from rag_app.answering.records.wording import noun_of, read_words, word_set
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period, find_period, means_part, move_to_year_of
 from rag_app.retrieval.records import NamedValue
@@ -59,7 +59,7 @@ def without_lead(text: str, spec: IndexSpec, values: Sequence[NamedValue], today
     if part or names or (left and limits and not vague):
         return text, None
     if kinds and not others:
-        noun, proper = plural_of(spec.records[kinds.pop()].words[0]), rest
+        noun, proper = noun_of(spec.records[kinds.pop()]), rest
         rest = re.sub(r"\b(?:ones|of (?:them|those|these))\b", noun, proper, count=1, flags=re.I)
         if rest == proper:
             return text, None

@@ -14,7 +14,7 @@ from rag_app.answering.passages import TO_THE_ANSWERER
 from rag_app.answering.records.conditions import told_condition
 from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.titles import kind_of
-from rag_app.answering.records.wording import plural_of, says_year, vocabulary_of
+from rag_app.answering.records.wording import noun_of, plural_of, says_year, vocabulary_of
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text
 from rag_app.retrieval.index import IndexSpec, template_fields
 from rag_app.retrieval.records import Aggregate, Record, RecordQuery, Records
@@ -393,8 +393,8 @@ class Telling:
         return f" ({self._plan.period.label})" if self._plan.period else ""
 
     def _noun(self, number: int) -> str:
-        name = self._spec.records[self._plan.kind].words[0] if self._plan.kind else "record"
-        return f"{self._whose}{plural_of(name, number)}"
+        kind = self._plan.kind
+        return f"{self._whose}{noun_of(self._spec.records[kind], number) if kind else plural_of('record', number)}"
 
     @property
     def _whose(self) -> str:
@@ -435,7 +435,7 @@ class Telling:
 def missing_text(spec: IndexSpec, kind: str | None, missing: str) -> str:
     """That the records of a kind have no such field; empty where none is missing."""
     return (
-        f"The {plural_of(spec.records[kind].words[0])} have no field of {missing} that can be asked for"
+        f"The {noun_of(spec.records[kind])} have no field of {missing} that can be asked for"
         if kind and missing
         else ""
     )

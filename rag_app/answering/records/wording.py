@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from rag_app.domain import FieldType
-from rag_app.retrieval.index import IndexSpec, Vocabulary
+from rag_app.retrieval.index import IndexSpec, Kind, Vocabulary
 from rag_app.retrieval.records import NUMBER_FIELDS, NamedValue
 from rag_app.retrieval.spelling import SHORTEST
 
@@ -218,6 +218,11 @@ def plural_of(noun: str, number: int = 2) -> str:
     return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
 
 
+def noun_of(kind: Kind, number: int = 2) -> str:
+    """What so many records of a kind are called."""
+    return kind.plural if kind.plural and number != 1 else plural_of(kind.words[0], number)
+
+
 @lru_cache(8192)
 def stems(text: str) -> Phrase:
     return tuple(map(stem, _words(text)))
@@ -412,7 +417,7 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
             yield from ((f"how {word}", Meaning("field", name)) for word in plain)
             yield from ((each, Meaning("more", name, "same")) for word in plain for each in _alike_forms(word))
     for name, kind in spec.records.items():
-        yield from ((phrase, Meaning("kind", name)) for phrase in (*kind.words, *_heads(kind.words)))
+        yield from ((phrase, Meaning("kind", name)) for phrase in (*kind.words, kind.plural, *_heads(kind.words)))
     for name in spec.fields:
         words = vocabulary_of(spec, name)
         named = () if words.own else (*words.words, name.replace("_", " "))

@@ -35,7 +35,10 @@ _OPTIONAL = re.compile(r"\[([^\[\]]*\{[^\[\]]*)\]")
 _NUMBER = re.compile(r"([-+−]?)\s*[$€£¥]?\s*(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)\s*(?:[$€£¥%])?")
 _SCIENTIFIC = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 _YEAR_AND_MONTH = re.compile(r"\d{4}-\d\d")
-_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "1", "ja", "wahr", "oui", "vrai", "sí", "sì", "si"), True),
+    **dict.fromkeys(("false", "no", "0", "nein", "falsch", "non", "faux"), False),
+}
 
 
 class Record(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any
 import openpyxl
 import pytest
 
+from rag_app.answering.records.wording import noun_of
 from rag_app.documents.documents import Document
 from rag_app.documents.limits import Limits
 from rag_app.documents.proposals import propose
@@ -279,7 +280,12 @@ def test_what_a_table_says_of_its_columns(tmp_path: Path) -> None:
     assert tomllib.loads(text) == {
         "source_types": ["order"],
         "default_source_type": "order",
-        "fields": {"order_no": "integer", "record_title": "keyword", "record_row": "integer", "paid": "boolean"},
+        "fields": {
+            "order_no": "integer",
+            "record_title": "keyword",
+            "record_row": {"type": "integer"},
+            "paid": {"type": "boolean"},
+        },
         "rows": [
             {
                 "files": "orders.csv",
@@ -311,7 +317,119 @@ def test_rows_are_proposed_as_records_of_a_kind(tmp_path: Path, file: str, heade
     text = proposed(tmp_path / file)
     (tmp_path / "index.toml").write_text(text)
     spec = load_index(tmp_path)
-    assert tomllib.loads(text)["fields"]["price_eur"] == {"type": "number", "words": ["price"], "unit": "EUR"}
+    assert tomllib.loads(text)["fields"]["price_eur"] == {"type": "number", "words": ["price"], "unit": "euros"}
     assert spec.source_types == (kind,) == spec.records[kind].source_types == spec.records[kind].words
     rows = documents([*read(tmp_path / file, file, tmp_path, row_mapping(spec.rows, spec.fields, file))])
     assert [row.metadata["source_type"] for row in rows] == [kind, kind]
+
+
+def loaded(table: Path) -> IndexSpec:
+    """The index that is proposed for the table, which is read by it as it is."""
+    (table.parent / "index.toml").write_text(proposed(table))
+    spec = load_index(table.parent)
+    rows = documents([*read(table, table.name, table.parent, row_mapping(spec.rows, spec.fields, table.name))])
+    assert not any(row.problems for row in rows)
+    return spec
+
+
+def test_a_german_table_has_decimal_commas_its_own_yes_and_no_and_its_own_plural(tmp_path: Path) -> None:
+    table = tmp_path / "rechnungen.csv"
+    lines = ["Rechnungsnr;Datum;Kunde;Rechnungsbetrag;Stückpreis (€);Bezahlt;Größe"]
+    lines += [
+        f"RE-{number};31.03.2025;Gärtnerei Moos und Söhne;{number}.033,56;{number},5;{'ja' if number % 2 else 'nein'};3"
+        for number in range(1, 9)
+    ]
+    table.write_text("\n".join(lines))
+    spec = loaded(table)
+    assert spec.rows[0].decimal == "," and spec.rows[0].key == ("Rechnungsnr",)
+    assert spec.fields == {
+        "rechnungsnr": FieldType.KEYWORD,
+        "kunde": FieldType.KEYWORD,
+        "rechnungsbetrag": FieldType.NUMBER,
+        "stuckpreis": FieldType.NUMBER,
+        "bezahlt": FieldType.BOOLEAN,
+        "grosse": FieldType.INTEGER,
+    }
+    assert spec.vocabulary["rechnungsbetrag"].adds_up and not spec.vocabulary["stuckpreis"].adds_up
+    assert spec.vocabulary["stuckpreis"].unit == "euros" and spec.vocabulary["stuckpreis"].words == ("stückpreis",)
+    kind = spec.records["rechnung"]
+    assert (kind.words, noun_of(kind, 1), noun_of(kind, 90)) == (("rechnung",), "rechnung", "rechnungen")
+
+
+@pytest.mark.parametrize(
+    ("cells", "decimal", "kind", "said"),
+    [
+        (("1,5", "2"), ",", FieldType.NUMBER, False),
+        (("1.5", "2"), ".", FieldType.NUMBER, False),
+        (("1.5", "2,5"), ".", FieldType.KEYWORD, False),  # two notations in one column
+        (("1,250", "2"), ".", FieldType.INTEGER, True),  # one thousand or one
+        (("1.250", "2"), ".", FieldType.NUMBER, True),
+        (("1.250.000", "2"), ".", FieldType.KEYWORD, False),  # may be no number at all
+        (("1,2,3", "2"), ".", FieldType.KEYWORD, False),
+    ],
+)
+def test_a_decimal_comma_is_proposed_where_a_value_can_be_nothing_else(
+    tmp_path: Path, cells: tuple[str, ...], decimal: str, kind: FieldType, said: bool
+) -> None:
+    table = tmp_path / "sizes.csv"
+    table.write_text("name;size\n" + "".join(f"n{place};{cell}\n" for place, cell in enumerate(cells)))
+    spec = loaded(table)
+    assert (spec.rows[0].decimal, spec.fields["size"]) == (decimal, kind)
+    assert ("# decimal = " in proposed(table)) is said
+
+
+@pytest.mark.parametrize("words", ["yes no", "Ja NEIN", "oui non", "wahr falsch", "vrai faux", "True FALSE"])
+def test_yes_and_no_in_the_languages_that_are_read(tmp_path: Path, words: str) -> None:
+    yes, no = words.split()
+    table = tmp_path / "a.csv"
+    table.write_text(f"name;paid;other\nAda;{yes};{yes}\nBo;{no};maybe\n")
+    spec = loaded(table)
+    assert (spec.fields["paid"], spec.fields["other"]) == (FieldType.BOOLEAN, FieldType.KEYWORD)
+    first, second = documents(rows_of(tmp_path, "b.csv", table.read_text()))
+    assert (first.metadata["paid"], second.metadata["paid"]) == (True, False)
+
+
+def test_what_the_name_of_a_column_tells_of_its_figures(tmp_path: Path) -> None:
+    told: dict[tuple[str, str], dict[str, object]] = {
+        ("invoice_total", "9"): {"adds_up": True},
+        ("labour_hours", "9"): {"adds_up": True, "unit": "hours"},
+        ("qty", "9"): {"adds_up": True},
+        ("Montant (€)", "9"): {"adds_up": True, "unit": "euros", "words": ("montant",)},
+        ("amount", "£9"): {"adds_up": True, "unit": "pounds"},
+        ("discount", "9%"): {"unit": "percent"},
+        ("fee_eur", "9"): {"unit": "euros", "words": ("fee",)},
+        ("weight_kg", "9"): {"unit": "kg", "words": ("weight",)},
+        ("refund_sum_eur", "$9"): {"adds_up": True, "words": ("refund sum",)},  # two units: none
+    }
+    told |= {
+        (name, "9"): {}
+        for name in (
+            *("unit_price", "hourly rate", "age", "registration_year", "reorder_level", "running_total", "hour"),
+            *("average hours per week", "co2_g_km", "euro_norm", "customer_id", "total_cholesterol", "Mindestmenge"),
+        )
+    }
+    table = tmp_path / "things.csv"
+    row = ",".join(cell for _, cell in told)
+    table.write_text(f"name,{','.join(name for name, _ in told)}\nAda,{row}\nBo,{row}\n")
+    spec = loaded(table)
+    figures = [name for name in spec.fields if name != "name"]
+    said = [
+        spec.vocabulary[name].model_dump(exclude_defaults=True) if name in spec.vocabulary else {} for name in figures
+    ]
+    assert dict(zip(told, said, strict=True)) == told
+
+
+def test_what_is_not_sure_is_a_comment_to_fill_in(tmp_path: Path) -> None:
+    table = tmp_path / "stock.csv"
+    table.write_text(
+        "sku,quantity,unit_price,price_eur,price_usd,Größe,Grosse,ok\nS1,4,2.5,1.5,2,a,b,yes\nS2,4,9.5,1,2,a,c,no\n"
+    )
+    text = proposed(table)
+    lines = {line.split(" = ")[0]: line for line in text.splitlines() if " = " in line}
+    for key in ("words", "unit", "totals", "adds_up", "high", "low"):
+        assert f"{key} = " in lines["unit_price"].partition("  # can also have: ")[2]
+    assert "adds_up" not in lines["quantity"].partition("#")[2] and "values" in lines["ok"].partition("#")[2]
+    assert lines["# plural"].startswith('# plural = "stocks"') and lines["# by"].startswith('# by = "quantity"')
+    spec = loaded(table)
+    assert [spec.vocabulary[name].words for name in ("price_eur", "price_usd")] == [(), ()]  # both are prices
+    assert {"grosse", "grosse_2"} <= {*spec.fields}
