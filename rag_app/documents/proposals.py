@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, partial
-from itertools import chain, count, islice
+from itertools import chain, count, islice, zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -41,6 +41,7 @@ _NAMES_A_ROW = re.compile("(?:^|_)(?:id|key|no|nr|number|sku|code|uuid|nummer)$|
 _SIGN = re.compile("[€£$%]")
 _ENGLISH = "en"
 _IN_A_SAMPLE = 20  # values of a column that the language is told by
+_PLURALS = ("e", "en", "es", "n", "nen", "x")  # endings besides s: of a file `rechnungen` with a key `Rechnungsnr`
 _LONG = 5  # letters of a word that is also found in longer ones
 _NUMBERS = (FieldType.INTEGER, FieldType.NUMBER)
 Decimal = Literal[".", ","]
@@ -240,8 +241,10 @@ def _fold(text: str) -> str:
 
 
 def _language(columns: Values) -> str:
-    cells = (f"{name}: {value};" for name, values in columns.items() for value in islice(values, _IN_A_SAMPLE))
-    return detect_language(" ".join(cells), _ENGLISH)
+    rows = zip_longest(
+        *([f"{name}: {value}" for value in islice(each, _IN_A_SAMPLE)] for name, each in columns.items())
+    )
+    return detect_language("\n".join("; ".join(filter(None, row)) for row in rows), _ENGLISH)
 
 
 class _Nouns(Struct, frozen=True):
@@ -262,7 +265,8 @@ def _nouns(file: str, key: str | None, language: str) -> _Nouns:
     if not _FIELD.fullmatch(name := _fold(noun)):
         return _Nouns()
     several = in_file if in_file.startswith(noun) and (in_file != noun or language != _ENGLISH) else f"{noun}s"
-    return _Nouns(name, noun.replace("_", " "), several.replace("_", " "), language != _ENGLISH and several == in_file)
+    foreign = several == in_file and (language != _ENGLISH or several.removeprefix(noun) in _PLURALS)
+    return _Nouns(name, noun.replace("_", " "), several.replace("_", " "), foreign)
 
 
 def _key(rows: int, columns: Mapping[str, _Column]) -> str | None:
