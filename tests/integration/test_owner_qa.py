@@ -388,6 +388,26 @@ def test_the_parser_says_whether_a_list_or_its_total_is_meant(salon: Salon) -> N
 
 
 @only_postgres
+def test_a_day_of_one_side_is_none_of_the_others_only_record(salon: Salon) -> None:
+    carly, peter = (
+        salon.post(ASK, {"question": f"By how much was Dana's booking on 9 January 2026 dearer than {other}?"})
+        for other in ("Carly's", "Peter's")
+    )
+    assert "The difference is 61 pounds" in carly["answer"]
+    assert "difference" not in peter["answer"], "he has two"
+
+
+@only_postgres
+def test_all_of_somebodys_and_those_who_never_had_one(salon: Salon) -> None:
+    never, none = (
+        salon.post(ASK, {"question": text})
+        for text in ("Who never had one that was cancelled?", "Was Carly ever cancelled?")
+    )
+    assert never["understood"] == "bookings with status never cancelled, by customer"
+    assert none["answer"].startswith("No: none of the 22 bookings has customer Carly Nguyen and status cancelled")
+
+
+@only_postgres
 def test_the_library_gives_what_the_api_gives(salon: Salon) -> None:
     asked: JsonObject = {"question": "What did this customer request in their calls?", "customer_id": 42, "limit": 10}
     sought: JsonObject = {key: value for key, value in SEARCH_EXAMPLE.items() if value is not None}

@@ -565,7 +565,19 @@ class RecordFinder:
             return None
         values = yield from self._values(question.text, question.period)
         steps = read_steps(question.text, self._spec, values, question.period, question.today)
-        return (yield from self._tell_in_steps(steps)) if steps is not None else None
+        if steps is None:
+            return None
+        return (yield from self._tell_in_steps(steps)) or (yield from self._tell_only_other(steps, question))
+
+    def _tell_only_other(self, steps: Steps, question: Question) -> Work[FoundRecords | None]:
+        """The difference to the other's only record, of whatever day: "Ada's trip on 8 January against Bo's"; None of several."""
+        period, other = question.period, steps.second
+        if period is None or other is None or steps.way is not Way.DIFFERENCE or not has_own_day(question.text, period):
+            return None
+        filters = tuple(each for each in other.query.filters if each not in conditions_of(period))
+        only = replace(other, query=replace(other.query, filters=filters), period=None)
+        found: Records = yield self._store.find_records(self._limit_query(only))
+        return (yield from self._tell_in_steps(replace(steps, second=only))) if found.total == 1 else None
 
     def _tell_in_steps(self, steps: Steps) -> Work[FoundRecords | None]:
         """What both queries find, told together; None where one of them finds nothing to tell."""
