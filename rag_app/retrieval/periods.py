@@ -82,11 +82,13 @@ _NAMED = re.compile(
 )
 
 
-def find_period(text: str, today: date, languages: Sequence[str] = LANGUAGES) -> Period | None:
+def find_period(
+    text: str, today: date, languages: Sequence[str] = LANGUAGES, records: Sequence[str] = ()
+) -> Period | None:
     """The period that a question is about, None where it says none, or two that do not go together.
 
-    `languages` are codes of two letters; those that are not LANGUAGES are left out. `today` is the asker's.
-    What has no year is the nearest past one, or one of the next 60 days where that is nearer. A name ("the January newsletter"), a habit
+    `languages` are codes of two letters; those that are not LANGUAGES are left out. `today` is the asker's. `records` are
+    what people call records that have days: "the dearest stay of June". What has no year is the nearest past one, or one of the next 60 days where that is nearer. A name ("the January newsletter"), a habit
     ("open on Sundays") and what somebody tells ("I ordered it three weeks ago, ...") are no periods.
 
     >>> find_period("Which bookings do we have this week?", date(2026, 11, 22)).label
@@ -97,7 +99,7 @@ def find_period(text: str, today: date, languages: Sequence[str] = LANGUAGES) ->
     '12 to 15 January 2026'
     """
     text = text[:_QUESTION]
-    found = [_period_in(text, today, grammar) for grammar in _grammars(tuple(languages))]
+    found = [_period_in(text, today, grammar, records) for grammar in _grammars(tuple(languages))]
     return max(filter(None, found), key=lambda period: period.span[1] - period.span[0], default=None)
 
 
@@ -111,7 +113,8 @@ def period_of(question: Question, spec: IndexSpec) -> Period | None:
         return question.period
     if spec.dated_types == () and not any(grammar.has("changed", question.text) for grammar in _grammars(LANGUAGES)):
         return None
-    return find_period(question.text, question.today or datetime.now(UTC).date())
+    nouns = [word for kind in spec.records.values() for word in kind.words]
+    return find_period(question.text, question.today or datetime.now(UTC).date(), records=nouns)
 
 
 def means_part(text: str, period: Period) -> bool:
@@ -276,6 +279,10 @@ class _Grammar:
         return re.compile(rf"[\s,]+(?P<than>{self.words['link']})\s+(?:(?:{self.words['joins']})\s+)*$", re.I)
 
     @cached_property
+    def compare(self) -> re.Pattern[str]:
+        return re.compile(rf"\W*(?:{self.words['compare']})\s+(?:(?:{self.words['the']})\s+)?", re.I)
+
+    @cached_property
     def whether(self) -> re.Pattern[str]:
         """A verb right before its subject, with an article."""
         return re.compile(rf"((?<!\w)(?:{self.words['whether']})\s+)(?:(?:{self.words['the']})\s+)?$", re.I)
@@ -352,10 +359,11 @@ class _Grammar:
         """Whether what stands right before `start` are words of this name."""
         return re.search(rf"(?<!\w)(?:{self.words[name]})\s+$", text[:start], re.I) is not None
 
-    def is_of_records(self, text: str, start: int) -> bool:
+    def is_of_records(self, text: str, start: int, records: Sequence[str]) -> bool:
         """Whether records of something stand before it: "bookings of January"."""
         words = self.words
-        return re.search(rf"(?<!\w)(?:{words['records']})\s+(?:{words['of']})\s+$", text[:start], re.I) is not None
+        nouns = "|".join((words["records"], *(f"{re.escape(word)}s?" for word in records)))
+        return re.search(rf"(?<!\w)(?:{nouns})\s+(?:{words['of']})\s+$", text[:start], re.I) is not None
 
     def ends_in_part(self, text: str) -> bool:
         """Whether a text ends in what is a part of the days behind it: "the end of", "early"."""
@@ -395,8 +403,13 @@ def _stands_in(text: str, pattern: str) -> bool:
     return re.search(rf"(?<!\w)(?:{pattern})(?!\w)", text, re.I) is not None
 
 
-def _period_in(text: str, today: date, grammar: _Grammar) -> Period | None:
-    reading = _Reading(text, today, grammar)
+def _is_next_month(start: date, end: date | None) -> bool:
+    """Whether the month of the second day follows that of the first."""
+    return end is not None and (end.year, end.month) == ((after := _shift(start, 1, "month")).year, after.month)
+
+
+def _period_in(text: str, today: date, grammar: _Grammar, records: Sequence[str]) -> Period | None:
+    reading = _Reading(text, today, grammar, records)
     if ranges := [*reading.ranges()] or [*reading.short_ranges()]:
         return ranges[0] if len(ranges) == 1 else None
     found = _together([period for period in reading.singles() if reading.is_asked(period)])
@@ -444,6 +457,8 @@ def join_periods(text: str, languages: Sequence[str] = LANGUAGES) -> str:
     ('Did have more foggy days in 2014 than in 2012?', 'Which was wetter, in 2013 or in 2014?')
     >>> join_periods("Was January's turnover higher than that of March?"), join_periods("Was 2014 dry?")
     ('Was turnover higher in January than in March?', 'Was 2014 dry?')
+    >>> join_periods("Compare March and May 2026 takings.")
+    'takings in March against in May 2026?'
     """
     for grammar in _grammars(tuple(languages)):
         first, second, *others = (*grammar.point.finditer(text[:_QUESTION]), None, None)
@@ -451,6 +466,8 @@ def join_periods(text: str, languages: Sequence[str] = LANGUAGES) -> str:
             continue
         before, between, behind = text[: first.start()], text[first.end() : second.start()], text[second.end() :]
         link, lead = grammar.link.search(between), f"{grammar.words['in_years'].split('|')[0]} "
+        if grammar.compare.fullmatch(before) and grammar.joins.fullmatch(between):  # "compare March and May sales"
+            return f"{_GENITIVE.sub('', behind).strip(' ?.!')} {lead}{first[0]} {grammar.words['against']} {lead}{second[0]}?"
         if link is None or first.lastgroup not in ("year", "month", "quarter", "half_year", "dated"):
             continue
         ends, what = _ENDS.fullmatch(behind) is not None, _GENITIVE.sub("", between[: link.start()]).strip()
@@ -491,8 +508,8 @@ def _is_within(day: date | None, period: Period) -> bool:
 class _Reading:
     """What one language makes of a text."""
 
-    def __init__(self, text: str, today: date, grammar: _Grammar) -> None:
-        self.text, self.today, self.grammar = text, today, grammar
+    def __init__(self, text: str, today: date, grammar: _Grammar, records: Sequence[str] = ()) -> None:
+        self.text, self.today, self.grammar, self.records = text, today, grammar, records
         self.future, self.past = grammar.has("future", text), grammar.has("past", text)
 
     def ranges(self) -> Iterator[Period]:
@@ -511,6 +528,9 @@ class _Reading:
         for begun in self.grammar.point.finditer(self.text):
             if begun.lastgroup == "month":
                 yield from self._range(begun.start(), begun.start(), self.grammar.dash)
+                if self.grammar.has("together", self.text):  # July and August together
+                    joined = self._range(begun.start(), begun.start(), self.grammar.next_day)
+                    yield from (each for each in joined if each.start and _is_next_month(each.start, each.end))
         yield from self._years()
 
     def _years(self) -> Iterator[Period]:
@@ -721,7 +741,7 @@ class _Reading:
             return named and not grammar.ends_in_part(self.text[:start])
         if kind in ("month", "quarter", "half_year"):
             leads = grammar.is_before("in_months", self.text, start) or self._stands_alone(match)
-            leads = leads or grammar.is_of_records(self.text, start)
+            leads = leads or grammar.is_of_records(self.text, start, self.records)
             own = re.match(rf"(?:['’]s)?\s+(?:{grammar.words['records']})(?!\w)", rest, re.I) is not None
             return own or (leads and not re.match(r"[-–]\w|\s*[-–]\s*\d", rest))
         return True

@@ -138,7 +138,9 @@ class Conditions:
         ranked = any(
             token.role in SUPERLATIVES | {"next", "ordinal"} for token in self.tokens[max(0, place - 2) : place]
         )
-        whole = self.spec.fields.get(name) is FieldType.INTEGER and not vocabulary_of(self.spec, name).adds_up
+        words = vocabulary_of(self.spec, name)
+        counted = not words.adds_up or (after.stem,) == stems(words.unit)  # "for 14 nights"
+        whole = self.spec.fields.get(name) is FieldType.INTEGER and counted
         return name if whole and not ranked and before is not None else None
 
     def _may_be_of(self, place: int, name: str) -> bool:

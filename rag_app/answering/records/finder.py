@@ -594,7 +594,7 @@ class RecordFinder:
             of_all = replace(steps.first, query=query, conditions=(), figures=(), bound=None)
             average = yield from self._tell(of_all, measured, "found")
             return _join([said, average], _COMPARED) if average else said
-        if steps.way is Way.BOTH and steps.first.is_list:
+        if steps.way is Way.BOTH and all(plan.is_list for plan in plans):
             return (yield from self._tell_lists(plans))
         if steps.way is Way.BOTH:
             numbers = []

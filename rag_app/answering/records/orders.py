@@ -1,5 +1,6 @@
 """What a question puts in order or into groups: the most, the first of each, one figure for each month."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from msgspec.structs import replace
@@ -69,6 +70,29 @@ class Orders(Comparisons):
         alone = only_figure(self.spec) if self._is_of_one() else None  # "the lowest quote"
         return own or alone or "" if not self.figures else ""
 
+    def _key_ranked(self) -> str | None:
+        """The field whose values are ranked by what "by" names: "our biggest client by revenue", "by number of jobs"."""
+        plain = [token for token in self.tokens if not token.inside]
+        places = [
+            place
+            for place, (one, other) in enumerate(pairwise(plain))
+            if one.role in SUPERLATIVES and other.role == "field" and other.name in self.keys
+        ]
+        by = {token.stem for token in plain[places[0] + 2 :]} & word_set("prepositions") if places else ()
+        return plain[places[0] + 1].name if by else None
+
+    def _rank_groups(self, key: str, ways: Sequence[Aggregate]) -> RecordQuery | None:
+        """The values of a field by the one figure that is named, or by the number of their records."""
+        of = next(iter(self.figures), None)
+        counted = any(token.stem in word_set("numbers_of") for token in self.tokens)
+        if len(self.figures) > 1 or len(ways) > 1 or (of is None and not counted):
+            return None
+        adds_up = of is None or vocabulary_of(self.spec, of).adds_up
+        way = Aggregate.COUNT if of is None else ways[0] if ways else Aggregate.SUM if adds_up else Aggregate.AVERAGE
+        falls = not any(map(self._has, ("least", "low", "worst")))
+        self.group = key
+        return replace(self._aggregate_over(way, of), descending=falls, limit=self._number_wanted() or 1)
+
     def _extreme(self, name: str, descending: bool) -> RecordQuery | None:
         """One record, or one group: which stylist has the most bookings, which year the most rain."""
         wanted = self._number_wanted()
@@ -120,8 +144,10 @@ class Orders(Comparisons):
 
     def _subject(self, name: str) -> tuple[str | None, Grain | None]:
         """What there is one of: "which stylist", "which year"."""
-        if len(self.keys) == 1:
-            return self.keys[0], None
+        asked = next((token for token in self.tokens if token.role not in ("own", "")), None)
+        which = any(token.stem in word_set("which_of") for token in self.tokens[:2])
+        if len(self.keys) == 1 or (which and asked is not None and asked.role == "field" and asked.name in self.keys):
+            return (asked.name if which and asked and asked.name in self.keys else self.keys[0]), None
         said = next((role for role in GRAINS if self._has(role)), None)
         kinds = [self.kind] if self.kind is not None else [*self.spec.records]
         if said is not None and len(kinds) == 1 and self.spec.records[kinds[0]].every == said:
@@ -175,10 +201,17 @@ class Orders(Comparisons):
         counts = [
             (token, value) for token in self.tokens if token.is_left and (value := figure(token.text)) is not None
         ]
-        if len(counts) == 1 and counts[0][1] in range(1, 21):
+        if len(counts) == 1 and counts[0][1] in range(1, 21) and not self._is_of_something(counts[0][0]):
             counts[0][0].said = True
             return int(counts[0][1])
         return None
+
+    def _is_of_something(self, token: Token) -> bool:
+        """Whether a figure stands behind "of", at the end of what is ranked: "the cheapest trip for a crew of 4"."""
+        place = next(at for at, each in enumerate(self.tokens) if each is token)
+        before = [each.stem for each in self.tokens[max(0, place - 1) : place]]
+        behind = any(each.role or each.is_left for each in self.tokens[place + 1 :])
+        return not behind and bool({*before} & word_set("partitive"))
 
     def _ranks_a_plural(self) -> bool:
         """Whether several are asked for: "the top trending keywords", and not "which of the keywords is best"."""

@@ -634,6 +634,8 @@ class _Reader(Orders):
     def _read_query(self) -> RecordQuery | None:
         """Aggregate, order, group and limit; filters are not looked at."""
         ways = [each for each in (Aggregate.SUM, Aggregate.AVERAGE) if self._has(each.value)]
+        if (key := self._key_ranked()) is not None:
+            return self._rank_groups(key, ways)
         orders = self._orders()
         if orders is None or len(orders) > 1 or len(ways) > 1:
             return None
@@ -690,7 +692,7 @@ class _Reader(Orders):
 
     def _listed_field(self) -> str | None:
         """The field whose values are asked for: "what categories are there", "which kinds of weather", "what numbers of doors"."""
-        before = [*takewhile(lambda token: token.meaning is None, self.tokens)]
+        before = [*takewhile(lambda token: token.meaning is None or token.role == "own", self.tokens)]
         first, *rest = [*self.tokens[len(before) :], None]
         named = {*self._meanings_with("value")} - self._denied_values()
         narrowed = self.period is not None or self.named or named
@@ -702,7 +704,7 @@ class _Reader(Orders):
             return None
         several = any(token and token.text.casefold() != token.stem for token in phrase)
         sorts = any(token.stem in word_set("sorts") | word_set("different") for token in before)
-        asked = bool(before) and before[0].stem in word_set("which_of")
+        asked = bool(before) and before[0].stem in word_set("which_of") | word_set("who")
         return first.name if asked and (several or sorts) else None
 
     def _count(self) -> RecordQuery | None:
@@ -723,7 +725,8 @@ class _Reader(Orders):
                 aggregate=Aggregate.COUNT, group="date", grain=grain, limit=MOST_GROUPS, order="date", descending=False
             )
         name = counted.meaning.name if counted is not None and counted.meaning is not None else ""
-        if name in self.keys or (self.kind is None and len(self.keys) == 1):  # how many stylists
+        value = counted is not None and counted.role == "value"  # how many tents were booked by phone
+        if name in self.keys or (self.kind is None and len(self.keys) == 1 and not value):  # how many stylists
             key = name if name in self.keys else self.keys[0]
             return RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=MOST_GROUPS)
         asks_which = any(
@@ -769,7 +772,10 @@ class _Reader(Orders):
             return self._count()
         each = any(token.role == "sum" and token.stem == "one" for token in self.tokens)  # "one of every tent"
         each |= self._has("much")  # "how much are both together"
-        named = self._measured_fields() or [name for name in [price_field(self.spec)] if each and name]
+        each |= any(token.stem in word_set("comes") for token in self.tokens)  # "what did the tents come to"
+        price = [name for name in [price_field(self.spec)] if each and name]
+        said = self.figures or self._fields("high", "low", "unit")
+        named = (price if not said else []) or self._measured_fields()
         if not named and aggregate is Aggregate.AVERAGE and self._has("value"):
             named = [name for name in [only_figure(self.spec)] if name]  # "the average of IBM"
         if len(named) != 1:
@@ -818,6 +824,8 @@ class _Reader(Orders):
             if asks.role == "count" and token.text.casefold() in word_set("pieces"):
                 return len(self.figures) == 1 and vocabulary_of(self.spec, self.figures[0]).adds_up
         for token in self.tokens:
+            if asking and figure(token.text) is not None:
+                return False  # "how many 90 minute lessons"
             if asking and token.meaning is not None:
                 return token.role in ("field", "unit") and vocabulary_of(self.spec, token.meaning.name).adds_up
             asking = token.role == "count" or (

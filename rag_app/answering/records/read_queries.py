@@ -130,7 +130,8 @@ def _says_more(question: Question, tokens: Sequence[Token], query: WrittenQuery)
         bare
     )  # "the best of 2015 and the worst of 2015" limits nothing to 2015
     dated = any(each.value in of_days for each in query.filters)
-    return bool(differs or ahead or points_back or dated or _UNREAD.search(bare))
+    rate = query.group is None and any(token.role == "each" for token in tokens)  # "the price per night"
+    return bool(differs or ahead or points_back or dated or rate or _UNREAD.search(bare))
 
 
 def _leaves_words(question: Question, query: WrittenQuery, title: str, spec: IndexSpec) -> bool:

@@ -71,6 +71,7 @@ _RATE = re.compile(r"\b(?:an?|per|each|every)\s+(?P<grain>day|week|month|year)\b
 _AVERAGE = re.compile(r"\b(?:on\s+)?average\b", re.I)
 _HIGH, _LOW = ("high", "most", "newest"), ("low", "least", "oldest")
 _TWO_NUMBERS = re.compile(r"\bhow many\b(?P<first>.+?),?\s+(?:and|or)\s+how\s+many\b(?P<second>.+)$", re.I)
+_AND_HOW_MUCH = re.compile(r"(?<=\w),?\s+(?:and|und|et)\s+(?:what|how\s+much|wie\s?viel|combien)\b", re.I)
 _AND = re.compile(r"\b(?:and|und|et)\b", re.I)
 
 
@@ -144,7 +145,7 @@ def read_steps(
 
     tokens = partial(read_names, spec=spec, values=values)
     if not asks_two_figures(bare):
-        return _two_numbers(bare, read, spec) or _both(bare, read, tokens)
+        return _two_numbers(bare, read, spec) or _list_and_total(bare, read) or _both(bare, read, tokens)
     percent = _PERCENT.search(bare) is not None
     plain = _PERCENT.sub(" much ", bare)
     if (steps := _change(plain, spec, values, period, today)) is not None:
@@ -172,6 +173,16 @@ def _two_numbers(text: str, read: "Read", spec: IndexSpec) -> Steps | None:
         return None
     said = second.conditions or second.period or second.kind != first.kind  # "... and how many are?"
     return Steps(Way.BOTH, first, second) if said else None
+
+
+def _list_and_total(text: str, read: "Read") -> Steps | None:
+    """Records, and what they come to: "Who stood us up, and what would that have brought in?"."""
+    found = _AND_HOW_MUCH.search(text)
+    listed, total = (read(text[: found.start()]), read(text)) if found is not None else (None, None)
+    if listed is None or total is None or not listed.is_list or listed.query.order or listed.kind != total.kind:
+        return None
+    same = listed.query.filters == total.query.filters and total.query.group is None
+    return Steps(Way.BOTH, listed, total) if same and total.query.aggregate is Aggregate.SUM else None
 
 
 def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps | None:

@@ -748,6 +748,17 @@ def _is_collection(at: _Place) -> bool:
     return holds and at.token.text.casefold() in word_set("collections")
 
 
+def _says_of_value(at: _Place) -> bool:
+    """Whether the name of a field only leads to a value of it: "booked by phone", and not "which category is dearer, ..."."""
+    after = next(iter(at.behind), None)
+    led = any(
+        each.role == "each" or each.stem in word_set("which_of")
+        for each in at.tokens[max(0, at.number - 2) : at.number]
+    )
+    told = after is not None and after.role == "value" and after.name == at.token.name and not after.parted
+    return told and not led
+
+
 def _denied_amount(tokens: Sequence[Token], place: int, spec: IndexSpec) -> Meaning | None:
     """The condition that "no" makes of a figure behind it that adds up: "days with no rainfall"."""
     field = tokens[place]
@@ -762,6 +773,18 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     (("each",), lambda at: at.token.stem in word_set("prepositions") and not _may_group(at), None),
     # the average price per booking
     (("each",), lambda at: at.is_before("kind") and at.is_among("average"), None),
+    # "who drove the most miles per trip" asks for the largest mean
+    (
+        ("each",),
+        lambda at: at.token.stem == "per" and at.is_before("kind") and at.is_among("most", "least"),
+        Meaning("average"),
+    ),
+    # "how much do we take per trip"
+    (
+        ("each",),
+        lambda at: at.token.stem == "per" and at.is_before("kind") and at.is_among("much") and not at.is_among("sum"),
+        Meaning("average"),
+    ),
     # every critical alert
     (("each",), lambda at: at.is_before("value", "kind") and not at.is_among(*_FIGURES, *_EXTREMES), Meaning("all")),
     # "who came to Theo", "visits that come to less than 20"
@@ -867,6 +890,8 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
         if token.is_left and figure(token.text) is not None and _says_how_many_there_are(tokens, number):
             token.said = True  # "our three listings"
         token.said = token.said or (token.is_left and _is_collection(at))
+        if token.role == "field" and _says_of_value(at):
+            token.meaning = None  # "booked by phone"
         if (nothing := _denied_amount(tokens, number, spec)) is not None:
             denied = next(each for each in reversed(tokens[:number]) if each.role == "not")
             token.meaning, denied.meaning = nothing, None

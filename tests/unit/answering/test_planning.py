@@ -597,6 +597,19 @@ def test_the_question_before_is_the_one_that_is_looked_for_with_it() -> None:
     ("text", "wanted"),
     [
         ("the fullest trip of each skipper", {"order": "catch", "group": "skipper", "aggregate": None}),
+        (
+            "Who is our fullest skipper by catch?",
+            {"aggregate": Aggregate.SUM, "of": "catch", "group": "skipper", "limit": 1},
+        ),
+        ("the top 2 skippers by number of trips", {"aggregate": Aggregate.COUNT, "group": "skipper", "limit": 2}),
+        (
+            "Which skipper had the most fish per trip?",
+            {"aggregate": Aggregate.AVERAGE, "of": "catch", "group": "skipper"},
+        ),
+        ("Which harbour had the most trips of a skipper?", {"aggregate": Aggregate.COUNT, "group": "harbour"}),
+        ("How many 20 kilo trips did Ada make?", {"aggregate": Aggregate.COUNT, "of": None}),
+        ("How many from the north pier had a skipper?", {"aggregate": Aggregate.COUNT, "group": None}),
+        ("Who are our skippers?", {"aggregate": Aggregate.COUNT, "group": "skipper"}),
         ("lowest catch per harbour", {"order": "catch", "group": "harbour", "aggregate": None, "descending": False}),
         ("Which skippers made at least two trips?", {"aggregate": Aggregate.COUNT, "group": "skipper", "least": 2}),
         ("Which skippers went out more than once on trips?", {"group": "skipper", "least": 2, "most": 0}),
@@ -616,6 +629,7 @@ def test_forms_of_groups(text: str, wanted: dict[str, object]) -> None:
     [
         ("How many trips did Ada make, those from the north pier included?", [("skipper", "==", "Ada Holm")]),
         ("trips under 20 for catch", [("catch", "<", 20.0)]),
+        ("trips not from the harbour north pier", [("harbour", "!=", "north pier")]),
         ("all trips on your website without Ada", [("skipper", "!=", "Ada Holm")]),
         ("trips with no catch at all", [("catch", "==", 0.0)]),
         ("all trips in our book without Ada", [("skipper", "!=", "Ada Holm")]),

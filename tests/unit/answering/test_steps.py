@@ -77,6 +77,12 @@ def test_several_of_one_are_set_against_the_mean_by_theirs() -> None:
     assert known.bound is not None and known.bound.value == 12.345
 
 
+def test_records_and_what_they_come_to() -> None:
+    found = steps("Which trips did Ada make, and how much fish in total?")
+    assert found.way is Way.BOTH and conditions(found.first) == conditions(found.second) == [("skipper", "Ada Holm")]
+    assert found.first.is_list and found.second.query.aggregate is Aggregate.SUM
+
+
 def test_a_change_in_percent_is_one_of_the_first() -> None:
     found = steps("How many percent more did Ada's trips haul than Bo's?")
     assert found.way is Way.CHANGE, "so much more than the other"

@@ -34,6 +34,8 @@ sales in the first half of 2025                           | 2025-01-01..2025-06-
 sales H2 2025                                             | 2025-07-01..2025-12-31
 sales in the third half of 2025                           | none
 the orders from 2024                                      | 2024-01-01..2024-12-31
+What did we take in March and April 2026 together?        | 2026-03-01..2026-04-30
+What came since the start of September?                   | 2026-09-01..2026-11-22
 the orders from 2024 on                                   | 2024-01-01..
 From February 2026 on, what came in?                      | 2026-02-01..
 cars from the years 1975 to 1977                          | 1975-01-01..1977-12-31
@@ -318,6 +320,12 @@ def test_any_text_can_be_read(text: str, today: date) -> None:
 def test_days_that_stand_beside_a_part_of_a_month(text: str, label: str) -> None:
     period = find_period(text, date(2026, 1, 20))
     assert period is not None and period.label == label
+
+
+def test_a_month_may_be_of_records_that_an_index_names() -> None:
+    assert find_period("the dearest stay of June", date(2026, 1, 20)) is None
+    period = find_period("the dearest stay of June", date(2026, 1, 20), records=["stay"])
+    assert period is not None and period.label == "June 2025"
 
 
 def test_days_in_a_row_are_no_days_of_the_month() -> None:
