@@ -634,8 +634,11 @@ class _Reader(Orders):
     def _read_query(self) -> RecordQuery | None:
         """Aggregate, order, group and limit; filters are not looked at."""
         ways = [each for each in (Aggregate.SUM, Aggregate.AVERAGE) if self._has(each.value)]
-        if (key := self._key_ranked()) is not None:
-            return self._rank_groups(key, ways)
+        key = self._key_ranked()
+        return self._rank_groups(key, ways) if key is not None else self._read_measure(ways)
+
+    def _read_measure(self, ways: Sequence[Aggregate]) -> RecordQuery | None:
+        """A total, a mean, an order or a number, where no values are ranked."""
         orders = self._orders()
         if orders is None or len(orders) > 1 or len(ways) > 1:
             return None
