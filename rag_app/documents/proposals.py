@@ -136,6 +136,11 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         for name in fields
         if kinds[name] in _NUMBERS and name != key and not _NAMES_A_ROW.search(column_name(name))
     }
+    flags = {
+        name: {"values.true": f"[{_toml(_without_unit(name)[0])}]"}
+        for name in fields
+        if kinds[name] is FieldType.BOOLEAN
+    }
     formats = {written[0] for written in times.values()} - {""}
     renamed = {name: field for name, field in fields.items() if field != column_name(name)}
     template: Template = Template(
@@ -148,7 +153,7 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         file=_toml(file),
         shown=_toml(file)[1:-1],
         rows=f"{rows:,}",
-        fields=[(field, *_declaration(kinds[name], figures.get(name))) for name, field in fields.items()],
+        fields=[(field, *_declaration(kinds[name], {**figures, **flags}.get(name))) for name, field in fields.items()],
         decimal=decimal,
         ambiguous=ambiguous,
         language=language,
@@ -164,12 +169,11 @@ def _proposal(file: str, rows: int, values: Values) -> str:
     )
 
 
-def _declaration(kind: FieldType | None, figure: Mapping[str, str] | None) -> tuple[str, str]:
-    """A field's type with what is sure of a figure, and what a person may add."""
-    more = _table()["boolean"] if kind is FieldType.BOOLEAN else {} if figure is None else _table()["figure"]
-    if not more:
+def _declaration(kind: FieldType | None, said: Mapping[str, str] | None) -> tuple[str, str]:
+    """A field's type with what is sure of it, and what a person may add."""
+    if said is None:
         return f'"{kind}"', ""
-    sure = {"type": f'"{kind}"', **(figure or {})}
+    sure, more = {"type": f'"{kind}"', **said}, _table()["boolean" if kind is FieldType.BOOLEAN else "figure"]
     return f"{{ {_entries(sure)} }}", _entries({key: value for key, value in more.items() if key not in sure})
 
 

@@ -241,7 +241,7 @@ def test_a_day_with_the_command(
         (tmp_path / name).write_text("id,name,seen\n1,Vega,yes\n", "utf-8")
     tables = ("ingest", tmp_path / "stars.csv", tmp_path / "moons.csv", *at, "--rows", "--dry-run")
     proposed = main(*tables)
-    assert tomllib.loads(proposed.out)["fields"]["seen"] == {"type": "boolean"}, "it is an index.toml, and nothing else"
+    assert tomllib.loads(proposed.out)["fields"]["seen"]["type"] == "boolean", "it is an index.toml, and nothing else"
     assert "would be: 2 added" in proposed.err and '# source_types = ["moon"]' in proposed.out
     assert main(*tables, "--json").json["added"] == 2
     (documents / "gone.md").write_text("# Gone\n\nThis goes.", "utf-8")

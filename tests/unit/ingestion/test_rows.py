@@ -284,7 +284,7 @@ def test_what_a_table_says_of_its_columns(tmp_path: Path) -> None:
             "order_no": "integer",
             "record_title": "keyword",
             "record_row": {"type": "integer"},
-            "paid": {"type": "boolean"},
+            "paid": {"type": "boolean", "values": {"true": ["paid"]}},
         },
         "rows": [
             {
@@ -428,7 +428,7 @@ def test_what_is_not_sure_is_a_comment_to_fill_in(tmp_path: Path) -> None:
     lines = {line.split(" = ")[0]: line for line in text.splitlines() if " = " in line}
     for key in ("words", "unit", "totals", "adds_up", "high", "low"):
         assert f"{key} = " in lines["unit_price"].partition("  # can also have: ")[2]
-    assert "adds_up" not in lines["quantity"].partition("#")[2] and "values" in lines["ok"].partition("#")[2]
+    assert "adds_up" not in lines["quantity"].partition("#")[2] and "values.false" in lines["ok"].partition("#")[2]
     assert lines["# plural"].startswith('# plural = "stocks"') and lines["# by"].startswith('# by = "quantity"')
     spec = loaded(table)
     assert [spec.vocabulary[name].words for name in ("price_eur", "price_usd")] == [(), ()]  # both are prices
