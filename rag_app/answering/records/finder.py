@@ -530,8 +530,9 @@ class RecordFinder:
         figures = frozenset(name for name in self._spec.fields if is_figure(self._spec, name))
         unknown = [as_written(word, self._question.text) for word in reading.unknown]
         if lacking := missing_text(self._spec, reading.kind, reading.missing):
-            named = any(token.role == "kind" for token in read_words(text, self._spec))
-            return NotRecorded(lacking if named else "", reading.unknown, reading.limits, figures)
+            roles = {token.role for token in read_words(text, self._spec)}
+            words = () if roles & {"count", "much"} else reading.unknown  # a number may be told in other words
+            return NotRecorded(lacking if "kind" in roles else "", words, reading.limits, figures)
         if reading.ranks or asks_two_figures(text):
             named = ranks_kind(text, self._spec) and reading.unknown != ()
             limited = reading.limits or sets_figures_apart(text)

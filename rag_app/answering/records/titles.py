@@ -61,7 +61,8 @@ def _read_apposed(tokens: Sequence[Token], titles: Sequence[NamedValue]) -> None
     """A word behind a value says what that is where a title has both: "parts for the Tarn tent", where a Tarn is a tent."""
     for (begin, end), (after, _) in pairwise(_units(tokens)):
         one, other = tokens[begin], tokens[after]
-        if one.role == "value" and one.name != "source_id" and other.is_left and not other.parted:
+        led = begin > 0 and tokens[begin - 1].stem in word_set("for")
+        if led and one.role == "value" and one.name != "source_id" and other.is_left and not other.parted:
             words = {token.stem for token in tokens[begin:end]} | {other.stem}
             other.said = any(words <= each.words for each in titles)
 

@@ -558,8 +558,8 @@ def test_a_word_behind_a_value_says_what_it_is() -> None:
     titles = [
         NamedValue("source_id", "1", "North pier jetty", "note", frozenset(), frozenset({"north", "pier", "jetty"}))
     ]
-    assert read("How many trips from the north pier jetty?", [*VALUES, *titles]) is not None
-    assert read("How many trips from the north pier crane?", [*VALUES, *titles]) is None
+    assert read("How many trips in the north pier jetty?", [*VALUES, *titles]) is not None
+    assert read("How many trips in the north pier crane?", [*VALUES, *titles]) is None
 
 
 def test_those_of_a_ranking_are_what_it_put_first() -> None:
