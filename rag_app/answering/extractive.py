@@ -39,6 +39,7 @@ from rag_app.answering.passages import (
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
+from rag_app.answering.sequels import add_sequels
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Period, Question, day_of, day_text
 from rag_app.retrieval.embedding import embed_passages, embed_query
@@ -126,6 +127,7 @@ class ExtractiveSynthesizer(Synthesizer):
             return Draft("", EXTRACTIVE)  # what is asked beside a result is about that result
         rivals = _rivals(chosen, ranking, question, context)
         said = [passage for passage in chosen if passage not in rivals][: len(chosen) - len(rivals)]
+        said = [each for each in add_sequels([*said, *rivals], ranking.pool, question.text) if each not in rivals]
         if question.period is not None:
             said = [_add_date(passage, context, question.period) for passage in said]
         understood = getattr(self._embedder, "languages", ())

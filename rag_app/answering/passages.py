@@ -64,12 +64,14 @@ _ORDER = re.compile(rf"{_POLITELY}(?:{_BASE_FORM})\b(?!\s*[:,])", re.IGNORECASE)
 
 
 class Passage(Struct, frozen=True):
-    """A sentence of block `block`, at `place` in it. `lead` is the question or heading it stands under."""
+    """A sentence of block `block`, at `place` in it. `lead` is the question or heading it stands under; it `goes_on` where
+    the sentence before it is of the same paragraph."""
 
     block: int
     place: int
     text: str
     lead: str = ""
+    goes_on: bool = False
 
     @property
     def said(self) -> str:
@@ -113,7 +115,7 @@ def passages(text: str, block: int = 0) -> list[Passage]:
     units = [each for each in _units(text) if re.search(r"\w", each[0]) and not TO_THE_ANSWERER.search(each[0])]
     found: list[Passage] = []
     lead, introduced = "", False
-    for place, ((unit, alone), (following, _)) in enumerate(zip(units, [*units[1:], ("", True)], strict=False)):
+    for place, ((unit, alone, goes_on), (following, *_)) in enumerate(zip(units, [*units[1:], ("",)], strict=False)):
         if unit.endswith(("?", ":")) or (alone and _is_heading(unit, following)):
             lead, introduced = _BULLET.sub("", unit.lstrip("# ")), unit.endswith(":")
             continue
@@ -121,9 +123,9 @@ def passages(text: str, block: int = 0) -> list[Passage]:
             continue
         words = unit.split()
         shown = " ".join(words[:_LONGEST]) + ("…" if len(words) > _LONGEST else "")
-        found.append(Passage(block, place, _BULLET.sub("", shown), lead))
+        found.append(Passage(block, place, _BULLET.sub("", shown), lead, goes_on))
         lead = lead if introduced and _BULLET.match(unit) else ""
-    return found or [Passage(block, place, unit) for place, (unit, _) in enumerate(units) if not unit.endswith("?")]
+    return found or [Passage(block, place, unit) for place, (unit, *_) in enumerate(units) if not unit.endswith("?")]
 
 
 def passages_in_sections(text: str, block: int, sections: Sequence[tuple[int, str]]) -> list[Passage]:
@@ -189,11 +191,11 @@ def quotable(text: str) -> list[str]:
     ]
 
 
-def _units(text: str) -> Iterator[tuple[str, bool]]:
-    """Sentences, and whether each is all of its line."""
+def _units(text: str) -> Iterator[tuple[str, bool, bool]]:
+    """Sentences, whether each is all of its paragraph, and whether it follows another one there."""
     for line in _lines(text):
         if _RECORD.match(line):
-            yield line, True
+            yield line, True, False
             continue
         bullet = found[0] if (found := _BULLET.match(line.lstrip())) else ""
         said = [
@@ -204,7 +206,7 @@ def _units(text: str) -> Iterator[tuple[str, bool]]:
             if not _NUMBER.fullmatch(part)
         ]
         for place, sentence in enumerate(said):
-            yield f"{bullet}{sentence}" if place == 0 else sentence, len(said) == 1
+            yield f"{bullet}{sentence}" if place == 0 else sentence, len(said) == 1, place > 0
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -501,3 +501,35 @@ async def test_a_short_answer_in_other_words_is_among_the_sentences_that_are_emb
     ranking = await rank_passages(MiniLM(), Question("what does the night ride cost"), found)
     assert len(ranking.pool) > 2 * MAX_RANKED == 2 * len(ranking.ranked)
     assert "Free." in [each.text for each in ranking.ranked]
+
+
+LIBRARY = """# Loans
+
+Every loan needs a deposit of 20 pounds. However, members of more than two years pay none. This does not apply to chainsaws.
+
+Unused goods can be returned within a month. Exceptions: saws are not returnable at all. Sharpened tools can only be exchanged.
+
+Faulty goods can be returned within two years, whatever the exceptions above say."""
+MEETING = """# Minutes of the board
+
+- Joan proposed to replace the lift. Rejected by three votes to one.
+- The cleaning contract is renewed until May. It costs 310 pounds a month."""
+POOL = """# Badeordnung
+
+Hunde sind auf dem Gelände nicht erlaubt. Ausgenommen sind Blindenhunde. Schränke kosten einen Euro."""
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "told", "left_out"),
+    [
+        ("Do I have to leave a deposit?", LIBRARY, ["20 pounds", "However, members", "does not apply"], "Unused"),
+        ("My saw is faulty, can I return it?", LIBRARY, ["not returnable at all", "Faulty goods"], "deposit"),
+        ("Will the lift be replaced?", MEETING, ["Joan proposed", "Rejected by three"], "cleaning"),
+        ("Sind Hunde erlaubt?", POOL, ["nicht erlaubt", "Ausgenommen sind Blindenhunde"], "No such word"),
+    ],
+)
+async def test_what_limits_or_decides_a_sentence_is_told_with_it(
+    synthesizer: ExtractiveSynthesizer, question: str, text: str, told: list[str], left_out: str
+) -> None:
+    answer = (await synthesizer.write(Question(question), context(text))).text
+    assert all(each in answer for each in told) and left_out not in answer

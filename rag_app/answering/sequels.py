@@ -1,0 +1,96 @@
+"""What belongs to a sentence in those around it: an exception to it, and what was decided about what it proposes.
+
+Rules for English and German. Without the sentence that limits it, a general one is untrue: "Sale items cannot be
+returned. However, faulty ones can." A proposal alone reads like a fact.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from rag_app.answering.citations import content_words
+from rag_app.answering.passages import Passage
+from rag_app.retrieval.confidence import stem
+
+MOST = 2
+"""Sentences in a row, of which each limits the one before it."""
+_FROM_WHAT_STANDS_BEFORE = re.compile(
+    r"\W*(?:(?:but|however|yet|though|although|nevertheless|otherwise|except|exceptions?|unless|only (?:if|when|those|members?)|after that|in that case"
+    r"|aber|jedoch|allerdings|dennoch|trotzdem|sonst|andernfalls|ausnahmen?|ausgenommen|außer|nur wenn|es sei denn|danach|in diesem fall)\b"
+    r"|(?:this|that|it|they|these|those|dies\w*|das|sie|es|er)\b)",
+    re.IGNORECASE,
+)
+_TURNS = re.compile(
+    r"^\W*(?:but|yet|otherwise|except|exceptions?|unless|only (?:if|when|those)|sonst|andernfalls|ausnahmen?|ausgenommen|außer|nur wenn|es sei denn)\b"
+    r"|\b(?:however|though|nevertheless|(?:is|are) (?:the|an?) exceptions?|exempt|(?:does|do|did) not apply|whatever|regardless|irrespective|even (?:if|when|for)"
+    r"|aber|jedoch|allerdings|dennoch|trotzdem|gilt (?:\w+ )?nicht|gelten (?:\w+ )?nicht|ungeachtet|unabhängig von|auch wenn)\b",
+    re.IGNORECASE,
+)
+"""Says by itself that it is against the sentence before."""
+_LIMITS = re.compile(
+    r"\b(?:not|no|never|none|nobody|nothing|cannot|only|except|unless|although|without|instead|excluded|provided"
+    r"|nicht|kein\w*|nie|niemals|nichts|nur|außer|ausgenommen|ausgeschlossen|untersagt|verboten|sofern|statt)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+_POINTS_BACK = re.compile(
+    r"\b(?:this|these|those|dies\w*|dafür|davon|dabei|dazu|damit|darauf)\b|^\W*(?:\w+\W+){0,4}(?:it|they|them|their|sie|ihr\w*)\b",
+    re.IGNORECASE,
+)
+_OVERRIDES = re.compile(
+    r"\b(?:whatever|regardless|irrespective|notwithstanding|despite|in spite of|trotz|ungeachtet|unabhängig)\b.{0,40}"
+    r"\b(?:above|below|exceptions?|rules?|conditions?|terms|oben|ausnahmen?|regeln?|bedingungen)\b",
+    re.IGNORECASE,
+)
+"""Goes before all that the document says beside it."""
+_PROPOSES = re.compile(
+    r"\b(?:propos(?:ed|es|als?)|suggest(?:ed|s|ions?)|put forward|moved (?:that|to)|motions?|request(?:ed|s)?|asked|appli(?:ed|cations?)|planned"
+    r"|the plan|wanted|recommend(?:ed|s|ations?)|sought|pleaded"
+    r"|schl(?:ug|ugen|ägt)|vorgeschlagen|vorschl(?:ag|äge)|beantragt\w*|antr(?:ag|äge)|vorgesehen|geplant|angeregt|regte|forderte\w*|bat|wünscht\w*)\b",
+    re.IGNORECASE,
+)
+_DECIDES = re.compile(
+    r"\b(?:reject\w*|turned (?:\w+ ){0,3}down|declin\w*|refus(?:ed|al)|denied|approv\w*|agree[ds]?|accepted|adopted|carried|passed|vote[ds]?|withdr[ae]wn?|withdrew"
+    r"|dropped|postponed|deferred|adjourned|shelved|abandoned|decided|decisions?|defeated|failed|granted|unanimous\w*|against|in favou?r|lost"
+    r"|abgelehnt|lehnte\w*|angenommen|zugestimmt|stimmten?|genehmigt\w*|bewilligt\w*|verworfen|vertagt|zurückgezogen|beschl(?:oss|ossen|uss)|einstimmig"
+    r"|mehrheit\w*|dagegen|verschoben|zurückgestellt|entschieden|entscheidung)\b",
+    re.IGNORECASE,
+)
+
+
+def add_sequels(chosen: Sequence[Passage], pool: Sequence[Passage], question: str) -> list[Passage]:
+    """The chosen passages, each with what follows in its paragraph and limits or decides it; what is itself such a sequel
+    with the one before it. Of their documents also what goes before every exception, if it is about what was asked.
+
+    >>> said = [Passage(0, 0, "Loans are free."), Passage(0, 1, "However, drills cost £2.", goes_on=True)]
+    >>> add_sequels(said[:1], said, "Are loans free?") == said
+    True
+    """
+    at = {(each.block, each.place): each for each in pool}
+    found = dict.fromkeys(chosen)
+    for one in chosen:
+        before = at.get((one.block, one.place - 1))
+        if before is not None and one.goes_on and _is_sequel(before, one) and _FROM_WHAT_STANDS_BEFORE.match(one.text):
+            found[before] = None
+        for place in range(one.place + 1, one.place + 1 + MOST):
+            following = at.get((one.block, place))
+            if following is None or not _is_sequel(at[one.block, place - 1], following):
+                break
+            found[following] = None
+    blocks, asked = {each.block for each in chosen}, _stems([question])
+    overrides = (each for each in pool if each.block in blocks and _OVERRIDES.search(each.text))
+    return [*found, *(each for each in overrides if each not in found and asked & _stems([each.text]))]
+
+
+def _is_sequel(one: Passage, following: Passage) -> bool:
+    if not following.goes_on:
+        return False
+    if _PROPOSES.search(one.text) and _DECIDES.search(following.text):
+        return True
+    if _TURNS.search(following.text):
+        return True
+    if not _LIMITS.search(following.text):
+        return False
+    return bool(_POINTS_BACK.search(following.text) or _stems([one.text]) & _stems([following.text]))
+
+
+def _stems(texts: Iterable[str]) -> set[str]:
+    return {stem(word) for text in texts for word in content_words(text)}
