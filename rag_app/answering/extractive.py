@@ -23,7 +23,16 @@ from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.comparing import compare, name_thing, order_of
 from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.disagreement import disagree
-from rag_app.answering.kinds import FIGURES, Calculation, find_calculation, has_kind, kind_of, numbers_in, states
+from rag_app.answering.kinds import (
+    FIGURES,
+    Calculation,
+    find_calculation,
+    has_kind,
+    kind_of,
+    numbers_in,
+    only_lists_names,
+    states,
+)
 from rag_app.answering.models import Draft
 from rag_app.answering.passages import (
     SENTENCE_END,
@@ -205,7 +214,11 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
         for number, block in enumerate(context.blocks)
         for passage in passages_in_sections(block.body, number, block.sections)
     )
-    pool = tuple(each for each in pool if not _is_of_another(each, context, question.text))
+    pool = tuple(
+        each
+        for each in pool
+        if not _is_of_another(each, context, question.text) and not only_lists_names(each.text, question.text)
+    )
     promises = _promises(pool, question)
     asked = (question.searched or question.text, *parts(question.text))
     echoed = frozenset() if any(map(_ASKS_WHETHER.match, asked)) else content_words(asked[0])

@@ -203,6 +203,16 @@ _STATED = {
 }  # fmt: skip
 
 
+# How a list of those who were there begins, and what asks for it.
+_ATTENDANCE = _pattern(
+    r"^\W*(?:(?:also |members |staff )?(?:present|in attendance|attend(?:ees|ing|ance)|absent|apologies(?: received)?(?: from)?|participants|excused|anwesend\w*"
+    r"|abwesend\w*|entschuldigt|teilnehm\w+|présents?|absents?|excusés?))\W*:"
+)
+_ASKS_ATTENDANCE = _pattern(
+    r"\b(?:present|attend\w*|absent|absence|apolog\w+|participa\w+|took part|take part|miss(?:ed|ing)|there|came|come|joined|excused|turned up|showed up"
+    r"|anwesend|abwesend|fehlt\w*|gefehlt|entschuldigt|teil|teilgenommen|teilnehm\w*|dabei|da|gekommen|kam\w*)\b"
+    r"|\b(?:who|wer) (?:else )?(?:was|were|is|sat|war|waren|nahm\w*) (?:not |nicht )?(?:at|in|on|bei|an|auf)\b"
+)
 # Words that go on behind an adjective that belongs to no noun: "quiet on Mondays".
 _AFTER = r"(?:on|in|at|by|before|after|from|until|between|during|when|if|than|and|or|but|with|for|to|of|as|then)\b"
 
@@ -295,6 +305,17 @@ def has_kind(kind: Kind, text: str, question: str) -> bool:
     return any(
         kind not in _NEEDS_NEWS or not _words(each.groupdict().get("news") or each[0]) <= asked for each in found
     )
+
+
+def only_lists_names(text: str, question: str) -> bool:
+    """Whether a text lists who was there, where a question asks who did something else.
+
+    >>> [only_lists_names("Present: Ines Calloway, Lech Baran.", each) for each in ("Who chaired the meeting?", "Who was present?")]
+    [True, False]
+    """
+    if _ATTENDANCE.match(text) is None or kind_of(question) is not Kind.PERSON:
+        return False
+    return _ASKS_ATTENDANCE.search(question) is None
 
 
 def numbers_in(text: str) -> dict[tuple[str, bool], frozenset[str]]:

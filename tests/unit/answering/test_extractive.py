@@ -533,3 +533,14 @@ async def test_what_limits_or_decides_a_sentence_is_told_with_it(
 ) -> None:
     answer = (await synthesizer.write(Question(question), context(text))).text
     assert all(each in answer for each in told) and left_out not in answer
+
+
+ATTENDANCE = """# Minutes of the team meeting, 14 May
+
+Present: Ines Calloway, Tobias Renn, Lech Baran. Absent: Moira Flynn."""
+
+
+async def test_who_was_there_is_not_who_did_something(synthesizer: ExtractiveSynthesizer) -> None:
+    asked = ("Who chaired the meeting?", "Who took the minutes?", "Who was at the meeting?", "Who was absent?")
+    told = [(await synthesizer.write(Question(each), context(ATTENDANCE))).text for each in asked]
+    assert told[:2] == ["", ""] and "Present: Ines Calloway" in told[2] and "Absent: Moira Flynn" in told[3]
