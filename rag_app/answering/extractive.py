@@ -34,6 +34,7 @@ from rag_app.answering.kinds import (
     states,
 )
 from rag_app.answering.models import Draft
+from rag_app.answering.offers import share_unoffered
 from rag_app.answering.passages import (
     SENTENCE_END,
     TO_THE_ANSWERER,
@@ -87,6 +88,8 @@ UNLIKELY = -4.0
 """Log-odds of the reader: where no passage has more, nothing answers a part of a question that asks several things."""
 SURE = 4.0
 """Log-odds of the reader from which on a sentence answers, whatever the rules on what is asked for say of it."""
+MOST_UNOFFERED = 0.5
+"""Share of what a question asks to be offered that no source has: from here on the reader has to be the surer the larger it is."""
 _MOST_NEWS = 10
 _KIND_WEIGHT = 0.1  # for a sentence without the kind of value that a part asks for: a price, a date, somebody's name
 _PART_WEIGHT = 0.5  # of a part of the question; the rest is the whole question's
@@ -127,7 +130,7 @@ class ExtractiveSynthesizer(Synthesizer):
         ranking = context.ranking or await rank_passages(self._embedder, question, context)
         if not ranking.ranked:
             return Draft("", EXTRACTIVE)
-        scored = score_passages(ranking)
+        scored = score_passages(ranking, context)
         if compared := _compare_figures(ranking, scored, context):
             return Draft(compared, EXTRACTIVE)
         missing = _missing_parts(ranking.asked[1:], scored)
@@ -160,18 +163,24 @@ class PassageScores(Struct, frozen=True):
     read: NDArray[np.float64]
 
 
-def score_passages(ranking: Ranking) -> PassageScores:
+def score_passages(ranking: Ranking, context: Context) -> PassageScores:
     """What passages are chosen by: how near they are, alone and with the one before, what spoke for them before, and
-    whether they have what is asked for. Nothing has it where no passage is likely to, or a part is about the unknown thing
-    of the part before."""
+    whether they have what is asked for. Nothing has it where no passage is likely to, a part asks for the offer of what no
+    source names, or is about the unknown thing of the part before."""
     near = (ranking.cosines + ranking.windows) / 2 + READ_WEIGHT * ranking.read
     lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
     held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     held |= ranking.read[1:] >= SURE
-    unlikely = False
-    for row, part in enumerate(ranking.asked[1:] if len(held) > 1 else ()):
-        unlikely = ranking.read[row + 1].max() < UNLIKELY or (unlikely and _REFERS.search(part) is not None)
+    texts = (
+        part for each in context.blocks for part in (each.title, each.body, *(named for _, named in each.sections))
+    )
+    text, unlikely = " ".join(texts), False
+    for row, part in enumerate(ranking.asked[1:]):
+        best = ranking.read[row + 1].max()
+        lacking = share_unoffered(part, text)
+        unoffered = lacking >= MOST_UNOFFERED and best < SURE * (2 * lacking - 1)
+        unlikely = unoffered or (len(held) > 1 and best < UNLIKELY) or (unlikely and _REFERS.search(part) is not None)
         held[row] &= not unlikely
     return PassageScores(scores, held, ranking.read[1:].max(axis=0))
 

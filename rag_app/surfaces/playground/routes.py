@@ -216,7 +216,7 @@ class Playground:
 
     async def _sentences(self, question: Question, context: Context, answer: Answer | None) -> list[ScoredSentence]:
         ranking = context.ranking or await rank_passages(self._embedder, question, context)
-        parts, wanted = score_passages(ranking), content_words(question.searched or question.text)
+        parts, wanted = score_passages(ranking, context), content_words(question.searched or question.text)
         found = [
             ScoredSentence(
                 source=passage.block + 1,

@@ -544,3 +544,19 @@ async def test_who_was_there_is_not_who_did_something(synthesizer: ExtractiveSyn
     asked = ("Who chaired the meeting?", "Who took the minutes?", "Who was at the meeting?", "Who was absent?")
     told = [(await synthesizer.write(Question(each), context(ATTENDANCE))).text for each in asked]
     assert told[:2] == ["", ""] and "Present: Ines Calloway" in told[2] and "Absent: Moira Flynn" in told[3]
+
+
+KENNELS = """# What we offer
+
+We board dogs and cats. A dog costs 24 euros a night. Bicycles are lent to guests. We do not clip coats."""
+
+
+async def test_what_no_source_names_is_not_offered(synthesizer: ExtractiveSynthesizer) -> None:
+    asked = (
+        "Do you rent tents?",
+        "Do you sell tents, and what do they cost?",
+        "Do you clip coats?",
+        "Can I rent a bicycle?",
+    )
+    told = [(await synthesizer.write(Question(each), context(KENNELS))).text for each in asked]
+    assert told[:2] == ["", ""] and "do not clip" in told[2] and "Bicycles are lent" in told[3]

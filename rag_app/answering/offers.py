@@ -1,0 +1,44 @@
+"""Whether the thing that a question asks to be offered is named at all: "do you rent tents?" where nothing is said of tents.
+
+Rules for English and German. What is near in meaning - another thing that is rented - is not its answer.
+"""
+
+import re
+
+from rag_app.answering.citations import content_words
+
+_ASKS = re.compile(
+    r"^\W*(?:(?:and|but|or|so|also|hi|hello|ok|please|und|oder)\W+)*(?:(?:do|can|could|will|would|have) (?:you|we|i)|(?:is|are) there|may i|gibt es"
+    r"|haben sie|habt ihr|kann (?:man|ich)|können (?:wir|sie|man)|(?:bieten|verkaufen|verleihen|vermieten|reparieren) sie"
+    r"|(?:bietet|verkauft|verleiht|vermietet) ihr)\b",
+    re.IGNORECASE,
+)
+_SAID_OTHERWISE = frozenset(
+    re.findall(
+        r"\w+",
+        """offer sell rent hire lend loan borrow buy got get give provide possible available bring take use need want like still just back going
+        being something anything someone anyone thing kind gibt es man ich wir sie ihr haben habt kann können ein eine einen einem im in der die
+        das den dem bei auf mit für zum zur und oder noch auch bieten bietet verkaufen verkauft verleihen verleiht vermieten vermietet
+        reparieren anbieten leihen kaufen mieten bekommen""",
+    )
+)
+"""Words of a question that a text may say in others."""
+_LETTERS = 6
+
+
+def share_unoffered(question: str, text: str) -> float:
+    """Of what a question asks to be offered, the share of words that a text does not have; 0 of any other question.
+
+    >>> [share_unoffered("Do you rent out tents?", text) for text in ("We lend bicycles.", "Tent: £5", "Camping in a tent")]
+    [1.0, 0.0, 0.0]
+    """
+    if _ASKS.match(question) is None:
+        return 0.0
+    words = {word for word in content_words(question) - _SAID_OTHERWISE if word.isalpha() and len(word) > 2}
+    return sum(not _names(text.casefold(), word) for word in words) / max(1, len(words))
+
+
+def _names(text: str, word: str) -> bool:
+    """In any form, or as a part of a longer word."""
+    begins = re.sub(r"(?:ing|ed|ies?|y|e|s|en|n)$", "", word)[:_LETTERS]
+    return re.search(rf"{'' if len(begins) > 4 else chr(92) + 'b'}{re.escape(begins)}", text) is not None
