@@ -13,6 +13,7 @@ _ASKS = re.compile(
     r"|(?:bietet|verkauft|verleiht|vermietet) ihr)\b",
     re.IGNORECASE,
 )
+# Words of a question that a text may say in others.
 _SAID_OTHERWISE = frozenset(
     re.findall(
         r"\w+",
@@ -22,7 +23,6 @@ _SAID_OTHERWISE = frozenset(
         reparieren anbieten leihen kaufen mieten bekommen""",
     )
 )
-"""Words of a question that a text may say in others."""
 _LETTERS = 6
 
 

@@ -19,13 +19,13 @@ _FROM_WHAT_STANDS_BEFORE = re.compile(
     r"|(?:this|that|it|they|these|those|dies\w*|das|sie|es|er)\b)",
     re.IGNORECASE,
 )
+# Says by itself that it is against the sentence before.
 _TURNS = re.compile(
     r"^\W*(?:but|yet|otherwise|except|exceptions?|unless|only (?:if|when|those)|sonst|andernfalls|ausnahmen?|ausgenommen|außer|nur wenn|es sei denn)\b"
     r"|\b(?:however|though|nevertheless|(?:is|are) (?:the|an?) exceptions?|exempt|(?:does|do|did) not apply|whatever|regardless|irrespective|even (?:if|when|for)"
     r"|aber|jedoch|allerdings|dennoch|trotzdem|gilt (?:\w+ )?nicht|gelten (?:\w+ )?nicht|ungeachtet|unabhängig von|auch wenn)\b",
     re.IGNORECASE,
 )
-"""Says by itself that it is against the sentence before."""
 _LIMITS = re.compile(
     r"\b(?:not|no|never|none|nobody|nothing|cannot|only|except|unless|although|without|instead|excluded|provided"
     r"|nicht|kein\w*|nie|niemals|nichts|nur|außer|ausgenommen|ausgeschlossen|untersagt|verboten|sofern|statt)\b|n['’]t\b",
@@ -35,12 +35,12 @@ _POINTS_BACK = re.compile(
     r"\b(?:this|these|those|dies\w*|dafür|davon|dabei|dazu|damit|darauf)\b|^\W*(?:\w+\W+){0,4}(?:it|they|them|their|sie|ihr\w*)\b",
     re.IGNORECASE,
 )
+# Goes before all that the document says beside it.
 _OVERRIDES = re.compile(
     r"\b(?:whatever|regardless|irrespective|notwithstanding|despite|in spite of|trotz|ungeachtet|unabhängig)\b.{0,40}"
     r"\b(?:above|below|exceptions?|rules?|conditions?|terms|oben|ausnahmen?|regeln?|bedingungen)\b",
     re.IGNORECASE,
 )
-"""Goes before all that the document says beside it."""
 _PROPOSES = re.compile(
     r"\b(?:propos(?:ed|es|als?)|suggest(?:ed|s|ions?)|put forward|moved (?:that|to)|motions?|request(?:ed|s)?|asked|appli(?:ed|cations?)|planned"
     r"|the plan|wanted|recommend(?:ed|s|ations?)|sought|pleaded"
