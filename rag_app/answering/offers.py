@@ -17,7 +17,7 @@ _ASKS = re.compile(
 _SAID_OTHERWISE = frozenset(
     re.findall(
         r"\w+",
-        """offer sell rent hire lend loan borrow buy got get give provide possible available bring take use need want like still just back going
+        """offer sell rent hire lend loan borrow buy got get give provide possible available bring take use need want like still just back out going
         being something anything someone anyone thing kind gibt es man ich wir sie ihr haben habt kann können ein eine einen einem im in der die
         das den dem bei auf mit für zum zur und oder noch auch bieten bietet verkaufen verkauft verleihen verleiht vermieten vermietet
         reparieren anbieten leihen kaufen mieten bekommen""",
