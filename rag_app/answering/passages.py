@@ -115,7 +115,9 @@ def passages(text: str, block: int = 0) -> list[Passage]:
     units = [each for each in _units(text) if re.search(r"\w", each[0]) and not TO_THE_ANSWERER.search(each[0])]
     found: list[Passage] = []
     lead, introduced = "", False
-    for place, ((unit, alone, goes_on), (following, *_)) in enumerate(zip(units, [*units[1:], ("",)], strict=False)):
+    for place, ((unit, alone, goes_on), (following, *_)) in enumerate(
+        zip(units, [*units[1:], ("", True, False)], strict=False)
+    ):
         if unit.endswith(("?", ":")) or (alone and _is_heading(unit, following)):
             lead, introduced = _BULLET.sub("", unit.lstrip("# ")), unit.endswith(":")
             continue
