@@ -489,6 +489,8 @@ def _years_earlier(period: Period, first: date) -> Period | None:
         if day is not None and period.grain in ("day", "month"):
             start, end = days_around(day, period.grain)
             earlier = replace(period, start=start, end=end, otherwise=earlier)
+        elif day is not None and period.grain == "days" and period.end is not None:  # from one day to another
+            earlier = replace(period, start=day, end=day + (period.end - first), otherwise=earlier)
     return earlier
 
 
@@ -599,7 +601,13 @@ class _Reading:
         until = self._days(second, _SOON_IN_A_RANGE)
         since = self._begin(first, until) if until else None
         if until and since and since <= until[1]:
-            yield self._period((since, until[1]), start, second.end(), "days")
+            period = self._period((since, until[1]), start, second.end(), "days")
+            dated = second.lastgroup == "dated" and first.lastgroup in ("dated", None, "day")
+            yield (
+                period
+                if re.search(_YEAR, period.said) or not dated
+                else replace(period, otherwise=_years_earlier(period, since))
+            )
 
     def _begin(self, first: re.Match[str], until: Days) -> date | None:
         """The first day of a range: of the same month as the last, or the nearest before it."""

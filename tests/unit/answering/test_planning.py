@@ -786,6 +786,12 @@ def test_names_may_stand_before_what_is_asked_of_them(text: str, wanted: dict[st
     assert {name: getattr(plan.query, name) for name in wanted} == wanted
 
 
+def test_days_from_one_to_another_may_be_of_an_earlier_year() -> None:
+    plan = read("How many trips came in between 10 and 20 June?")
+    assert [each.period.label for each in plan.years] == [f"10 to 20 June {year}" for year in (2025, 2024, 2023, 2022)]
+    assert len([*read("How many trips came in between 10 and 20 June 2025?").years]) == 1
+
+
 def test_nothing_is_a_figure_of_what_is_called_so() -> None:
     stock = IndexSpec.model_validate(
         {
