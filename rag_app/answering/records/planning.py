@@ -251,7 +251,10 @@ class _Reader(Orders):
             if query.order is query.group is None or query.limit not in (1, MOST_TOLD, MOST_RANKED):
                 return None
             query = replace(query, limit=1)
-        if self._has("each") and query.group is None and not self._orders_by_its_figure(query):
+        unsaid = (self._has("each") and query.group is None and not self._orders_by_its_figure(query)) or (
+            query.aggregate is not None and self._names_a_state(query)
+        )
+        if unsaid:
             return None
         plan = self._plan_of(query, compared, values, place)
         if plan is not None and bound is not None:
@@ -272,6 +275,11 @@ class _Reader(Orders):
         never = denied[0].model_copy(update={"operator": EQ})
         said = told_condition(denied[0], self.spec).replace(" not ", " never ", 1)
         return replace(plan, conditions=(*plan.conditions, said), distinct=True, never=never)
+
+    def _names_a_state(self, query: RecordQuery) -> bool:
+        """Whether a field that holds or not is named, and neither: "how many products have stock"."""
+        states = (name for name in self._fields("field") if self.spec.fields.get(name) is FieldType.BOOLEAN)
+        return any(name != query.group and not self._values_of(name) for name in states)
 
     def _bounds_of(self, query: RecordQuery, compared: Sequence[MetadataFilter]) -> list[MetadataFilter]:
         """The conditions on the very figure of which the total or the mean is asked for."""

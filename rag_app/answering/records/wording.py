@@ -421,6 +421,9 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
     for name in spec.fields:
         words = vocabulary_of(spec, name)
         named = () if words.own else (*words.words, name.replace("_", " "))
+        if spec.fields[name] is FieldType.BOOLEAN and not (words.values or words.own):  # "paid" says that it holds
+            yield from ((phrase, Meaning("value", name, "true")) for phrase in named)
+            continue
         figures = words.words if spec.fields[name] in NUMBER_FIELDS else ()
         yield from ((phrase, Meaning("field", name)) for phrase in (*named, *map(_participle, figures)))
     yield from ((words.unit, Meaning("unit", name)) for name, words in spec.vocabulary.items() if words.unit)

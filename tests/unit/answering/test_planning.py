@@ -11,7 +11,7 @@ from rag_app.answering.records.asking import may_ask, ranks_kind, words_left
 from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
 from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan
-from rag_app.domain import Question
+from rag_app.domain import FieldType, Question
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec, load_indexes
 from rag_app.retrieval.periods import find_period, find_periods
@@ -560,6 +560,14 @@ def test_a_word_behind_a_value_says_what_it_is() -> None:
     ]
     assert read("How many trips in the north pier jetty?", [*VALUES, *titles]) is not None
     assert read("How many trips in the north pier crane?", [*VALUES, *titles]) is None
+
+
+def test_a_field_that_holds_or_not_is_a_condition_by_its_name() -> None:
+    spec = BOATS.model_copy(update={"fields": {**BOATS.fields, "insured": FieldType.BOOLEAN}})
+    plan = read_question("How many trips are insured?", spec, VALUES, None).plan
+    assert plan is not None and plan.conditions == ("insured yes",)
+    plan = read_question("How many trips are not insured?", spec, VALUES, None).plan
+    assert plan is not None and plan.conditions == ("insured not yes",)
 
 
 def test_those_of_a_ranking_are_what_it_put_first() -> None:
