@@ -199,7 +199,8 @@ class ChunkStore(ScopedStore):
         return {word: spelling for word, spelling, *_ in reversed(found)}
 
     async def word_use(self, words: Sequence[str], among: Sequence[UUID]) -> Words:
-        rows = await self.ask(Query.word_use, words, among)
+        query = self.begin()  # a frame less than `ask`
+        rows = await self.backend.database.fetch_scoped(self.scope, query.word_use(words, among), *query.values)
         used = (WordUse(row["word"], row["chunks"], frozenset(row["hits"])) for row in rows)
         return Words(tuple(used), rows[0]["of"] if rows else 0.0)
 

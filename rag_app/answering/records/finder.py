@@ -517,8 +517,10 @@ class RecordFinder:
         return (yield from self._tell_plan(plan)) if plan else None
 
     def _explain_missing(self, plan: Plan) -> NotRecorded | None:
-        """That no record of a kind has the figure that is asked for, which is one of another kind."""
+        """That no record of a kind has the figure that is asked for, which is one of another kind; or holds what is asked."""
         name, spec = plan.query.of or plan.query.order, self._spec
+        if any(spec.all_fields.get(each) is FieldType.BOOLEAN for each in fields_of(plan.query.filters)):
+            return NotRecorded("", limits=True)  # nobody knows of which it holds
         words = vocabulary_of(spec, name)
         if name is None or words.kind in (None, plan.kind):
             return None
@@ -531,7 +533,7 @@ class RecordFinder:
         unknown = [as_written(word, self._question.text) for word in reading.unknown]
         if lacking := missing_text(self._spec, reading.kind, reading.missing):
             roles = {token.role for token in read_words(text, self._spec)}
-            words = () if roles & {"count", "much"} else reading.unknown  # a number may be told in other words
+            words = reading.unknown if roles & SUPERLATIVES else ()  # "what time is it" is told in other words
             return NotRecorded(lacking if "kind" in roles else "", words, reading.limits, figures)
         if reading.ranks or asks_two_figures(text):
             named = ranks_kind(text, self._spec) and reading.unknown != ()

@@ -723,9 +723,10 @@ class _Reader(Orders):
         before = next(named, "")
         if self.group is None and before in self.keys:
             self.group = before  # all categories with their number of products
-        if self.group is not None:
-            return self._aggregate_over(Aggregate.COUNT, None)
         counted = self._counted_token()
+        if self.group is not None:
+            others = counted is not None and counted.name in self.keys and counted.name != self.group
+            return None if others else self._aggregate_over(Aggregate.COUNT, None)  # how many customers per stylist
         if counted is not None and counted.meaning is not None and is_figure(self.spec, counted.meaning.name):
             if not self._tells_different():
                 return None  # sizes are no number of records
