@@ -8,7 +8,7 @@ import re
 from rag_app.answering.citations import content_words
 
 _ASKS = re.compile(
-    r"^\W*(?:(?:and|but|or|so|also|hi|hello|ok|please|und|oder)\W+)*(?:(?:do|can|could|will|would|have) (?:you|we|i)|(?:is|are) there|may i|gibt es"
+    r"^\W*(?:(?:and|but|or|so|also|hi|hello|ok|please|und|oder)\W+)*(?:(?:do|can|could|will|would|have) (?:you|we)|(?:can|could|may) i|(?:is|are) there|gibt es"
     r"|haben sie|habt ihr|kann (?:man|ich)|können (?:wir|sie|man)|(?:bieten|verkaufen|verleihen|vermieten|reparieren) sie"
     r"|(?:bietet|verkauft|verleiht|vermietet) ihr)\b",
     re.IGNORECASE,
@@ -28,6 +28,8 @@ _LETTERS = 6
 
 def share_unoffered(question: str, text: str) -> float:
     """Of what a question asks to be offered, the share of words that a text does not have; 0 of any other question.
+
+    What the asker has to do is no offer: "Do I need my passport?" may be answered by "bring an identity card".
 
     >>> [share_unoffered("Do you rent out tents?", text) for text in ("We lend bicycles.", "Tent: £5", "Camping in a tent")]
     [1.0, 0.0, 0.0]
