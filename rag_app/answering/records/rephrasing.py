@@ -3,6 +3,11 @@
 import re
 
 _FIELD = r"[^,;:.?!]{1,40}?"
+_ASKS = "is|are|was|were|do|does|did|has|have|can|could|will|would|what|which|who|how|when|where|why"
+_MEASURES = re.compile(
+    r"\bhow (?:many|much|often)\b|\b(?:totals?|averages?|sum|adds? up|comes? to|share|percent\w*|most|least|\w{2,}est)\b",
+    re.I,
+)
 _PLAINLY = [
     (re.compile(pattern, re.I), plain)
     for pattern, plain in (
@@ -16,12 +21,20 @@ _PLAINLY = [
             "",
         ),
         # what leaves nothing out: "whether they came or not", "regardless of status"
-        (rf",?\s*\b(?:no matter\s+|regardless of\s+)?(?:whether|if)\s+{_FIELD}\s+or not\b\s*(?=[,?.!]|$)", ""),
+        (
+            rf"(?:,\s*|\s+(?:no matter|regardless of)\s+)(?:(?:no matter|regardless of)\s+)?whether\s+{_FIELD}\s+or not\b\s*(?=[,?.!]|$)",
+            "",
+        ),
         (
             r",?\s*\b(?:no matter (?:the|what|which)|regardless of(?: the)?|irrespective of(?: the)?|whatever the) \w+(?: (?:is|was|it is|they are))?\s*(?=[,?.!]|$)",
             "",
         ),
-        (r"^[\w ]{1,40}\s(?:included|inclusive)\s*[,:]\s*", ""),
+        (rf"^(?!(?:{_ASKS})\b)[\w ]{{1,40}}\s(?:included|inclusive)\s*[,:]\s*", ""),
+    )
+]
+_WITHOUT = [
+    (re.compile(pattern, re.I), plain)
+    for pattern, plain in (
         # "if I leave Ada out", "taking the late ones out"
         (
             rf",?\s*\bif (?:i|we|you)\s+(?:leave|take|strip)\s+(?:out\s+({_FIELD})|({_FIELD})\s+out)(?=[,?])",
@@ -43,7 +56,9 @@ def say_plainly(text: str) -> str:
     'without Ada, how many trips are there?'
     >>> say_plainly("What was paid in May, whether it was due or not?")
     'What was paid in May?'
+
+    What is to happen "if I leave my coat out" is no figure without it.
     """
-    for pattern, plain in _PLAINLY:
+    for pattern, plain in (*_PLAINLY, *(_WITHOUT if _MEASURES.search(text) else ())):
         text = pattern.sub(plain, text)
     return text.strip()

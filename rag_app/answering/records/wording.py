@@ -752,10 +752,11 @@ def _is_collection(at: _Place) -> bool:
 
 
 def _says_of_value(at: _Place) -> bool:
-    """Whether the name of a field only leads to a value of it: "booked by phone", and not "which category is dearer, ..."."""
+    """Whether the name of a field only leads to a value of it: "booked by phone", and not "which category is dearer, ...", nor
+    "how many customers are called Joan"."""
     after = next(iter(at.behind), None)
     led = any(
-        each.role == "each" or each.stem in word_set("which_of")
+        each.role in ("each", "count") or each.stem in word_set("which_of")
         for each in at.tokens[max(0, at.number - 2) : at.number]
     )
     told = after is not None and after.role == "value" and after.name == at.token.name and not after.parted

@@ -617,6 +617,7 @@ def test_the_question_before_is_the_one_that_is_looked_for_with_it() -> None:
         ("Which harbour had the most trips of a skipper?", {"aggregate": Aggregate.COUNT, "group": "harbour"}),
         ("How many 20 kilo trips did Ada make?", {"aggregate": Aggregate.COUNT, "of": None}),
         ("How many from the north pier had a skipper?", {"aggregate": Aggregate.COUNT, "group": None}),
+        ("How many skippers are called Ada?", {"aggregate": Aggregate.COUNT, "group": "skipper"}),
         ("Who are our skippers?", {"aggregate": Aggregate.COUNT, "group": "skipper"}),
         ("lowest catch per harbour", {"order": "catch", "group": "harbour", "aggregate": None, "descending": False}),
         ("Which skippers made at least two trips?", {"aggregate": Aggregate.COUNT, "group": "skipper", "least": 2}),
