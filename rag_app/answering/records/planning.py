@@ -328,6 +328,8 @@ class _Reader(Orders):
         if self.named:  # whether it is in stock is told, and no condition
             self.figures += [each.key for each in values if self.spec.all_fields[each.key] is FieldType.BOOLEAN]
             values = [each for each in values if self.spec.all_fields[each.key] is not FieldType.BOOLEAN]
+        if self._asks_whether() and query.group is not None and query.limit == 1:  # "is Ada our busiest skipper?"
+            values = [each for each in values if each.key != query.group]
         of_totals = {} if self.named else self._implied_by_totals()
         values = [*values, *(condition(name, EQ, of_totals[name]) for name in of_totals if not self._values_of(name))]
         kind = self.kind or self._kind_meant(query, [*compared, *values])
@@ -520,6 +522,7 @@ class _Reader(Orders):
             or (len({*self._meanings_with("weekday")}) > 1 and bool(self._rivals()) and not self._joins_weekdays())
             or self._orders_by_words()
             or self._leaves_out_a_sort()
+            or self._groups_twice()
         ):
             return False
         return self._is_positive() and not self.asks_of_words() and not self._sets_own_apart()
@@ -528,6 +531,15 @@ class _Reader(Orders):
         """Whether the weekdays stand together, so that none is of one side alone: "A on Mondays against B on Tuesdays"."""
         meant = [token.role for token in self.tokens if token.meaning and token.role != "or"]
         return "value" not in meant[meant.index("weekday") : len(meant) - meant[::-1].index("weekday")]
+
+    def _groups_twice(self) -> bool:
+        """Whether groups are asked for within groups: "takings by month and skipper"."""
+        plain = [token for token in self.tokens if not token.inside]
+        for by, one, link, other in zip(plain, plain[1:], plain[2:], plain[3:], strict=False):
+            fields = [each.role in GRAINS or each.name in self.keys for each in (one, other)]
+            if by.role == "each" and all(fields) and link.stem in word_set("joins"):
+                return True
+        return False
 
     def _leaves_out_a_sort(self) -> bool:
         """Whether what is left out may be all of a sort, of which a title names one: "apart from rings"."""

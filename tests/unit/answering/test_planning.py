@@ -554,6 +554,11 @@ def test_how_many_pieces_is_the_figure_of_a_kind_that_is_named() -> None:
     assert (query.aggregate, query.of) == (Aggregate.SUM, "catch")
 
 
+def test_whether_one_is_the_first_is_asked_of_all() -> None:
+    plan = read("Is Ada our skipper with the most trips?")
+    assert plan.conditions == () and plan.query.group == "skipper"
+
+
 def test_a_word_behind_a_value_says_what_it_is() -> None:
     titles = [
         NamedValue("source_id", "1", "North pier jetty", "note", frozenset(), frozenset({"north", "pier", "jetty"}))
@@ -617,6 +622,7 @@ def test_the_question_before_is_the_one_that_is_looked_for_with_it() -> None:
         ("Which harbour had the most trips of a skipper?", {"aggregate": Aggregate.COUNT, "group": "harbour"}),
         ("How many 20 kilo trips did Ada make?", {"aggregate": Aggregate.COUNT, "of": None}),
         ("How many from the north pier had a skipper?", {"aggregate": Aggregate.COUNT, "group": None}),
+        ("Is Ada our skipper with the most trips?", {"aggregate": Aggregate.COUNT, "group": "skipper", "limit": 1}),
         ("How many skippers are called Ada?", {"aggregate": Aggregate.COUNT, "group": "skipper"}),
         ("Who are our skippers?", {"aggregate": Aggregate.COUNT, "group": "skipper"}),
         ("lowest catch per harbour", {"order": "catch", "group": "harbour", "aggregate": None, "descending": False}),
@@ -653,6 +659,7 @@ def test_forms_of_conditions(text: str, wanted: list[tuple[str, str, object]]) -
     [
         "What percentage of Ada's trips were lucky?",  # "of Ada's" leaves nobody out
         "the difference between Ada's and Bo's trips",
+        "catch by month and skipper",
         "Which skippers made more trips than Ada?",
     ],
 )
