@@ -7,7 +7,7 @@ change what is meant, so with one left over there is no query, and the words' wa
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
-from itertools import pairwise, takewhile, zip_longest
+from itertools import dropwhile, pairwise, takewhile, zip_longest
 
 from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from rag_app.answering.records.asking import (
     without_period,
     words_of_fields,
 )
+from rag_app.answering.records.comparisons import NAMING
 from rag_app.answering.records.conditions import (
     BOUND_OPERATORS,
     GRAINS,
@@ -328,8 +329,10 @@ class _Reader(Orders):
         if self.named:  # whether it is in stock is told, and no condition
             self.figures += [each.key for each in values if self.spec.all_fields[each.key] is FieldType.BOOLEAN]
             values = [each for each in values if self.spec.all_fields[each.key] is not FieldType.BOOLEAN]
-        if self._asks_whether() and query.group is not None and query.limit == 1:  # "is Ada our busiest skipper?"
-            values = [each for each in values if each.key != query.group]
+        if self._asks_whether() and query.limit == 1 and (query.group or query.order):
+            if (rest := self._asked_of_all(query, values)) is None:
+                return None
+            values = rest
         of_totals = {} if self.named else self._implied_by_totals()
         values = [*values, *(condition(name, EQ, of_totals[name]) for name in of_totals if not self._values_of(name))]
         kind = self.kind or self._kind_meant(query, [*compared, *values])
@@ -386,6 +389,19 @@ class _Reader(Orders):
             whether=self._asks_whether() and not (self.named or self._has("not")),
             every=self._every_asked(query, compared, values),
         )
+
+    def _asked_of_all(self, query: RecordQuery, values: Sequence[MetadataFilter]) -> Sequence[MetadataFilter] | None:
+        """The conditions without the one that is asked to be the first: "is Ada our busiest skipper?", "is Ada's trip the longest?".
+
+        None where nobody can tell which of them that is.
+        """
+        plain = [each for each in self.tokens if each.meaning is not None]
+        named = [each for each in values if each.operator is EQ and self.spec.all_fields[each.key] in NAMING]
+        if query.group is not None:
+            rest = [each for each in values if each.key != query.group]
+            return None if query.aggregate is Aggregate.COUNT and rest and len(rest) == len(values) else rest
+        alone = len(named) == len(values) == 1 and plain[-1].role in SUPERLATIVES
+        return [] if alone else values
 
     def _implied_by_totals(self) -> Mapping[str, str]:
         """What words for a total say of its records: only what is done was earned; of what is to come, nothing is."""
@@ -777,6 +793,11 @@ class _Reader(Orders):
         if plain is not None and plain.text.casefold() in word_set("things"):
             return None
         behind = [token for token in self.tokens[place + 1 :] if token.meaning]
+        others = [*dropwhile(lambda token: token.role == "value", behind)]
+        if len(others) < len(behind) and others and others[0].role == "field" and others[0].name in self.keys:
+            between = self.tokens[self.tokens.index(behind[0]) + 1 : self.tokens.index(others[0])]
+            if all(token.inside or token.role == "value" or token.stem in word_set("joins") for token in between):
+                return others[0]  # "how many French and Italian guests"
         if len(behind) > 1 and behind[1].role == "kind":
             between = self.tokens[self.tokens.index(behind[0]) + 1 : self.tokens.index(behind[1])]
             if not any(token.stem in says_nothing() for token in between):
