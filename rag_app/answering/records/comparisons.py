@@ -24,7 +24,7 @@ from rag_app.retrieval.filters import EQ
 from rag_app.retrieval.periods import Period
 from rag_app.retrieval.records import Aggregate, NamedValue, RecordQuery
 
-NAMING = frozenset({FieldType.KEYWORD, FieldType.UUID})
+NAME_TYPES = frozenset({FieldType.KEYWORD, FieldType.UUID})
 _BETTER = {"better": "best", "worse": "worst"}
 
 
@@ -225,7 +225,7 @@ class Comparisons(Conditions):
         denied = self._denied_values()
         named = [each for each in dict.fromkeys(self._meanings_with("value")) if each not in denied]
         several = [each for each in named if sum(other.name == each.name for other in named) > 1]
-        alike = len({each.name for each in several}) == 1 and self.spec.all_fields[several[0].name] in NAMING
+        alike = len({each.name for each in several}) == 1 and self.spec.all_fields[several[0].name] in NAME_TYPES
         return several if alike else []
 
     def _larger_of_values(self) -> RecordQuery:

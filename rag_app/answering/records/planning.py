@@ -25,7 +25,7 @@ from rag_app.answering.records.asking import (
     without_period,
     words_of_fields,
 )
-from rag_app.answering.records.comparisons import NAMING
+from rag_app.answering.records.comparisons import NAME_TYPES
 from rag_app.answering.records.conditions import (
     BOUND_OPERATORS,
     GRAINS,
@@ -396,7 +396,7 @@ class _Reader(Orders):
         None where nobody can tell which of them that is.
         """
         plain = [each for each in self.tokens if each.meaning is not None]
-        named = [each for each in values if each.operator is EQ and self.spec.all_fields[each.key] in NAMING]
+        named = [each for each in values if each.operator is EQ and self.spec.all_fields[each.key] in NAME_TYPES]
         if query.group is not None:
             rest = [each for each in values if each.key != query.group]
             return None if query.aggregate is Aggregate.COUNT and rest and len(rest) == len(values) else rest
