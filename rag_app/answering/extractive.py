@@ -177,7 +177,7 @@ def score_passages(ranking: Ranking, context: Context) -> PassageScores:
     )
     text, unlikely = " ".join(texts), False
     for row, part in enumerate(ranking.asked[1:]):
-        best = ranking.read[row + 1].max()
+        best = ranking.read[row + 1].max(initial=-np.inf)  # of no passages
         lacking = share_unoffered(part, text)
         unoffered = lacking >= MOST_UNOFFERED and best < SURE * (2 * lacking - 1)
         unlikely = unoffered or (len(held) > 1 and best < UNLIKELY) or (unlikely and _REFERS.search(part) is not None)
