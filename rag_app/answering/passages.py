@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from rag_app.retrieval.text import LABEL, sentences
 
-_LONG, _LONGEST = 40, 80
+_LONG, _LONGEST = 40, 80  # words
+_WRAPPED = 40  # characters: a shorter line is not one that goes on in the next
 
 _AT = r"(?:[\[(]?\d{1,2}:\d\d(?::\d\d)?(?:\s?[ap]m)?[\])]?[\s,–-]*)?"  # the time of day before who speaks, in a chat
 _OWN_LINE = re.compile(rf"\s*(?:[-*•–]\s|\d{{1,3}}[.)]\s|#|\||{_AT}{LABEL}\s+\S)")
@@ -212,23 +213,34 @@ def _units(text: str) -> Iterator[tuple[str, bool, bool]]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Paragraphs, each in one line; list items, table rows and `key: value` lines are not joined with neighbours."""
+    """Paragraphs and list items, each in one line; table rows and `key: value` lines are not joined with neighbours.
+
+    >>> [*_lines("- Guests sign the waiver at the front desk\\n  before their first visit.\\n- Dogs stay outside.")]
+    ['', '- Guests sign the waiver at the front desk before their first visit.', '- Dogs stay outside.']
+    >>> [*_lines("The messages that are included in the plans do\\nnot change: 150 a month.")]
+    ['The messages that are included in the plans do not change: 150 a month.']
+    """
     lines = [*_plain(text)]
     paragraph: list[str] = []
     columns: list[str] = []
     for line, following in zip(lines, [*lines[1:], ""], strict=False):
         row = _cells(line)
         columns = columns if row else []
-        if _OWN_LINE.match(line) or row or not line.strip() or TO_THE_ANSWERER.search(line):
+        wraps = bool(paragraph) and len(paragraph[-1]) >= _WRAPPED
+        own = _OWN_LINE.match(line) is not None and not (wraps and line.lstrip()[:1].islower())
+        of_item = bool(paragraph) and _BULLET.match(paragraph[0].lstrip()) is not None
+        goes_on = not of_item or (wraps and (line[:1].isspace() or line[:1].islower()))
+        if own or row or not goes_on or not line.strip() or TO_THE_ANSWERER.search(line):
             yield " ".join(paragraph)
             paragraph = []
-            if row and not columns and _heads(row, _cells(following), following):
-                columns = row
-            elif not _RULER.match(line):
+        if row and not columns and _heads(row, _cells(following), following):
+            columns = row
+        elif row or TO_THE_ANSWERER.search(line) or (own and not _BULLET.match(line.lstrip())):
+            if not _RULER.match(line):
                 yield _row(row, columns) if row else line
-        else:
+        elif line.strip():
             paragraph.append(line.strip())
-            if not SENTENCE_END.search(line.strip()) and len(line) < 40 and following[:1].isupper():
+            if not SENTENCE_END.search(line.strip()) and len(line) < _WRAPPED and following[:1].isupper():
                 yield " ".join(paragraph)  # a short line of its own, not a wrapped one
                 paragraph = []
     yield " ".join(paragraph)
