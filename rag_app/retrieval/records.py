@@ -35,6 +35,7 @@ class Grain(StrEnum):
     WEEK = "week"
     MONTH = "month"
     YEAR = "year"
+    WEEKDAY = "weekday"
 
 
 class RecordQuery(Struct, frozen=True):
@@ -44,7 +45,7 @@ class RecordQuery(Struct, frozen=True):
     be there, `weekdays` (1 is Monday) those that the date may fall on. `order` is a declared field; groups come in the
     order of their aggregate, or of themselves where `order` is the group's field. `of` is the field that is summed or
     averaged. Records without the ordered, summed or grouped field are left out. `limit` is 1 to 50 records or groups.
-    `grain` is by what a time is grouped. Days are those of UTC. A group without an aggregate gives the first records of
+    `grain` is by what a time is grouped; the group of a weekday is "1" (Monday) to "7". Days are those of UTC. A group without an aggregate gives the first records of
     each group. `least` and `most` are how many records a counted group may have; 0 is no bound.
 
     >>> RecordQuery(order="price", limit=1).descending
@@ -143,7 +144,7 @@ def check_query(query: RecordQuery, spec: IndexSpec) -> RecordQuery:
         raise InvalidInput(
             "grain",
             query.grain,
-            "is required to group by a time field (day, week, month or year), and cannot be used with other fields",
+            "is required to group by a time field (day, week, month, year or weekday), and cannot be used with other fields",
         )
     return replace(query, filters=check_filters(query.filters, spec))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from rag_app.domain import PUBLIC_ORGANIZATION, FieldType
-from rag_app.retrieval.records import Aggregate, Record, RecordQuery, Records
+from rag_app.retrieval.records import Aggregate, Grain, Record, RecordQuery, Records
 from rag_app.stores.postgres_tables import Query, column
 
 _CITED = 5  # sources that are named of a group, or of all that a total was computed from
@@ -67,10 +67,12 @@ class RecordStatement(Query):
             ORDER BY of_group, no LIMIT {self.bind(query.limit, "bigint")}"""
 
     def _key(self, query: RecordQuery, group: str) -> str:
-        """What records are grouped by: a value, or the day, week, month or year that a time falls in."""
+        """What records are grouped by: a value, the day, week, month or year that a time falls in, or its weekday."""
         key = f"v.{column(group)}"
         if query.grain is None:
             return key
+        if query.grain is Grain.WEEKDAY:
+            return f"extract(isodow FROM {_day(key)})::int"
         return f"to_char(date_trunc({self.bind(query.grain.value, 'text')}, {_day(key)}), 'YYYY-MM-DD')"
 
     def _groups(self, query: RecordQuery, group: str, aggregate: Aggregate) -> str:

@@ -22,7 +22,7 @@ from rag_app.answering.records.wording import (
 from rag_app.domain import FieldType
 from rag_app.retrieval.filters import EQ
 from rag_app.retrieval.periods import Period
-from rag_app.retrieval.records import Aggregate, NamedValue, RecordQuery
+from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery
 
 NAME_TYPES = frozenset({FieldType.KEYWORD, FieldType.UUID})
 _BETTER = {"better": "best", "worse": "worst"}
@@ -234,6 +234,18 @@ class Comparisons(Conditions):
         if rivals[0].name == "source_id":
             return RecordQuery(order=of, descending=not least, limit=len(rivals))
         return replace(self._measure(of), group=rivals[0].name, descending=not least, limit=len(rivals))
+
+    def _compares_weekdays(self) -> bool:
+        """Whether one of two or more weekdays is asked for: "are we busier on Fridays or Saturdays"."""
+        days = {*self._meanings_with("on_weekday")}
+        joined = any(map(self._has, ("or", "apart"))) or any(token.stem in word_set("than") for token in self.tokens)
+        return len(days) > 1 and joined and not self._rivals() and len(self.figures) < 2
+
+    def _larger_of_weekdays(self) -> RecordQuery:
+        """The weekdays by what is compared, the one with more of it first."""
+        of = self._figure_compared() if self.figures or any(each.name for each in self._meanings_with("more")) else None
+        least = self._way_compared() == "less"
+        return replace(self._measure(of), group="date", grain=Grain.WEEKDAY, descending=not least, limit=7)
 
     def _measure(self, of: str | None) -> RecordQuery:
         """The total of a figure, or the mean of what does not add up; without one the number of records."""

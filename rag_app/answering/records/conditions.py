@@ -13,7 +13,7 @@ from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, IS_EMPTY, LT, L
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.records import NUMBER_FIELDS, RecordQuery
 
-GRAINS = ("day", "week", "month", "year")
+GRAINS = ("day", "week", "month", "year", "weekday")
 BOUND_OPERATORS = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
 SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "newest", "oldest"})
 _BOUNDS = frozenset({"over", "under"})
@@ -393,8 +393,9 @@ class Conditions:
                 continue
             if token.role == "not" and not (after and after[0].role == "value"):
                 return False
-            if token.role == "or" and before and after and before[0].meaning == after[0].meaning:
-                continue  # "which barber or stylist"
+            weekdays = {each.role for each in (*before, *after)} == {"on_weekday"}
+            if token.role == "or" and before and after and (weekdays or before[0].meaning == after[0].meaning):
+                continue  # "which barber or stylist", "on Fridays or Saturdays"
             fields = {each.name if each.role == "value" else "" for each in (*before, *after)}
             if token.role == "or" and (len(before) + len(after) < 2 or "" in fields or len(fields) > 1):
                 return False

@@ -666,14 +666,19 @@ class RecordFinder:
             found = (yield from self._leave_groups(each, found)) if each.never is not None else found
             if found.total:
                 return each, _leave_equals(each, found), "found"
+        if plan.query.least or plan.query.most:  # no group is of this size
+            sizes: Records = yield self._store.find_records(replace(self._limit_query(plan), least=0, most=0))
+            if sizes.total:
+                return plan, sizes, "none"
         if plan.conditions and plan.kind is not None and not (plan.by_tags or plan.names_record):
             everything = replace(plan.everything, filters=(*filters, *plan.everything.filters))
             fields = fields_of(tuple(each for each in plan.query.filters if each not in plan.everything.filters))
             fields |= {name for name in (plan.query.order, plan.query.of) if name and name in self._spec.fields}
             having = (*everything.having, *sorted(fields))  # where none has the field, nothing can be said of it
             base = replace(
-                everything, having=having, order=None, aggregate=None, of=None, group=None, grain=None, limit=_EQUALS
-            )
+                everything, having=having, order=None, aggregate=None, of=None, group=None, grain=None, least=0, most=0,
+                limit=_EQUALS,
+            )  # fmt: skip
             others: Records = yield self._store.find_records(base)
             if others.total:
                 return plan, others, "none"
@@ -729,7 +734,7 @@ def _says_else(token: Token) -> bool:
     """Whether a word asks for something, or is not known."""
     before_it = token.stem in word_set("beside")
     return (token.is_left and not before_it) or (
-        token.meaning is not None and token.role not in ("value", "weekday", *GRAINS)
+        token.meaning is not None and token.role not in ("value", "on_weekday", *GRAINS)
     )
 
 

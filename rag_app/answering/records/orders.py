@@ -148,7 +148,7 @@ class Orders(Comparisons):
         which = any(token.stem in word_set("which_of") for token in self.tokens[:2])
         if len(self.keys) == 1 or (which and asked is not None and asked.role == "field" and asked.name in self.keys):
             return (asked.name if which and asked and asked.name in self.keys else self.keys[0]), None
-        said = next((role for role in GRAINS if self._has(role)), None)
+        said = next((role for role in ("weekday", *GRAINS) if self._has(role)), None)
         kinds = [self.kind] if self.kind is not None else [*self.spec.records]
         if said is not None and len(kinds) == 1 and self.spec.records[kinds[0]].every == said:
             return None, None  # each of its records is one

@@ -314,7 +314,7 @@ class _Reader(Orders):
         said: set[str | None] = {plan.query.grain, plan.kind and self.spec.records[plan.kind].every}
         if plan.period is not None and plan.period.start is not None and plan.period.end is not None:
             days = (plan.period.end - plan.period.start).days + 1
-            said |= {grain for grain, least in zip(GRAINS, (1, 7, 28, 365), strict=True) if days >= least}
+            said |= {grain for grain, least in zip(GRAINS, (1, 7, 28, 365), strict=False) if days >= least}
         counted = GRAINS if plan.query.aggregate is not None else GRAINS[1:]  # a list tells the day of each
         unread = [each for each in self.tokens if each.role in counted and each.role not in said and not self.comparing]
         for token in unread:
@@ -337,13 +337,11 @@ class _Reader(Orders):
         values = [*values, *(condition(name, EQ, of_totals[name]) for name in of_totals if not self._values_of(name))]
         kind = self.kind or self._kind_meant(query, [*compared, *values])
         counted = query.aggregate is Aggregate.COUNT and query.group == "date"  # the quietest day of January
-        if (
-            kind is None
-            and self.period is not None
-            and (counted or any(token.stem in word_set("anyone") for token in self.tokens[:3]))
-        ):
+        somebody = any(token.stem in word_set("anyone") for token in self.tokens[:3])
+        busy = any(token.stem in word_set("busier") for token in self.tokens)
+        if kind is None and ((counted and (busy or self.period is not None)) or (somebody and self.period is not None)):
             kind = self._usual()
-        weekdays = tuple(int(day) for each in self._meanings_with("weekday") for day in each.value.split(","))
+        weekdays = tuple(int(day) for each in self._meanings_with("on_weekday") for day in each.value.split(","))
         coming = self.today is not None and self.period is None and (self._has("ahead") or self._has("next"))
         period = self.period or (Period(self.today, None, "", (0, 0)) if coming else self._until_today())
         days = conditions_of(period) if period is not None else ()
@@ -532,10 +530,10 @@ class _Reader(Orders):
         if (
             len(self.kinds) > 1
             or self._has("unclear")
-            or (self._has("apart") and not self._compares_values())
-            or (self._has("more") and not (self.comparing or self._compares_values()))
+            or (self._has("apart") and not (self._compares_values() or self._compares_weekdays()))
+            or (self._has("more") and not (self.comparing or self._compares_values() or self._compares_weekdays()))
             or self._points_back()
-            or (len({*self._meanings_with("weekday")}) > 1 and bool(self._rivals()) and not self._joins_weekdays())
+            or (len({*self._meanings_with("on_weekday")}) > 1 and bool(self._rivals()) and not self._joins_weekdays())
             or self._orders_by_words()
             or self._leaves_out_a_sort()
             or self._groups_twice()
@@ -546,7 +544,7 @@ class _Reader(Orders):
     def _joins_weekdays(self) -> bool:
         """Whether the weekdays stand together, so that none is of one side alone: "A on Mondays against B on Tuesdays"."""
         meant = [token.role for token in self.tokens if token.meaning and token.role != "or"]
-        return "value" not in meant[meant.index("weekday") : len(meant) - meant[::-1].index("weekday")]
+        return "value" not in meant[meant.index("on_weekday") : len(meant) - meant[::-1].index("on_weekday")]
 
     def _groups_twice(self) -> bool:
         """Whether groups are asked for within groups: "takings by month and skipper"."""
@@ -686,7 +684,7 @@ class _Reader(Orders):
         if orders:
             return self._all_in_order(*orders[0]) if self._puts_in_order() else self._extreme(*orders[0])
         if (self._has("more") or self._has("apart")) and not self.comparing:
-            return self._larger_of_values()
+            return self._larger_of_weekdays() if self._compares_weekdays() else self._larger_of_values()
         query = self._count() if self._has("count") and self._tells_different() else self._plainly()
         return self._compared_figure(query) if self.comparing else query
 

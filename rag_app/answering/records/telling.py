@@ -17,7 +17,7 @@ from rag_app.answering.records.titles import kind_of
 from rag_app.answering.records.wording import noun_of, plural_of, says_year, vocabulary_of
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text
 from rag_app.retrieval.index import IndexSpec, template_fields
-from rag_app.retrieval.records import Aggregate, Record, RecordQuery, Records
+from rag_app.retrieval.records import Aggregate, Grain, Record, RecordQuery, Records
 from rag_app.retrieval.text import sentences
 
 _CELLS = re.compile(r"\w[\w ]*: [^;\n]*; \w[\w ]*: [^;\n]*; ")  # a row without a text of its own: its sentence tells it
@@ -76,7 +76,8 @@ class Telling:
         if query.group is not None:
             conditions = f"{self._conditions}," if self._conditions else ""
             own, of = "your " if query.own else "", f"{self._aggregate} of " if query.of else ""
-            return f"{of}{own}{self._noun(2)}{conditions} by {self._plan.query.grain or self._name(query.group)}"
+            sized = f", {self._size_wanted} each" if query.least or query.most else ""
+            return f"{of}{own}{self._noun(2)}{conditions} by {self._plan.query.grain or self._name(query.group)}{sized}"
         counted = self._count_text(self._found.total if self._outcome == "found" else 0)
         if query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE):
             return f"the {self._aggregate} of {counted}"
@@ -339,6 +340,8 @@ class Telling:
     def _group(self, row: Record) -> str:
         if self._plan.query.grain is None or not isinstance(row.group, str):
             return _one_line(str(row.group))
+        if self._plan.query.grain is Grain.WEEKDAY:
+            return WEEKDAYS[int(row.group) - 1]
         return _PERIODS[self._plan.query.grain](datetime.fromisoformat(row.group).date())
 
     def _of_group(self, row: Record) -> str:
@@ -363,12 +366,22 @@ class Telling:
         if self._plan.never is not None and self._plan.query.group is not None:
             said = told_condition(self._plan.never, self._spec)
             return f"Each {self._name(self._plan.query.group)} has a {self._noun(1)} with {said} {self._cite_found()}."
+        if self._found.rows[0].group is not None:
+            return f"No {self._name(self._plan.query.group or '')} has {self._size_wanted}{self._conditions} {self._cite_found()}."
         number, own = self._found.total, "your" if self._plan.query.own else "the"
         lead = "No: none" if self._plan.whether else "None"
         all_of_them = f"{lead} of {own} {number:,} {self._noun(number)}{self._when}"
         return f"{all_of_them} has {' and '.join(self._plan.conditions)} {self._cite_found()}."
 
     # -- words
+    @property
+    def _size_wanted(self) -> str:
+        """ "exactly 3 bookings", "3 or more bookings"."""
+        least, most = self._plan.query.least, self._plan.query.most
+        if least == most:
+            return f"exactly {least} {self._noun(least)}"
+        return f"{least or most} or {'more' if least else 'fewer'} {self._noun(2)}"
+
     def _count_text(self, number: int) -> str:
         """ "your 4 listings", "3 alerts with status open"."""
         count, own = f"{number:,} " if number else "", "your " if self._plan.query.own else ""

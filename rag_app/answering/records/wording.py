@@ -38,7 +38,7 @@ _MOST_NAMED = 12  # values that a part of them may stand for
 
 class Meaning(Struct, frozen=True):
     """What a phrase may mean: `role` as in planning.toml, or of the index's words "kind", "field", "total", "high", "low",
-    "value", "unit", or "weekday"; "unclear" is a value of two fields. "over" and "under" may be of a field: "hotter than".
+    "value", "unit", or "on_weekday"; "unclear" is a value of two fields. "over" and "under" may be of a field: "hotter than".
     """
 
     role: str
@@ -313,7 +313,7 @@ def _common() -> Mapping[Phrase, tuple[Meaning, ...]]:
                 found[key] = (*found.get(key, ()), Meaning(role))
     for day, phrases in _table()["weekdays"].items():
         for phrase in phrases.split("|"):
-            found[stems(phrase)] = (Meaning("weekday", value="6,7" if day == "weekend" else day),)
+            found[stems(phrase)] = (Meaning("on_weekday", value="6,7" if day == "weekend" else day),)
     found |= {stems(word): (Meaning("ordinal", value=str(place)),) for word, place in _table()["ordinals"].items()}
     organizations = _table()["organizations"]
     for each in organizations["each"].split("|"):
@@ -640,12 +640,13 @@ def _asks_how_much(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool
 def _kind_become(tokens: Sequence[Token], place: int, spec: IndexSpec) -> str | None:
     """The kind of what "has been booked", which may be done by now: a value that is said as a verb of the records.
 
-    And of "who is booked with Ada", but not of "who is still booked with her", where no kind is named.
+    And of "who is booked with Ada", but not of "who is still booked with her", where no kind is named; of "who booked twice".
     """
     before = {each.stem for each in tokens[max(0, place - 1) : place]}
     company = any(each.stem in word_set("with") for each in tokens[place + 1 : place + 2])
     company = company and not before & word_set("still") and not any(each.role == "kind" for each in tokens)
-    been = bool(before & word_set("become")) or company
+    again = any(each.stem in {*word_set("times"), "time"} for each in tokens[place + 1 : place + 5])
+    been = bool(before & word_set("become")) or company or again
     begun = tokens[place].stem[:BEGINNING]
     kinds = (name for name, kind in spec.records.items() for phrase in kind.words if phrase[:BEGINNING] == begun)
     return next(kinds, None) if been and len(begun) == BEGINNING else None
