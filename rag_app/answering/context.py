@@ -71,10 +71,14 @@ class ContextBlock(Struct, frozen=True):
 
 
 class Context(Struct, frozen=True):
-    """Blocks numbered from 1, best source first. `ranking` is there where its passages have been ranked already."""
+    """Blocks numbered from 1, best source first. `ranking` is there where its passages have been ranked already.
+
+    `rows`: each source is a row of a table. Sentences of some rows are no answer: there may be others that are as good.
+    """
 
     blocks: tuple[ContextBlock, ...] = ()
     ranking: Ranking | None = None
+    rows: bool = False
 
     @property
     def text(self) -> str:

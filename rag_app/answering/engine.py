@@ -314,7 +314,8 @@ class CapabilityEngine(BaseQueryEngine):
             if not capability.failure_text:
                 raise
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
-        return replace(self._without_field(best, told), seconds=time.perf_counter() - started, spent=spent)
+        found = _of_rows(self._without_field(best, told), finder)
+        return replace(found, seconds=time.perf_counter() - started, spent=spent)
 
     def _of_records(self, question: Question, told: FoundRecords) -> Evidence:
         """Records are what was asked for, whatever their similarity: there is nothing to judge."""
@@ -669,6 +670,12 @@ def _answer(evidence: Evidence, **more: Any) -> Answer:
 
 def _nearest(evidence: Evidence) -> float:
     return max((hit.score for hit in evidence.hits), default=-1.0)
+
+
+def _of_rows(found: Evidence, finder: RecordFinder | None) -> Evidence:
+    """The evidence, with whether all of it are rows of tables."""
+    rows = finder is not None and finder.knows_rows_alone
+    return replace(found, context=replace(found.context, rows=rows))
 
 
 def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:

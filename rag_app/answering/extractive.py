@@ -137,6 +137,8 @@ class ExtractiveSynthesizer(Synthesizer):
         chosen = _complete_tables(_choose(scored, ranking.ranked, ranking.pool), ranking.pool, question)
         if not chosen or (ranking.asked[1] in missing and find_calculation(ranking.asked[1])):
             return Draft("", EXTRACTIVE)  # what is asked beside a result is about that result
+        if context.rows and len({passage.block for passage in chosen}) > 1:
+            return Draft("", EXTRACTIVE)
         rivals = _rivals(chosen, ranking, question, context)
         said = [passage for passage in chosen if passage not in rivals][: len(chosen) - len(rivals)]
         said = [each for each in add_sequels([*said, *rivals], ranking.pool, question.text) if each not in rivals]

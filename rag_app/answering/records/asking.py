@@ -184,6 +184,18 @@ def asks_of_another(tokens: Sequence[Token], spec: IndexSpec) -> bool:
     return False
 
 
+def asks_possession(tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    """Whether somebody's things are to be counted, where records are what happened: "how many cats does Ada have", in a table
+    of visits."""
+    plain = [token for token in tokens if not token.inside]
+    asks = next((place for place, token in enumerate(plain) if token.role == "count"), None)
+    if asks is None or spec.dated_types == () or len(plain) < asks + 4 or any(each.role == "kind" for each in plain):
+        return False
+    counted, verb, last = plain[asks + 1], plain[asks + 2], plain[-1]
+    does = verb.text.casefold() in word_set("does") and not verb.role
+    return does and counted.role in ("", "value") and last.stem in word_set("has") and not last.role
+
+
 def stand_before_kind(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
     """Whether the words stand in a row right before the name of a kind: "the top wedding keywords"."""
     first = next(place for place, token in enumerate(tokens) if token is left[0])

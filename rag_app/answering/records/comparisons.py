@@ -64,7 +64,9 @@ class Comparisons(Conditions):
     def _asks_who_never(self) -> bool:
         """Whether those are asked for that have no record with what is denied: "who never had a late one?"."""
         places = [place for place, token in enumerate(self.tokens) if token.role == "not"]
-        if len(places) != 1 or not self._asks_which() or any(map(self._has, ("more", *SUPERLATIVES, "count"))):
+        counts = self._has("count") and bool(self.keys) and not self.figures
+        asked = counts or (self._asks_which() and not self._has("count"))
+        if len(places) != 1 or not asked or any(map(self._has, ("more", *SUPERLATIVES))):
             return False
         link, behind = self.tokens[places[0]], [each for each in self.tokens[places[0] + 1 :] if not each.inside]
         had = any(each.stem in word_set("had") for each in behind[:2])  # "has not had a"

@@ -4,12 +4,13 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise, takewhile
 
-from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
+from rag_app.answering.records.settling import THERE, is_nothing_without
 from rag_app.answering.records.titles import list_neighbours
 from rag_app.answering.records.wording import Meaning, Token, figure, goes_by, is_figure, stems, vocabulary_of, word_set
 from rag_app.domain import FieldType
-from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, NE, condition
+from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, NE, condition, or_missing
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.records import NUMBER_FIELDS, RecordQuery
 
@@ -206,7 +207,11 @@ class Conditions:
             out = any(token is each for each in (*denied, *left_out))
             known = (other if out else named).setdefault(token.meaning.name, [])
             known += [value for value in (token.meaning.value, *token.also) if value not in known]
-        made = [self._conditions(name, values) for name, values in named.items()]
+        for name, values in named.items():
+            named[name] = [each for each in values if each != THERE] or values
+        made = [
+            [condition(name, NE)] if THERE in each else self._conditions(name, each) for name, each in named.items()
+        ]
         made += [self._build_negation(name, values) for name, values in other.items() if name not in named]
         return None if None in made else [each for some in made if some for each in some]
 
@@ -244,6 +249,8 @@ class Conditions:
 
     def _build_negation(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
         """Neither of the values: "not trending" is 0 or less."""
+        if THERE in values:
+            return [condition(name, IS_EMPTY)] if len(values) == 1 else None
         if self.spec.all_fields[name] in (FieldType.KEYWORD, FieldType.UUID):
             return [condition(name, NE, value) for value in values]
         stated = self._conditions(name, values)
@@ -285,6 +292,8 @@ class Conditions:
         written = [_CONDITION.fullmatch(value) for value in values]
         if kind in NUMBER_FIELDS and all(written):
             stated = [self._build_comparison(name, FilterOperator(each[1]), float(each[2])) for each in written if each]
+            if len(stated) > 1 and {each and each.operator for each in stated} == {EQ}:
+                return [condition(name, IN, [each.value for each in stated if each])]  # "of 2021 or 2022"
             return None if None in stated else [each for each in stated if each]
         if kind is FieldType.TAGS:
             return [condition(name, CONTAINS, value) for value in values]
@@ -433,6 +442,19 @@ def kind_conditions(kind: Kind) -> tuple[MetadataFilter, ...]:
     return condition("source_type", IN, kind.source_types), *(condition(name, IS_EMPTY) for name in kind.lacks)
 
 
+def is_presence(each: MetadataFilter) -> bool:
+    """Whether a condition is that a field is there, whatever it is."""
+    return each.operator is NE and each.value is None
+
+
+def filter_of(each: MetadataFilter, spec: IndexSpec) -> MetadataFilter | MetadataFilters | None:
+    """A condition as a filter; none of a field that has only to be there. Of what 0 is as good as none of, that is none."""
+    nothing = is_nothing_without(spec, each.key)
+    if is_presence(each):
+        return condition(each.key, GT, 0) if nothing else None
+    return or_missing(condition(each.key, EQ, 0)) if nothing and each.operator is IS_EMPTY else each
+
+
 def told_condition(each: MetadataFilter, spec: IndexSpec) -> str:
     """What a condition says in words: "customer 58", "price below 10". A figure is called as people call it.
 
@@ -443,6 +465,8 @@ def told_condition(each: MetadataFilter, spec: IndexSpec) -> str:
     words, is_figure = vocabulary_of(spec, each.key).words, spec.fields.get(each.key) in NUMBER_FIELDS
     called = words and is_figure and not goes_by(each.key)
     name = words[0] if called else each.key.removesuffix("_id").replace("_", " ")
+    if is_presence(each) or each.operator is IS_EMPTY:
+        return f"{'no' if each.operator is IS_EMPTY else 'an' if name[:1] in 'aeiou' else 'a'} {name}"
     values = each.value if isinstance(each.value, list) else [each.value]
     shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     shown = [{"True": "yes", "False": "no"}.get(value, value) for value in shown]

@@ -60,7 +60,7 @@ from rag_app.answering.records.wording import (
 from rag_app.answering.records.written_queries import QueryWriter
 from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage
 from rag_app.retrieval.embedding import asking, embed_query
-from rag_app.retrieval.filters import EQ, GT, GTE, IN, LT, LTE, condition, fields_of
+from rag_app.retrieval.filters import EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, condition, fields_of
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import (
@@ -326,7 +326,7 @@ class RecordFinder:
             said, records, outcome = yield from self._query(plan)
             told = yield from self._tell(said, records, outcome)
             figure = 0.0 if outcome == "none" and plan.query.aggregate is Aggregate.COUNT else figure_of(said, records)
-            known = figure is not None and outcome != "elsewhen" and (said is plan or outcome == "none")
+            known = figure is not None and outcome in ("found", "none") and (said is plan or outcome == "none")
             return _say_whether(told, bound, figure) if told and figure is not None and known else told
         filters = tuple(each for each in plan.query.filters if each is not bound)
         conditions = tuple(each for each in plan.conditions if each != told_condition(bound, self._spec))
@@ -384,7 +384,7 @@ class RecordFinder:
             return None
         most = LARGEST_LIMIT if plan.is_first_of_each else self._most
         shown = yield from self._nearest(found, most)
-        kept, listed = self._cut_below_threshold(shown), plan.is_list and outcome != "none"
+        kept, listed = self._cut_below_threshold(shown), plan.is_list and outcome not in ("none", "lacking")
         if len(kept) < len(shown) and not listed:
             return None if kept else FoundRecords((), "", "", computed=True)
         hits = to_hits(kept)
@@ -621,6 +621,11 @@ class RecordFinder:
         return Step(figure, tuple(kept), Telling(self._spec, plan, found, to_hits(kept), "found"))
 
     @property
+    def knows_rows_alone(self) -> bool:
+        """Whether all that the index has are rows of tables, each a record of its own."""
+        return {*self._spec.source_types} <= {rule.source_type for rule in self._spec.rows}
+
+    @property
     def spent(self) -> Usage | None:
         """The tokens that a model took for queries; None where none was asked."""
         return self._writer.spent if self._writer is not None else None
@@ -670,9 +675,15 @@ class RecordFinder:
             sizes: Records = yield self._store.find_records(replace(self._limit_query(plan), least=0, most=0))
             if sizes.total:
                 return plan, sizes, "none"
+        lacking = yield from self._leave_figure(plan)
+        if lacking is not None and lacking.total:
+            own = vocabulary_of(self._spec, plan.query.of or plan.query.order).kind == plan.kind
+            return plan, lacking if own else Records(), "lacking"
         if plan.conditions and plan.kind is not None and not (plan.by_tags or plan.names_record):
             everything = replace(plan.everything, filters=(*filters, *plan.everything.filters))
-            fields = fields_of(tuple(each for each in plan.query.filters if each not in plan.everything.filters))
+            narrow = [each for each in plan.query.filters if each not in plan.everything.filters]
+            empty = {each.key for each in narrow if isinstance(each, MetadataFilter) and each.operator is IS_EMPTY}
+            fields = fields_of(tuple(narrow)) - empty
             fields |= {name for name in (plan.query.order, plan.query.of) if name and name in self._spec.fields}
             having = (*everything.having, *sorted(fields))  # where none has the field, nothing can be said of it
             base = replace(
@@ -692,6 +703,17 @@ class RecordFinder:
             _, said, near = min(nearest, key=lambda each: each[0])
             return said, near, "elsewhen"
         return plan, Records(), "found"
+
+    def _leave_figure(self, plan: Plan) -> Work[Records | None]:
+        """The records that are as they were asked for, but for the figure of which the most or a total is asked."""
+        figures = [name for name in (plan.query.order, plan.query.of) if name in self._spec.fields]
+        if not figures or plan.kind is None or not plan.conditions or plan.by_tags or plan.names_record:
+            return None
+        bare = replace(
+            self._limit_query(plan), order=None, aggregate=None, of=None, group=None, grain=None, least=0, most=0, limit=_EQUALS
+        )  # fmt: skip
+        found: Records = yield self._store.find_records(bare)
+        return found
 
     def _leave_groups(self, plan: Plan, found: Records) -> Work[Records]:
         """The groups that have no record with what never was; none where there are too many to look at all of them."""
@@ -838,7 +860,7 @@ def _nearest_queries(plan: Plan, filters: Filters) -> list[tuple[RecordQuery, fl
     types = tuple(each for each in query.filters if "source_type" in fields_of((each,)))
     named = tuple(each for each in query.filters if isinstance(each, MetadataFilter) and each.operator is EQ)
     found = []
-    bounds = conditions_of(period) if period is not None else ()
+    bounds = conditions_of(period) if period is not None and plan.dated is None else ()
     for bound in (each for each in bounds if isinstance(each, MetadataFilter)):
         before = bound.operator is GTE
         beyond = condition("date", LT if before else GTE, bound.value)

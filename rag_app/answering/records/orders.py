@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from rag_app.answering.records.asking import NAMES_OF_FIELDS
 from rag_app.answering.records.comparisons import Comparisons
 from rag_app.answering.records.conditions import GRAINS, SUPERLATIVES
+from rag_app.answering.records.settling import doers
 from rag_app.answering.records.wording import Token, figure, goes_by, only_figure, people_field, vocabulary_of, word_set
 from rag_app.domain import FieldType
 from rag_app.retrieval.records import Aggregate, Grain, RecordQuery
@@ -104,8 +105,10 @@ class Orders(Comparisons):
         largest = self._has("most") or self._has("least") or grain is not None
         who = next((token for token in self.tokens[:2] if token.stem in word_set("whose")), None)
         extreme = self._has("most") or self._has("least")
-        if who and extreme and group is None and grain is None and name and vocabulary_of(self.spec, name).adds_up:
-            spends = any(token.stem in word_set("spends") for token in self.tokens)
+        if who is not None and who.stem in word_set("who") and group is grain is None and self._counts_kind():
+            group, name = self._who_did(), ""  # "who has the most lots", where nobody may know whose they are
+        elif who and extreme and group is None and grain is None and name and vocabulary_of(self.spec, name).adds_up:
+            spends = any(token.stem in word_set("spends") | word_set("owes") for token in self.tokens)
             once = any(token.text.casefold() in ("one", "single") for token in self.tokens)
             group = people_field(self.spec) if spends and not once else None
             if group is None and not once:
@@ -123,6 +126,19 @@ class Orders(Comparisons):
         if vocabulary_of(self.spec, name).adds_up and not self._is_of_one():
             return replace(by_group, aggregate=Aggregate.SUM, of=name)
         return record if grain is None else None
+
+    def _counts_kind(self) -> bool:
+        """Whether "most" stands before what is counted: "the most trips", "the fewest late trips"."""
+        plain = [token for token in self.tokens if token.meaning and token.role != "value"]
+        return any(
+            one.role in ("most", "least") and other.role == "kind" and other.text.casefold() != other.stem
+            for one, other in pairwise(plain)
+        )
+
+    def _who_did(self) -> str | None:
+        """The field of those whom "who" asks for: by what they did, else the index's one field of people."""
+        acting = doers(self.tokens, self.spec)
+        return acting.pop() if len(acting) == 1 else None if acting else people_field(self.spec)
 
     def _all_in_order(self, name: str, descending: bool) -> RecordQuery | None:
         """All records, or all groups by their figure: "newest first", "hours by person, busiest on top"."""

@@ -18,6 +18,7 @@ from rag_app.answering.records.asking import (
     asks_limit,
     asks_of_another,
     asks_of_fields,
+    asks_possession,
     asks_rank,
     is_missing_field,
     stand_before_kind,
@@ -30,11 +31,14 @@ from rag_app.answering.records.conditions import (
     BOUND_OPERATORS,
     GRAINS,
     SUPERLATIVES,
+    filter_of,
+    is_presence,
     kind_conditions,
     told_condition,
 )
 from rag_app.answering.records.orders import MOST_GROUPS, MOST_LISTED, MOST_RANKED, MOST_TOLD, Orders
-from rag_app.answering.records.plans import Plan, Reading
+from rag_app.answering.records.plans import Plan, Reading, days_in
+from rag_app.answering.records.settling import dated_field, days_label, drop_verb_of, times_of
 from rag_app.answering.records.titles import kind_of, read_names
 from rag_app.answering.records.wording import (
     Meaning,
@@ -56,7 +60,7 @@ from rag_app.answering.records.wording import (
 from rag_app.domain import FieldType, day_text
 from rag_app.retrieval.filters import EQ, GT, GTE, LT, LTE, NE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
-from rag_app.retrieval.periods import Period, conditions_of, means_part
+from rag_app.retrieval.periods import Period, means_part
 from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, Grain, NamedValue, RecordQuery, can_run
 from rag_app.retrieval.spelling import correct_spelling
 from rag_app.retrieval.text import tokens as tokens_of
@@ -120,7 +124,12 @@ def read_question(
         dated = behind is None or behind.stem in word_set("before_days")  # not "changed hands in May"
         changed = period is not None and token.stem in word_set("changed") and dated  # those days are of that
         token.said = token.said or changed or (token.is_left and (token.stem in own or token.text.lower() in theme))
-    reader = _Reader(spec, tokens, values, period, today, comparing)
+    dating = _dated_by(text, spec, values, period) if times_of(spec) else None
+    if dating is not None:
+        drop_verb_of(tokens, spec, dating)
+        for token in tokens:
+            token.said = token.said or token.stem == "due"
+    reader = _Reader(spec, tokens, values, period, today, comparing, dating)
     plan = reader.plan()
     if plan is not None and (said := INCLUSION.findall(without_days(text, period))):
         included = {each.name for each in read_names(" ".join(said), spec, values) if each.role == "value"}
@@ -169,6 +178,16 @@ def respell(
     return correct_spelling(text, meant)
 
 
+def _dated_by(text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None) -> str | None:
+    """The time that the period of a question is of, where it is not the record's own date: "follow-ups in December"."""
+    start, end = period.span if period is not None else (0, 0)
+    if period is None or text[start:end] != period.said or start == end:
+        return None
+    before, behind = read_names(text[:start], spec, values), read_names(text[end:], spec, values)[:1]
+    named = next((each.name for each in behind if each.name in times_of(spec)), None)
+    return named or dated_field(before, spec)
+
+
 def _are_apart(one: Kind, other: Kind) -> bool:
     """Whether no record is of both kinds."""
     return not {*one.source_types} & {*other.source_types} or bool({*one.lacks} & {*other.having})
@@ -185,6 +204,7 @@ class _Reader(Orders):
         period: Period | None,
         today: date | None,
         comparing: bool = False,
+        dated: str | None = None,
     ) -> None:
         super().__init__(spec, tokens, None)
         titles = {each.value: each for each in values if each.title}
@@ -193,7 +213,7 @@ class _Reader(Orders):
         denied = self._denied_values()
         self.denied = [each for each in called if Meaning("value", "source_id", each.value) in denied]
         self.named = [each for each in called if each not in self.denied]
-        self.today, self.comparing = today, comparing
+        self.today, self.comparing, self.dated = today, comparing, dated
         for before, token in pairwise(self.tokens):
             if len(self.named) > 1 and figure(token.text) == len(self.named) and not before.role:
                 token.said = True  # "what do the two cost"
@@ -267,7 +287,7 @@ class _Reader(Orders):
         key, values, compared = self._group_without(), self._values(), self._comparisons()
         if key is None or not values or compared:
             return None
-        denied = [each for each in values if each.operator is NE]
+        denied = [each for each in values if each.operator is NE and not is_presence(each)]
         others = [each for each in values if each.operator is not NE]
         query = RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=LARGEST_LIMIT)
         plan = self._plan_of(query, (), others, 1) if len(denied) == 1 else None
@@ -276,6 +296,12 @@ class _Reader(Orders):
         never = denied[0].model_copy(update={"operator": EQ})
         said = told_condition(denied[0], self.spec).replace(" not ", " never ", 1)
         return replace(plan, conditions=(*plan.conditions, said), distinct=True, never=never)
+
+    def _times_shown(self, query: RecordQuery) -> list[str]:
+        """The times that are named, which records in a list are told with."""
+        named = [name for name in times_of(self.spec) if self._values_of(name)]
+        denied = {each.name for each in self._denied_values()}
+        return [name for name in named if query.aggregate is None and name not in denied]
 
     def _names_a_state(self, query: RecordQuery) -> bool:
         """Whether a field that holds or not is named, and neither: "how many products have stock"."""
@@ -344,7 +370,7 @@ class _Reader(Orders):
         weekdays = tuple(int(day) for each in self._meanings_with("on_weekday") for day in each.value.split(","))
         coming = self.today is not None and self.period is None and (self._has("ahead") or self._has("next"))
         period = self.period or (Period(self.today, None, "", (0, 0)) if coming else self._until_today())
-        days = conditions_of(period) if period is not None else ()
+        days = days_in(self.dated, period) if period is not None else ()
         own = (
             self._has("own")
             and len(self.named) < 2
@@ -361,9 +387,17 @@ class _Reader(Orders):
         if kind is None and len(self.spec.source_types) > 1 and not self._asks_of_any(query, bool(values)):
             return None
         query = query if kind is None else self._of_kind(query, kind)
-        everything = replace(query, filters=(*query.filters, *days), own=own)
+        there = tuple(each.key for each in values if is_presence(each))
+        stated = [each for each in (filter_of(each, self.spec) for each in values) if each is not None]
+        everything = replace(query, filters=query.filters if self.dated else (*query.filters, *days), own=own)
+        narrow = (*(days if self.dated else ()), *compared, *stated)
         return Plan(
-            replace(everything, filters=(*everything.filters, *compared, *values), weekdays=weekdays),
+            replace(
+                everything,
+                filters=(*everything.filters, *narrow),
+                weekdays=weekdays,
+                having=(*everything.having, *there),
+            ),
             everything,
             kind,
             single=query.aggregate is None and query.order is not None and query.limit == 1,
@@ -371,14 +405,15 @@ class _Reader(Orders):
                 *(
                     told_condition(each, self.spec)
                     for each in (*compared, *values)
-                    if not vocabulary_of(self.spec, each.key).own and each.key != "source_id"
+                    if not vocabulary_of(self.spec, each.key).own and each.key not in ("source_id", self.dated)
                 ),
+                *([days_label(self.dated, period)] if self.dated and period is not None else []),
                 *(f"title “{each.title}”" for each in self.named),
                 *(f"title not “{each.title}”" for each in self.denied),
             ),
             period=period,
             distinct=query.group is not None and query.limit == MOST_GROUPS and not self._has("each"),
-            figures=tuple(self.figures),
+            figures=(*self.figures, *self._times_shown(query)),
             place=place,
             everybody=self._has("everybody"),
             contest=self._contest(),
@@ -386,6 +421,7 @@ class _Reader(Orders):
             together=not (self.named or self._has("kind")),
             whether=self._asks_whether() and not (self.named or self._has("not")),
             every=self._every_asked(query, compared, values),
+            dated=self.dated if period is not None else None,
         )
 
     def _asked_of_all(self, query: RecordQuery, values: Sequence[MetadataFilter]) -> Sequence[MetadataFilter] | None:
@@ -537,6 +573,8 @@ class _Reader(Orders):
             or self._orders_by_words()
             or self._leaves_out_a_sort()
             or self._groups_twice()
+            or asks_possession(self.tokens, self.spec)
+            or self._bounds_somebody()
         ):
             return False
         return self._is_positive() and not self.asks_of_words() and not self._sets_own_apart()
@@ -554,6 +592,16 @@ class _Reader(Orders):
             if by.role == "each" and all(fields) and link.stem in word_set("joins"):
                 return True
         return False
+
+    def _bounds_somebody(self) -> bool:
+        """Whether a bound may be on all that somebody paid together: "owners who owe more than 100"."""
+        first = next((token for token in self.tokens if token.meaning), None)
+        pays = any(token.stem in word_set("spends") | word_set("owes") for token in self.tokens)
+        who = any(token.stem in word_set("who") | {"that"} for token in self.tokens[1:3])
+        bounded = any(token.role in BOUND_OPERATORS for token in self.tokens) and not self._has("kind")
+        of_key = first is not None and first.role == "field" and first.name in self.keys
+        sized = any(token.stem in (*word_set("times"), "time") for token in self.tokens)
+        return of_key and who and pays and bounded and not sized
 
     def _leaves_out_a_sort(self) -> bool:
         """Whether what is left out may be all of a sort, of which a title names one: "apart from rings"."""
@@ -826,14 +874,26 @@ class _Reader(Orders):
         most, least = self._has("most"), self._has("least")
         if self._asks_which() or self._puts_in_order():  # "which pool is warmest on average", "priciest first"
             most, least = most or bool(self._fields("high")), least or bool(self._fields("low"))
+        best = vocabulary_of(self.spec, named[0]).best
+        rated = self._has("best") or self._has("worst")
+        if rated and best is not None:
+            most = (best == "high") == self._has("best")
+            least = not most
         if not (most or least):
-            return self._aggregate_over(aggregate, named[0])
+            return None if rated else self._aggregate_over(aggregate, named[0])
         if self.group is None:  # "which stylist has the highest average"
             self.group, self.grain = self._subject(named[0])
+            if self.group is None and self._asks_who_spends():
+                self.group = people_field(self.spec)
         if self.group is None:
             return None
         by_group = self._aggregate_over(aggregate, named[0])
         return replace(by_group, limit=MOST_GROUPS if self._puts_in_order() else 1, order=None, descending=most)
+
+    def _asks_who_spends(self) -> bool:
+        """Whether those are asked for who pay or owe: "who paid the most in total"."""
+        spends = any(token.stem in word_set("spends") | word_set("owes") for token in self.tokens)
+        return spends and self.tokens[0].stem in word_set("who")
 
     def _puts_in_order(self) -> bool:
         """Whether all are asked for, those with the most or the least before the others: "newest first"."""

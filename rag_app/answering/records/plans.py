@@ -6,11 +6,19 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rag_app.answering.records.settling import days_label
 from rag_app.answering.records.wording import vocabulary_of
+from rag_app.domain import Filters
 from rag_app.retrieval.filters import CONTAINS, IN, NE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period, conditions_of
 from rag_app.retrieval.records import Aggregate, RecordQuery, Records
+
+
+def days_in(dated: str | None, period: Period) -> tuple[MetadataFilter, ...]:
+    """That a time of a record lies in a period: its own date where no other is named."""
+    days = (each for each in conditions_of(period) if isinstance(each, MetadataFilter))
+    return tuple(condition(dated or "date", each.operator, each.value) for each in days)
 
 
 class Contest(Struct, frozen=True):
@@ -34,7 +42,8 @@ class Plan(Struct, frozen=True):
     records that a word stands in. `contest`: what is set against each other by the figures. `bound`: whether the one
     record that is named, or the figure of a query with an aggregate, keeps to this condition is to be told. `together`: it
     may be asked of all of them together as well. `whether`: yes or no is asked for. `every`: whether all records keep to this
-    condition is. `never`: the groups are asked for in which no record keeps to this condition.
+    condition is. `never`: the groups are asked for in which no record keeps to this condition. `dated`: the time that the
+    period is of, where it is not the record's own date.
     """
 
     query: RecordQuery
@@ -55,6 +64,7 @@ class Plan(Struct, frozen=True):
     whether: bool = False
     every: MetadataFilter | None = None
     never: MetadataFilter | None = None
+    dated: str | None = None
 
     @property
     def is_list(self) -> bool:
@@ -122,12 +132,25 @@ class Plan(Struct, frozen=True):
     def _otherwise(self) -> "Plan | None":
         if self.period is None or self.period.otherwise is None:
             return None
-        old, new = conditions_of(self.period), conditions_of(self.period.otherwise)
+        old, new = self._days(self.period), self._days(self.period.otherwise)
 
         def moved(query: RecordQuery) -> RecordQuery:
             return replace(query, filters=(*(each for each in query.filters if each not in old), *new))
 
-        return replace(self, query=moved(self.query), everything=moved(self.everything), period=self.period.otherwise)
+        conditions = self.conditions
+        if self.dated is not None:
+            labels = [days_label(self.dated, each) for each in (self.period, self.period.otherwise)]
+            conditions = tuple(labels[1] if each == labels[0] else each for each in conditions)
+        return replace(
+            self,
+            query=moved(self.query),
+            everything=self.everything if self.dated else moved(self.everything),
+            period=self.period.otherwise,
+            conditions=conditions,
+        )
+
+    def _days(self, period: Period) -> Filters:
+        return days_in(self.dated, period)
 
 
 class Reading(Struct, frozen=True):

@@ -11,15 +11,17 @@ from itertools import chain
 from msgspec import convert
 from msgspec.structs import replace
 
-from rag_app.answering.records.asking import without_period
+from rag_app.answering.records.asking import asks_possession, without_period
 from rag_app.answering.records.conditions import SUPERLATIVES
 from rag_app.answering.records.parser import Item, parse
 from rag_app.answering.records.plans import Plan
+from rag_app.answering.records.settling import doers, stands_in_role
 from rag_app.answering.records.wording import (
     Token,
     figure,
     figures_in,
     is_figure,
+    people_field,
     read_words,
     stems,
     vocabulary_of,
@@ -51,7 +53,7 @@ def read_plan(question: Question, spec: IndexSpec, values: Sequence[NamedValue])
     tokens = read_words(question.text, spec)
     if query is None or read.certainty < CERTAIN or _says_more(question, tokens, query):
         return None
-    if _leaves_words(question, query, read.title, spec):
+    if _leaves_words(question, query, read.title, spec) or _takes_wrong_role(tokens, query, spec, values):
         return None
     if query.of is not None and not is_figure(spec, query.of):
         return None  # numbers that records go by make no total
@@ -134,6 +136,26 @@ def _says_more(question: Question, tokens: Sequence[Token], query: WrittenQuery)
     return bool(differs or ahead or points_back or dated or rate or _UNREAD.search(bare))
 
 
+def _takes_wrong_role(
+    tokens: Sequence[Token], query: WrittenQuery, spec: IndexSpec, values: Sequence[NamedValue]
+) -> bool:
+    """Whether nobody knows whose records are meant: a name of two fields, "who" of no field that is named, things that somebody
+    has."""
+    for each in query.filters:
+        of = {
+            known.field
+            for known in values
+            if known.value == each.value and spec.fields.get(known.field) is FieldType.KEYWORD
+        }
+        if len(of) > 1 or not stands_in_role(each.field, tokens, spec):
+            return True
+    who = any(token.stem in word_set("who") for token in tokens[:1])
+    ranks = any(token.role in ("most", "least") for token in tokens)
+    named = {token.name for token in tokens if token.role == "field"} | doers(tokens, spec) | {people_field(spec)}
+    nobody = who and ranks and query.group not in named - {None}
+    return nobody or asks_possession(tokens, spec)
+
+
 def _leaves_words(question: Question, query: WrittenQuery, title: str, spec: IndexSpec) -> bool:
     """Whether no part of the query says a word or a figure of the question, or its "not".
 
@@ -144,6 +166,10 @@ def _leaves_words(question: Question, query: WrittenQuery, title: str, spec: Ind
     figures = {query.limit, *(each.value for each in query.filters)}
     denied = any(token.role == "not" for token in tokens)
     denies = any(each.operator not in ("==", "contains") or not each.value for each in query.filters)
+    ends = {word for each in query.filters for word in _extremes_of(each, spec)}
+    vague = [token.text.casefold() for token in left if token.text.casefold() in word_set("adjectives")]
+    if any(f"{word}est" not in ends for word in vague):
+        return True  # "young" is no value of a name
     if (denied and not denies) or any(figure(token.text) not in {None, *figures} for token in left):
         return True
     asked, told = _starts(question.text), figures_in(question.text)
@@ -177,6 +203,11 @@ def _phrases_of(written: WrittenFilter, spec: IndexSpec) -> Iterator[str]:
     yield from chain.from_iterable(words.values.values())
     if spec.fields[written.field] is not FieldType.KEYWORD:
         yield from (*words.words, *words.high, *words.low)
+
+
+def _extremes_of(written: WrittenFilter, spec: IndexSpec) -> Iterator[str]:
+    words = vocabulary_of(spec, written.field)
+    return chain(words.high, words.low)
 
 
 def _record_named(title: str, values: Sequence[NamedValue]) -> NamedValue | None:

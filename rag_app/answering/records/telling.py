@@ -31,8 +31,9 @@ _ORDINALS = ("", "", "second ", "third ", "fourth ", "fifth ")
 _OWN_ALONE = "Only the records of your own organization count here"
 
 
-Outcome = Literal["found", "none", "elsewhen"]
-"""What a query came to: "none" are records that the plan's conditions leave none of, "elsewhen" one next to its days."""
+Outcome = Literal["found", "none", "elsewhen", "lacking"]
+"""What a query came to: "none" are records that the plan's conditions leave none of, "elsewhen" one next to its days, "lacking"
+those that have not the figure that is asked for."""
 
 
 def tell_record(spec: IndexSpec, hit: Hit) -> str:
@@ -91,6 +92,10 @@ class Telling:
             return ""
         if self._outcome == "elsewhen":
             return self._tell_nearest()
+        if self._outcome == "lacking":
+            name = self._name(self._plan.query.of or self._plan.query.order or "")
+            the = "" if self._plan.query.own else "the "
+            return f"None of {the}{self._count_text(self._found.total)} has a {name} {self._cite_found()}."
         if self._outcome == "none":
             return self._tell_none()
         query = self._plan.query
@@ -403,7 +408,7 @@ class Telling:
 
     @property
     def _when(self) -> str:
-        return f" ({self._plan.period.label})" if self._plan.period else ""
+        return f" ({self._plan.period.label})" if self._plan.period and self._plan.dated is None else ""
 
     def _noun(self, number: int) -> str:
         kind = self._plan.kind

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from itertools import pairwise, takewhile
 
+from rag_app.answering.records.settling import settle_fields
 from rag_app.answering.records.wording import (
     Meaning,
     Token,
@@ -37,6 +38,7 @@ def read_names(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> list
     if titles:
         _read_titles(tokens, titles, spec)
         _read_apposed(tokens, titles)
+    settle_fields(tokens, spec)
     return _put_names_behind(tokens)
 
 

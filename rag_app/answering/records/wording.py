@@ -28,6 +28,7 @@ _MONEY = re.compile(r"([€£$])\s?(\d[\d.,]*\d|\d)")
 _IF_SO = re.compile(r"\b(?:if (?:so|yes|any|there (?:is|are)(?: any)?)|wenn ja|falls ja|si oui)\b,?(?=\s)", re.I)
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
 _EXTREMES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
+BOUND_ROLES = frozenset({"under", "over", "least_of", "most_of"})
 _FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total"})
 _HISSES = ("ch", "sh", "ss", "x")  # ends of words whose plural has "es"
 _PLURALS = tuple(f"{each}es" for each in _HISSES)
@@ -154,6 +155,10 @@ def money_field(spec: IndexSpec) -> str | None:
 
 def _in_money(units: Sequence[str]) -> frozenset[str]:
     return frozenset({*units, *map(stem, units)})
+
+
+def in_money(unit: str) -> bool:
+    return unit.casefold() in _in_money(_table()["money"]["units"].split())
 
 
 def only_figure(spec: IndexSpec) -> str | None:
@@ -295,6 +300,11 @@ def _table() -> Mapping[str, Mapping[str, str]]:
     return table
 
 
+def table_of(name: str) -> Mapping[str, str]:
+    """A table of planning.toml."""
+    return _table()[name]
+
+
 @cache
 def word_set(name: str) -> frozenset[str]:
     """
@@ -351,8 +361,11 @@ def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, t
     """What phrases mean, the likeliest first: as values, as the index's words, as words that ask."""
     found: dict[Phrase, tuple[Meaning, ...]] = {}
     for phrase, meaning in _meanings(spec, values):
-        if (key := stems(phrase)) and meaning not in found.get(key, ()):
-            found[key] = (*found.get(key, ()), meaning)
+        key = stems(phrase)
+        short = key[-1:] and len(key) > 1 and len(key[-1]) < 3 and meaning.role in ("field", "kind")
+        for each in (key, (*key[:-1], f"{key[-1]}s")) if short else (key,):  # "follow-ups"
+            if each and meaning not in found.get(each, ()):
+                found[each] = (*found.get(each, ()), meaning)
     found |= _meant_alike(found)
     totals = [name for name, words in spec.vocabulary.items() if words.totals]
     taken_in = map(stems, _table()["money"]["taken_in"].split("|") if len(totals) == 1 else ())
@@ -360,6 +373,8 @@ def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, t
     stock = stock_field(spec)
     state = Meaning("value", stock, "==0") if stock is not None else Meaning("unclear")
     found |= {key: (state,) for key in _states() if key not in found}
+    owing = map(stems, _table()["money"]["owing"].split("|"))
+    found |= {key: (Meaning("unclear"),) for key in owing if key not in found}
     for key, meanings in _common().items():
         if meanings[0].role == "everybody" and _is_kind(found.get(key[-1:], ())):
             continue  # "all shops" are records where those are shops
@@ -383,9 +398,9 @@ def _meant_alike(own: Mapping[Phrase, tuple[Meaning, ...]]) -> Mapping[Phrase, t
     for group in _alike():
         meant = {_without_numbers(own[phrase]) for phrase in group if phrase in own}
         others = [phrase for phrase in group if phrase not in own and phrase not in _common()]
-        names = {(each[0].role, each[0].name, each[0].value) for each in meant}
+        names = {("field" if each[0].role == "total" else each[0].role, each[0].name, each[0].value) for each in meant}
         if len(names) == 1:
-            found |= dict.fromkeys(others, meant.pop())
+            found |= dict.fromkeys(others, max(meant, key=len))
     return found
 
 
@@ -484,7 +499,7 @@ def _read_phrase(
     for length in range(min(_LONGEST, len(tokens) - place), 0, -1):
         phrase = tokens[place : place + length]
         meanings = phrases.get(tuple(token.stem for token in phrase))
-        if not meanings:
+        if not meanings or (length == 1 and _is_article(tokens[place])):
             continue
         for number, token in enumerate(phrase):
             token.said, token.inside = True, number > 0
@@ -495,6 +510,11 @@ def _read_phrase(
         return length
     tokens[place].said = tokens[place].stem in says_nothing()
     return 1
+
+
+def _is_article(token: Token) -> bool:
+    """Whether a word of one small letter is no value of that name: "a note", and not "flat A"."""
+    return len(token.text) == 1 and token.text.islower() and token.stem in says_nothing()
 
 
 def _likeliest(meanings: Sequence[Meaning], after: str, spec: IndexSpec) -> Meaning:
@@ -563,6 +583,8 @@ def _may_be_part(token: Token) -> bool:
 
 def _read_part(tokens: Sequence[Token], place: int, length: int, values: Sequence[NamedValue], spec: IndexSpec) -> bool:
     part = {token.stem for token in tokens[place : place + length]}
+    if length == 1 and tokens[place].text in word_set("adjectives"):
+        return False  # "old wines" are none of the Old Orchard
     having = [Meaning("value", each.field, each.value) for each in values if part <= {*stems(each.value)}]
     field = _field_of(having, spec)
     meant = sorted(each.value for each in having if each.name == field)

@@ -1036,3 +1036,140 @@ def test_brackets_explain_the_words_before_them() -> None:
 )
 def test_what_nothing_is_had_of_is_no_figure(text: str) -> None:
     assert read(text) is None
+
+
+LOTS = IndexSpec.model_validate(
+    {
+        "name": "lots",
+        "source_types": ("lot",),
+        "default_source_type": "lot",
+        "dated_types": (),
+        "fields": {
+            "grower": {"type": "keyword", "words": ["grower"], "kind": "lot"},
+            "maker": {"type": "keyword", "words": ["winemaker", "made by"], "kind": "lot"},
+            "oak": {"type": "keyword", "words": ["oak"], "kind": "lot"},
+            "vintage": {"type": "integer", "words": ["vintage", "year"], "kind": "lot"},
+            "points": {"type": "integer", "words": ["score"], "best": "high", "kind": "lot"},
+            "price": {"type": "number", "words": ["price"], "unit": "pounds", "kind": "lot"},
+            "bottles": {"type": "integer", "words": ["bottles"], "unit": "bottles", "adds_up": True, "kind": "lot"},
+        },
+        "records": {"lot": {"words": ["lot"], "source_types": ["lot"], "by": "points"}},
+    }
+)
+ROLES = [
+    NamedValue("grower", "Eva Voss"), NamedValue("maker", "Eva Voss"), NamedValue("grower", "Marc Tis"), NamedValue("oak", "Old Forest"),
+]  # fmt: skip
+
+
+def plan_of_lots(text: str) -> Any:
+    return read_question(text, LOTS, ROLES, None, TODAY).plan
+
+
+def stated_of_lots(text: str) -> tuple[list[tuple[str, str, object]], tuple[str, ...]]:
+    plan = plan_of_lots(text)
+    assert plan is not None, text
+    named = (each for each in plan.query.filters if isinstance(each, MetadataFilter) and each.key != "source_type")
+    return [(each.key, each.operator.value, each.value) for each in named], plan.query.having
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "having"),
+    [
+        ("How many lots have a score?", [], ("points",)),
+        ("how many lots have been scored?", [], ("points",)),
+        ("lots with an oak", [], ("oak",)),
+        ("total bottles of lots with oak", [], ("oak",)),
+        ("how many lots have a price", [("price", ">", 0)], ("price",)),
+        ("how many lots have no score yet?", [("points", "is_empty", None)], ()),
+        ("lots without an oak", [("oak", "is_empty", None)], ()),
+        ("how many lots haven't been scored", [("points", "is_empty", None)], ()),
+        ("lots with a price under 10", [("price", "<", 10.0)], ()),
+        ("how many lots with a score of 90", [("points", "==", 90)], ()),
+        ("how many lots did Eva Voss make", [("maker", "==", "Eva Voss")], ()),
+        ("how many lots were made by Eva Voss", [("maker", "==", "Eva Voss")], ()),
+        ("how many lots were grown by Eva Voss", [("grower", "==", "Eva Voss")], ()),
+        ("average score of Eva Voss as the grower", [("grower", "==", "Eva Voss")], ()),
+        ("how many bottles of 2022 are there", [("vintage", "==", 2022)], ()),
+        ("how many lots of vintage 2021 or 2022", [("vintage", "in", [2021, 2022])], ()),
+        ("lots with over 2000 bottles", [("bottles", ">", 2000)], ()),
+    ],
+)
+def test_what_fields_make_of_words(text: str, wanted: list[tuple[str, str, object]], having: tuple[str, ...]) -> None:
+    assert stated_of_lots(text) == (wanted, having)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "how many lots of Eva Voss",  # in which role
+        "how many lots did Marc Tis make",  # a grower
+        "who has the most lots",  # nobody knows whose they are
+        "how many old lots under 12 pounds",  # none of the Old Forest
+        "how much do the lots still have to pay",
+    ],
+)
+def test_what_fields_leave_open_is_no_query(text: str) -> None:
+    assert plan_of_lots(text) is None
+
+
+def test_who_did_most_and_who_is_rated_worst_are_groups() -> None:
+    made, rated = plan_of_lots("who made the most lots"), plan_of_lots("which winemaker has the worst average score")
+    assert (made.query.group, made.query.aggregate) == ("maker", Aggregate.COUNT)
+    assert (rated.query.group, rated.query.descending, rated.query.limit) == ("maker", False, 1)
+
+
+VISITS = IndexSpec.model_validate(
+    {
+        "name": "visits",
+        "source_types": ("visit",),
+        "default_source_type": "visit",
+        "fields": {
+            "owner": {"type": "keyword", "words": ["owner", "customer"], "kind": "visit"},
+            "pet": {"type": "keyword", "words": ["pet"], "kind": "visit"},
+            "species": {"type": "keyword", "words": ["species"], "kind": "visit"},
+            "time": {"type": "keyword", "words": ["time"]},
+            "fee": {"type": "number", "words": ["fee", "owe"], "unit": "pounds", "adds_up": True, "kind": "visit"},
+            "status": {"type": "keyword", "words": ["status"], "kind": "visit", "values": {"paid": ["paid"]}},
+            "paid_on": {"type": "time", "words": ["paid on", "payment date"], "kind": "visit"},
+            "follow_up": {"type": "time", "words": ["follow-up"], "kind": "visit"},
+        },
+        "records": {"visit": {"words": ["visit"], "source_types": ["visit"]}},
+    }
+)
+OWNERS = [NamedValue("owner", "Ada Holm"), NamedValue("species", "cat"), NamedValue("species", "dog")]
+
+
+def plan_of_visits(text: str) -> Any:
+    return read_question(text, VISITS, OWNERS, find_period(text, TODAY), TODAY).plan
+
+
+@pytest.mark.parametrize(
+    ("text", "dated", "having"),
+    [
+        ("How many visits in December?", None, ()),
+        ("follow-ups in December", "follow_up", ("follow_up",)),
+        ("how many follow-ups do we have in December", "follow_up", ("follow_up",)),
+        ("which follow-ups are due next week", "follow_up", ("follow_up",)),
+        ("how many visits were paid in October", "paid_on", ()),
+        ("visits with a follow-up this month", None, ("follow_up",)),
+    ],
+)
+def test_a_period_may_be_of_another_time_than_the_date(text: str, dated: str | None, having: tuple[str, ...]) -> None:
+    plan = plan_of_visits(text)
+    days = {each.key for each in plan.query.filters if each.operator.value in (">=", "<")}
+    assert (plan.dated, plan.query.having, days) == (dated, having, {dated or "date"})
+    assert not any(each.key == "status" for each in plan.query.filters)
+
+
+def test_the_days_of_another_year_are_of_the_same_time() -> None:
+    _, later = list(plan_of_visits("follow-ups in December").years)[:2]
+    assert {each.key for each in later.query.filters} == {"source_type", "follow_up"}
+    assert later.conditions == ("follow up December 2026",)
+
+
+def test_times_are_no_field_and_things_of_somebody_no_visits() -> None:
+    assert plan_of_visits("owners who came at least three times").query.least == 3
+    assert plan_of_visits("How many cats does Ada Holm have?") is None
+    assert plan_of_visits("owners who owe more than 100 pounds") is None
+    owes, never = plan_of_visits("who owes the most?"), plan_of_visits("how many pets never had a cat")
+    assert (owes.query.group, owes.query.of) == ("owner", "fee") and never.never is not None

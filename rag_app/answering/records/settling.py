@@ -1,0 +1,261 @@
+"""What the fields of an index make of a question's words, where the words alone do not tell.
+
+That a field is there at all ("with a rating"), in which of two roles a name stands ("made by Ada"), a year that is a field.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+
+from rag_app.answering.records.wording import (
+    BOUND_ROLES,
+    Meaning,
+    Token,
+    figure,
+    figures_in,
+    in_money,
+    is_figure,
+    says_year,
+    stem,
+    stems,
+    table_of,
+    vocabulary_of,
+    word_set,
+)
+from rag_app.domain import FieldType
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.periods import Period
+
+THERE = "*"  # the value of a field that is there, whatever it is
+_YEARS = range(1900, 2101)
+_PLAIN = frozenset({FieldType.KEYWORD, FieldType.TIME, FieldType.INTEGER, FieldType.NUMBER})
+_NEAR = 3  # words between a name and its role: "Ada as the grower"
+_FIGURED = frozenset({"count", "sum", "average", "much"})
+
+
+def settle_fields(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """Gives words the meaning that fields lend them."""
+    for before, token in pairwise(tokens):
+        if token.role in ("field", "total") and token.stem == "time" and figure(before.text) is not None:
+            token.meaning, token.said = None, True  # "more than ten times"
+    _settle_years(tokens, spec)
+    _settle_roles(tokens, spec)
+    for place, token in enumerate(tokens):
+        if token.role == "field" and spec.fields.get(token.name) in _PLAIN and _says_there(tokens, place, spec):
+            token.meaning = Meaning("value", token.name, THERE)
+
+
+def times_of(spec: IndexSpec) -> list[str]:
+    """The fields that are times, besides a record's own date."""
+    return [name for name, kind in spec.fields.items() if kind is FieldType.TIME]
+
+
+def dated_field(tokens: Sequence[Token], spec: IndexSpec) -> str | None:
+    """The field of which a period is that stands right behind these words: "follow-ups in December", "paid in October".
+
+    None for a record's own date; "visits with a follow-up in December" are visits of December.
+    """
+    meant = [each for each in tokens if not each.inside and (each.meaning or each.is_left)]
+    meant = [each for each in meant if each.role != "own" and each.stem != "due"]
+    counted = [other for one, other in pairwise(meant) if one.role == "count" and other.name in times_of(spec)]
+    if counted or not meant:
+        return counted[0].name if counted else None
+    last = meant[-1]
+    if last.name in times_of(spec):
+        place = next(at for at, each in enumerate(tokens) if each is last)
+        return None if _lead_of(tokens, place)[0] is not None else last.name
+    named = [name for name in times_of(spec) if last.stem in _own_words(spec, name)]
+    return named[0] if len(named) == 1 else None
+
+
+def drop_verb_of(tokens: Sequence[Token], spec: IndexSpec, name: str) -> None:
+    """The word that leads to a period of a field says no more than that: "paid in October"."""
+    for token in tokens:
+        if token.role == "value" and token.name != name and token.stem in _own_words(spec, name):
+            token.meaning, token.said = None, True
+
+
+def doers(tokens: Sequence[Token], spec: IndexSpec) -> set[str]:
+    """The fields of those who do what a verb of the question says: "how many did Ada grow" is of a grower."""
+    verbs = {_verb(token.stem) for token in tokens if token.role in ("", "field") and not token.name}
+    return {name for name, bases in _deeds(spec).items() if any(_is_done(verb, bases) for verb in verbs)}
+
+
+def stands_in_role(name: str, tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    """Whether no verb says that a name of one field stands in the role of another one."""
+    acting = doers(tokens, spec)
+    return not acting or name in acting or name not in _deeds(spec)
+
+
+def _settle_years(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """A year is the value of the one field of years, where records have no dates: "the whites of 2022"."""
+    years = [name for name in spec.fields if says_year(spec, name)] if spec.dated_types == () else []
+    for place, token in enumerate(tokens):
+        value = figure(token.text)
+        if len(years) != 1 or not token.is_left or value not in _YEARS or len(token.text) != 4:
+            continue
+        before = [each for each in tokens[max(0, place - 4) : place] if not each.inside]
+        behind = tokens[place + 1 : place + 2]
+        bounded = any(each.role in BOUND_ROLES or each.stem in word_set("than") for each in before[-2:])
+        bounded |= any(each.role == "between" for each in before)
+        measured = any(each.role == "unit" or is_figure(spec, each.name) for each in behind)
+        if bounded or measured:
+            continue
+        if before and before[-1].role == "field" and before[-1].name == years[0]:
+            before[-1].meaning = None
+        token.meaning, token.said = Meaning("value", years[0], f"=={token.text}"), True
+
+
+def _settle_roles(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """A name that two fields have is of the one whose word or verb stands by it; one in another role is nobody's."""
+    acting = doers(tokens, spec)
+    for place, token in enumerate(tokens):
+        of = {each.name: each for each in token.others if each.role == "value"}
+        if token.role == "unclear" and len(of) > 1:
+            beside = [each for each in _roles_beside(tokens, place) if each.name in of]
+            named = {each.name for each in beside} or (acting & {*of})
+            if len(named) == 1:
+                token.meaning = of[named.pop()]
+                for each in beside:
+                    each.meaning = None
+        said = any(each.role == "field" and each.name == token.name for each in tokens)
+        if token.role == "value" and not (said or stands_in_role(token.name, tokens, spec)):
+            token.meaning = Meaning("unclear")
+    bases = {each for name in acting for each in _deeds(spec)[name]}
+    for token in tokens:
+        token.said = token.said or _is_done(_verb(token.stem), bases)
+
+
+def _roles_beside(tokens: Sequence[Token], place: int) -> list[Token]:
+    """The name of a field right before a value, or behind "as": "the grower Ada", "Ada as a grower"."""
+    found = []
+    before = [each for each in tokens[:place] if not each.inside][-2:]
+    if before and before[-1].role == "field":
+        led = before[0] is not before[-1] and (before[0].role in ("each", "count") or _asks_which(before[0]))
+        found += [] if led else [before[-1]]
+    behind = [each for each in tokens[place + 1 :] if not each.inside][:_NEAR]
+    if behind and behind[0].stem == "as":
+        found += [each for each in behind if each.role == "field"]
+    return found
+
+
+def _asks_which(token: Token) -> bool:
+    return token.stem in word_set("which_of") | word_set("who")
+
+
+@cache
+def _irregular() -> Mapping[str, str]:
+    return {form: verb for verb, forms in table_of("verbs").items() for form in forms.split()}
+
+
+def _verb(word: str) -> str:
+    """
+    >>> [_verb(each) for each in ("makes", "made", "grown", "growing", "sells")]
+    ['mak', 'mak', 'grow', 'grow', 'sell']
+    """
+    base = _irregular().get(word, word)
+    return re.sub(r"(?:ing|ed|es|s|e)$", "", base) if len(base) > 3 else base
+
+
+@cache
+def _deeds_of(phrases: tuple[str, ...]) -> frozenset[str]:
+    words = {word for phrase in phrases for word in stems(phrase) if len(word) > 4}
+    return frozenset(word[:-2] for word in words if word.endswith(("er", "or")))
+
+
+def _deeds(spec: IndexSpec) -> Mapping[str, frozenset[str]]:
+    """What those do whose names are values of a field: "grow" of the grower."""
+    found = {
+        name: _deeds_of((*vocabulary_of(spec, name).words, name.replace("_", " ")))
+        for name, kind in spec.fields.items()
+        if kind is FieldType.KEYWORD
+    }
+    return {name: bases for name, bases in found.items() if bases}
+
+
+def _is_done(verb: str, bases: frozenset[str] | set[str]) -> bool:
+    return len(verb) > 2 and any(base.endswith(verb) for base in bases)
+
+
+def _own_words(spec: IndexSpec, name: str) -> frozenset[str]:
+    """The words of a time's names that lead to its days, without those of every date: "paid" of "paid on"."""
+    phrases = (*vocabulary_of(spec, name).words, name.replace("_", " "))
+    return frozenset(word for phrase in phrases for word in stems(phrase) if len(word) > 2) - word_set("of_dates")
+
+
+def _lead_of(tokens: Sequence[Token], place: int) -> tuple[Token | None, bool]:
+    """What says before the name of a field that it is there, or not ("with a", "has no"), and whether an article stands there."""
+    before = [*tokens[:place]]
+    article = False
+    while before and before[-1].text.casefold() in word_set("some"):
+        article = True
+        before.pop()
+    last = next((each for each in reversed(before) if not each.inside), None)
+    if last is None or not (last is before[-1] or last.role == "not"):
+        return None, article
+    there = last.stem in word_set("with") | word_set("has") | word_set("having") and not last.meaning
+    return (last if there or (last.role == "not" and last.stem in word_set("none")) else None), article
+
+
+def _says_there(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool:
+    """Whether the name of a field says that it is there: "with a rating", "have been rated", "no price yet".
+
+    A time is there wherever its name stands; without an article only where a figure is asked for: "all lots, with price"
+    are to be shown with it.
+    """
+    token, kind = tokens[place], spec.fields[tokens[place].name]
+    phrase = 1
+    while place + phrase < len(tokens) and tokens[place + phrase].inside:
+        phrase += 1
+    behind = [each for each in tokens[place + phrase :] if not each.inside][:_NEAR]
+    if kind is FieldType.TIME:
+        led = any(each.role == "each" for each in tokens[max(0, place - 2) : place])
+        return not led
+    if is_figure(spec, token.name) and _is_measured(behind):
+        return False
+    if _is_participle(token, spec):
+        return _is_been(tokens, place, behind)
+    lead, article = _lead_of(tokens, place)
+    if lead is None:
+        return False
+    figured = any(each.role in _FIGURED for each in tokens)
+    named = any(each.role == "value" and each.name == token.name for each in behind[:1])
+    return not named and (lead.role == "not" or article or figured)
+
+
+def _is_measured(behind: Sequence[Token]) -> bool:
+    """Whether a figure behind its name is compared: "a price of 20", "a price under 20"."""
+    for each in behind:
+        if each.role in BOUND_ROLES or each.role == "between" or figures_in(each.text):
+            return True
+        if each.meaning or each.is_left or each.stem in word_set("joins"):
+            return False
+    return False
+
+
+def _is_participle(token: Token, spec: IndexSpec) -> bool:
+    """Whether the name of a figure stands as a verb: "scored"."""
+    own = {stem(word) for word in vocabulary_of(spec, token.name).words}
+    return token.text.casefold().endswith("ed") and token.stem not in own and is_figure(spec, token.name)
+
+
+def _is_been(tokens: Sequence[Token], place: int, behind: Sequence[Token]) -> bool:
+    """Whether something was done to records, and nothing more is said: "have been scored", "that are not scored yet"."""
+    before = [each for each in tokens[:place] if not each.inside]
+    been = any(each.stem in word_set("is") | word_set("become") for each in before[-2:])
+    been |= any(each.role == "not" for each in before[-3:])
+    kinds = any(each.role == "kind" for each in before)
+    ends = not behind or behind[0].stem in word_set("still") or behind[0].meaning or behind[0].is_left
+    return been and kinds and bool(ends) and not any(each.role in ("best", "worst", "much") for each in tokens)
+
+
+def is_nothing_without(spec: IndexSpec, name: str) -> bool:
+    """Whether 0 of a figure is as good as none: of what adds up, of money, of a share."""
+    words = vocabulary_of(spec, name)
+    return is_figure(spec, name) and (words.adds_up or in_money(words.unit) or words.unit == "percent")
+
+
+def days_label(name: str, period: Period) -> str:
+    """How the days of a field are told: "follow up December 2026"."""
+    return f"{name.replace('_', ' ')} {period.label}"
