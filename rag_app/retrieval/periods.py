@@ -56,6 +56,13 @@ _YEARS_BACK = 3  # years before the nearest two in which a day or a month withou
 _QUESTION = 2000  # characters of a text that are read
 _YEAR = r"(?:19|20)\d\d"
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?!\d)(?:st|nd|rd|th|er|\.)?"
+_DATES = ("dated", "written", "quarter")
+# Kinds of days of which some may be listed, each with the kind that it is one of.
+_LISTED = {
+    **dict.fromkeys(("numbered", "weekday_day"), "numbered"),
+    **dict.fromkeys(("weekday", "stepped_weekday"), "weekday"),
+    "near": "near",
+}
 _ENDS, _GENITIVE = re.compile(r"(?:['’]s)?\s*[?.!]*\s*"), re.compile(r"^['’]s\b")
 _NUMERIC = rf"{_YEAR}-\d\d-\d\d|\d{{1,2}}[./]\d{{1,2}}[./](?:{_YEAR}|\d\d)"
 
@@ -143,6 +150,11 @@ def find_period_beside(text: str, period: Period, languages: Sequence[str] = LAN
             if found and edge is not None and period.start is not None and period.end is not None:
                 unit = grammar.unit(found[0])
                 days = days_around(edge + timedelta(days=step), unit)
+                if unit == "fortnight":
+                    days = (
+                        min(days[0], edge + timedelta(days=14 * step)),
+                        max(days[0], edge + timedelta(days=14 * step)),
+                    )
                 one = re.search(rf"(?<!\w)(?:{grammar.words['numbers'].split()[0]})\s+$", text[: found.start()], re.I)
                 if one is not None:  # a year after May is another May
                     days = _shift(period.start, step, unit), _shift(period.end, step, unit)
@@ -261,6 +273,54 @@ class _Grammar:
         return re.compile(rf"(?:(?:{self.words['the']})\s+)?(?P<day>{_DAY})", re.I)
 
     @cached_property
+    def ordinal_day(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:(?:{self.words['the']})\s+)?(?P<day>{self._ordinal_day()})", re.I)
+
+    @cached_property
+    def day_leads(self) -> re.Pattern[str]:
+        """What stands before a day of the month without its month: "since"."""
+        leads = "|".join(self.words[name] for name in ("on", "since", "until", "by", "before", "after"))
+        return re.compile(rf"(?<!\w)(?:{leads})\s+$", re.I)
+
+    @cached_property
+    def series(self) -> re.Pattern[str]:
+        """What stands between one day and another."""
+        return re.compile(rf"{self._series()}(?:(?:{self.words['on']})\s+)?", re.I)
+
+    @cached_property
+    def listed(self) -> re.Pattern[str]:
+        words = self.words
+        return re.compile(rf"(?:\s*,\s*|\s*,?\s+(?:{words['and']})\s+)(?:(?:{words['on']})\s+)?", re.I)
+
+    @cached_property
+    def beside(self) -> re.Pattern[str]:
+        """What stands between a weekday and its week, or a month and its year."""
+        words = self.words
+        return re.compile(rf"(?:['’]s)?\s*,?\s*(?:(?:{words['on']}|{words['from']}|{words['of']})\s+)?", re.I)
+
+    @cached_property
+    def within_date(self) -> re.Pattern[str]:
+        """What stands before a number that is no first day: "January", a part of a date, or another number of a list."""
+        return re.compile(rf"[\d./-]$|(?<!\w){self._any('months')}\s+$|{self._number_before(',')}", re.I)
+
+    @cached_property
+    def number_before(self) -> re.Pattern[str]:
+        return re.compile(self._number_before(""), re.I)
+
+    def _number_before(self, more: str) -> str:
+        words = self.words
+        joined = rf"(?:\s*[&/{more}]\s*|\s*,?\s+(?:{words['and']}|{words['link']})\s+)(?:(?:{words['the']})\s+)?"
+        return rf"(?<![\w.])\d{{1,2}}(?:st|nd|rd|th|\.)?{joined}$"
+
+    @cached_property
+    def unit_beside(self) -> re.Pattern[str]:
+        """A unit before "before" or "after": "the week before last week"."""
+        words, units = self.words, "|".join(self.words["units"].values())
+        return re.compile(
+            rf"(?P<many>\w+\s+)?(?<!\w)(?P<unit>{units})\s+(?:(?P<before>{words['before']})|{words['after']})\s+$", re.I
+        )
+
+    @cached_property
     def between(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
         return self._joint("between", "and")
 
@@ -310,13 +370,52 @@ class _Grammar:
         two = rf"{noun}\s+(?P<two>{_YEAR}\s+(?:{words['and']})\s+{_YEAR})"
         return re.compile(rf"{lead}(?:{ends}|{two}|(?:{noun}\s+)?{listed})(?!\w)", re.I)
 
+    def points(self, text: str) -> Iterator[re.Match[str]]:
+        """The matches of `point`. A day of the month has a word before it that makes it one, or another such day."""
+        last = None
+        for match in self.point.finditer(text):
+            if match.lastgroup == "numbered" and not self._is_day(text, match, last):
+                continue
+            last = match if match.lastgroup in ("numbered", "weekday_day") else None
+            yield match
+
+    def _is_day(self, text: str, match: re.Match[str], last: re.Match[str] | None) -> bool:
+        before = text[: match.start()]
+        if self.day_leads.search(before) or (last and self.series.fullmatch(before[last.end() :])):
+            return True
+        return (
+            self.is_before("from", text, match.start())
+            and self.find_end_after("onwards", text, match.end()) is not None
+        )
+
+    def _any(self, name: str) -> str:
+        return f"(?:{'|'.join(self.words[name].split())})"
+
+    def _series(self) -> str:
+        joined = rf"(?:{self.words['and']}|{self.words['link']})\s+"
+        return rf"(?:\s*,\s*(?:{joined})?|\s+{joined})"
+
+    def _ordinal_day(self) -> str:
+        """A day of the month that is no place in an order: no noun follows."""
+        words = self.words
+        the, weekday = rf"(?:(?:{words['the']})\s+)?", rf"(?:{self._any('weekdays')},?\s+)?"
+        link = rf"(?:\s*[-–]\s*|{self._series()}|\s+(?:{words['to']})\s+)"
+        other = rf"(?:{words['ordinal_day']})(?:{self._behind_day()})|{_DAY}\s+(?:(?:{words['day_of']})\s+)?{self._any('months')}"
+        return rf"(?:{words['ordinal_day']})(?={self._behind_day()}|{link}{weekday}{the}(?:{other}))"
+
+    def _behind_day(self) -> str:
+        words = self.words
+        step, month = f"(?:{words['last']}|{words['this']}|{words['next']})", words["units"]["month"]
+        moved = rf"{step}\s+{month}" + (rf"|{month}\s+{step}" if words["noun_first"] else "")
+        moved = rf"(?:(?:{words['of']})\s+)?(?:(?:{words['the']})\s+)?(?:{moved})"
+        return rf"\s*(?:[?!,;:)'’]|\.(?!\d)|$)|\s+[-–]\s|\s+(?:{words['behind_day']}|{words['onwards']}|{moved})(?!\w)"
+
     def _kinds(self) -> Iterator[str]:
         words = self.words
-        month, weekday = (f"(?:{'|'.join(words[name].split())})" for name in ("months", "weekdays"))
+        month, weekday = self._any("months"), self._any("weekdays")
         unit = f"(?:{'|'.join(words['units'].values())})"
         number = rf"(?:\d{{1,3}}|{'|'.join(words['numbers'].split())})"
         ordinal = f"(?:{'|'.join(words['ordinals'].split())})"
-        part = f"(?:(?:(?:{words['full']}) )?{words['units']['week']}|{words['half']})"
         step = f"(?:{words['last']}|{words['this']}|{words['next']})"
         move = f"(?:{words['last']}|{words['next']})"
         of, the = rf"(?:(?:{words['of']})\s+)?", rf"(?:(?:{words['the']})\s+)?"
@@ -324,10 +423,15 @@ class _Grammar:
         day = f"(?:{'|'.join(words.get('day_words', '(?!)').split())})"
         if "dated_in_words" in words:
             dated = rf"(?:{words['dated_in_words'].format(day=day, month=month)})(?:,?\s+{_YEAR})?|{dated}"
-        yield rf"(?P<week_of>(?:{words['week_of']})\s+{the}(?:{weekday},?\s+{the})?(?:{_NUMERIC}|{dated}))"
+        yield rf"(?P<week_of>(?:{words['week_of']}|{words['week_ending']})\s+{the}(?:{weekday},?\s+{the})?(?:{_NUMERIC}|{dated}))"
         yield rf"(?P<written>{_NUMERIC})"
+        days_of = rf"(?:(?:{words['from']}|(?P<both>{words['between']}))\s+)?{month}\s+{the}(?P<first_day>{_DAY})"
+        days_of += rf"(?:(?P<to>\s*[-–]\s*|\s+(?:{words['to']})\s+)|\s+(?:{words['and']})\s+){the}(?P<last_day>{_DAY})"
+        yield rf"(?P<days_of>{days_of}(?:,?\s+(?P<of_year>{_YEAR})|(?={self._behind_day()})))"
         yield rf"(?P<dated>{dated})"
-        yield rf"(?P<part>{the}(?:{ordinal}|{words['last']})\s+{part}\s+(?:{words['of']})\s+{the}{month}(?:,?\s+{of}{_YEAR})?)"
+        so_far = words["to_date"].format(unit=unit, this=f"(?:{words['this']})")
+        yield rf"(?P<to_date>{'|'.join((so_far, *words['to_date_short'].values()))})"
+        yield self._part(month, weekday, number)
         ends = "|".join(words[name].format(ordinal=f"(?:{words['last']})") for name in ("quarter", "half_year"))
         yield rf"(?P<year_end>{the}(?:{ends}|(?:{words['last']})\s+{words['units']['month']})\s+{of}{_YEAR})"
         over = rf"|(?:{words['over']})\s+(?:{words['last']})\s+{unit}" if "over" in words else ""
@@ -335,7 +439,10 @@ class _Grammar:
         for name, noun in ("stepped", unit), ("stepped_weekday", weekday), ("stepped_month", month):
             after = rf"|{noun}\s+{step}" if words["noun_first"] else ""
             yield rf"(?P<{name}>{the}(?:{step}\s+{noun}{after}))"
+        twice = "|".join(words[name].format(unit=unit) for name in ("second_last", "second_next"))
+        yield rf"(?P<twice>{the}(?:{twice}))"
         yield rf"(?P<month>{month}(?:,?\s+{of}{_YEAR})?)"
+        yield rf"(?P<weekday_day>{weekday},?\s+{the}{self._ordinal_day()})"
         yield rf"(?P<weekday>{weekday})"
         quarter = words["quarter"].format(ordinal=ordinal)
         yield rf"(?P<quarter>(?:[qt][1-4]|{quarter})(?:\s+{_YEAR})?|{_YEAR}\s+[qt][1-4])"
@@ -344,10 +451,27 @@ class _Grammar:
         if "from_now" in words:
             yield rf"(?P<from_now>{words['from_now'].format(number=number, unit=unit)})"
         yield rf"(?P<ago>{words['ago'].format(number=number, unit=unit)})"
-        yield rf"(?P<numbered>{words['numbered'].replace('{day}', day)})"
-        yield rf"(?P<near>{words['near']})"
+        yield rf"(?P<numbered>{words['numbered'].replace('{day}', day).replace('{ordinal_day}', self._ordinal_day())})"
+        yield rf"(?P<near>{'|'.join(words['near'].values())})"
+        yield rf"(?P<weekend>{words['weekend']})"
         yield rf"(?P<feast>(?:{'|'.join(words['feasts'].values())})(?:,?\s+{of}{_YEAR})?)"
         yield rf"(?P<year>{_YEAR})"
+
+    def _part(self, month: str, weekday: str, number: str) -> str:
+        """The first ten days of January, the last Friday of last month, the second half of the year."""
+        words, units = self.words, self.words["units"]
+        the, which = rf"(?:(?:{words['the']})\s+)?", f"(?:{self._any('ordinals')}|{words['last']})"
+        step, long = f"(?:{words['last']}|{words['this']}|{words['next']})", "|".join((units["quarter"], words["half"]))
+        noun = f"(?:{units['month']}|{units['quarter']}|{units['year']})"
+        some = "|".join(units[name] for name in ("week", "weekend", "month"))
+        piece = rf"(?P<count>{number})\s+(?:{'|'.join(units.values())})|(?P<one>{weekday}|{units['day']})|{some}|(?P<long>{long})"
+        after = rf"{noun}\s+{step}|" if words["noun_first"] else ""
+        whole = (
+            rf"{after}(?:{step}\s+)?(?:{noun}|{month}(?:,?\s+(?:(?:{words['of']})\s+)?{_YEAR})?)|(?(long)(?!)|{_YEAR})"
+        )
+        of = rf"\s+(?:(?:{words['of']})\s+{the}|(?:{words['the']})\s+)"
+        first = rf"{the}(?:(?P<count_first>{number})\s+)?{which}\s+(?:(?:{words['full']})\s+)?"
+        return rf"(?P<part>{first}(?:{piece}){of}(?P<whole>{whole}))"
 
     def _joint(self, first: str, second: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
         years = f"(?:\\s+(?:{self.words['units']['year']}))?"
@@ -359,11 +483,12 @@ class _Grammar:
         """Whether what stands right before `start` are words of this name."""
         return re.search(rf"(?<!\w)(?:{self.words[name]})\s+$", text[:start], re.I) is not None
 
-    def is_of_records(self, text: str, start: int, records: Sequence[str]) -> bool:
-        """Whether records of something stand before it: "bookings of January"."""
+    def is_of_records(self, text: str, start: int, records: Sequence[str], of: bool = True) -> bool:
+        """Whether records of something stand before it: "bookings of January"; not `of`: "bookings Monday to Friday"."""
         words = self.words
+        joint = rf"\s+(?:{words['of']})" if of else ""
         nouns = "|".join((words["records"], *(f"{re.escape(word)}s?" for word in records)))
-        return re.search(rf"(?<!\w)(?:{nouns})\s+(?:{words['of']})\s+$", text[:start], re.I) is not None
+        return re.search(rf"(?<!\w)(?:{nouns}){joint}\s+$", text[:start], re.I) is not None
 
     def ends_in_part(self, text: str) -> bool:
         """Whether a text ends in what is a part of the days behind it: "the end of", "early"."""
@@ -403,6 +528,10 @@ def _stands_in(text: str, pattern: str) -> bool:
     return re.search(rf"(?<!\w)(?:{pattern})(?!\w)", text, re.I) is not None
 
 
+def _days_of(period: Period) -> int:
+    return (period.end - period.start).days + 1 if period.start and period.end else 0
+
+
 def _is_next_month(start: date, end: date | None) -> bool:
     """Whether the month of the second day follows that of the first."""
     return end is not None and (end.year, end.month) == ((after := _shift(start, 1, "month")).year, after.month)
@@ -410,7 +539,7 @@ def _is_next_month(start: date, end: date | None) -> bool:
 
 def _period_in(text: str, today: date, grammar: _Grammar, records: Sequence[str]) -> Period | None:
     reading = _Reading(text, today, grammar, records)
-    if ranges := [*reading.ranges()] or [*reading.short_ranges()]:
+    if ranges := reading.all_ranges():
         return ranges[0] if len(ranges) == 1 else None
     found = _together([period for period in reading.singles() if reading.is_asked(period)])
     return reading.narrow(found) if found else None
@@ -430,7 +559,7 @@ def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -
     text = text[:_QUESTION]
     for grammar in _grammars(tuple(languages)):
         reading = _Reading(text, today, grammar)
-        said = [*reading.ranges()] or [*reading.short_ranges()] or [*reading.compared_periods()]
+        said = reading.all_ranges() or [*reading.compared_periods()]
         first, second = (*sorted(said, key=lambda each: each.span), None, None)[:2]
         if len(said) != 2 or first is None or second is None:
             continue
@@ -461,7 +590,7 @@ def join_periods(text: str, languages: Sequence[str] = LANGUAGES) -> str:
     'takings in March against in May 2026?'
     """
     for grammar in _grammars(tuple(languages)):
-        first, second, *others = (*grammar.point.finditer(text[:_QUESTION]), None, None)
+        first, second, *others = (*grammar.points(text[:_QUESTION]), None, None)
         if first is None or second is None or others != [None, None] or first.lastgroup != second.lastgroup:
             continue
         before, between, behind = text[: first.start()], text[first.end() : second.start()], text[second.end() :]
@@ -514,6 +643,15 @@ class _Reading:
         self.text, self.today, self.grammar, self.records = text, today, grammar, records
         self.future, self.past = grammar.has("future", text), grammar.has("past", text)
 
+    @cached_property
+    def _points(self) -> list[re.Match[str]]:
+        return [*self.grammar.points(self.text)]
+
+    def all_ranges(self) -> list[Period]:
+        """Those with words of their own, else the short ones; of those of the same days the one that is said in most words."""
+        found = sorted([*self.ranges()] or [*self.short_ranges()], key=lambda each: each.span[0] - each.span[1])
+        return [*{(each.start, each.end): each for each in reversed(found)}.values()]
+
     def ranges(self) -> Iterator[Period]:
         """Between two days, or from one to another."""
         for lead, link in (self.grammar.between, self.grammar.from_to):
@@ -521,19 +659,35 @@ class _Reading:
                 yield from self._range(begun.start(), begun.end(), link)
 
     def short_ranges(self) -> Iterator[Period]:
-        """3 to 9 January, 3-9 January, 3 and 4 January; March to May 2014; the years 2012 to 2014."""
+        """3 to 9 January, 3-9 January, 3 and 4 January; March to May 2014; Monday to Friday; the years 2012 to 2014."""
         for begun in self.grammar.bare_day.finditer(self.text):
-            if not self.text[: begun.start()].endswith(tuple("0123456789-./")):
-                yield from self._range(begun.start(), begun.start(), self.grammar.dash, leads=False)
-                joined = self._range(begun.start(), begun.start(), self.grammar.next_day, leads=False)
-                yield from (each for each in joined if each.start and each.end == each.start + timedelta(days=1))
+            if not self.grammar.within_date.search(self.text[: begun.start()]):
+                yield from self._short_range(begun, "dash", leads=False)
+                yield from (each for each in self._short_range(begun, "next_day", leads=False) if _days_of(each) == 2)
         for begun in self.grammar.point.finditer(self.text):
             if begun.lastgroup == "month":
-                yield from self._range(begun.start(), begun.start(), self.grammar.dash)
+                yield from self._short_range(begun, "dash")
                 if self.grammar.has("together", self.text):  # July and August together
-                    joined = self._range(begun.start(), begun.start(), self.grammar.next_day)
+                    joined = self._short_range(begun, "next_day")
                     yield from (each for each in joined if each.start and _is_next_month(each.start, each.end))
+            elif begun.lastgroup in (*_DATES, *_LISTED):
+                yield from self._short_range(begun, "dash", alone=begun.lastgroup in _DATES or self._is_led(begun))
+        yield from self._list_ranges()
         yield from self._years()
+
+    def _list_ranges(self) -> Iterator[Period]:
+        """Days that follow each other: Monday, Tuesday and Wednesday; the 5th and the 6th; today and tomorrow."""
+        listed = list[re.Match[str]]()
+        for match in (*self.grammar.point.finditer(self.text), None):
+            kind = match and _LISTED.get(match.lastgroup or "")
+            gap = self.text[listed[-1].end() : match.start()] if listed and match else ""
+            if match and listed and kind == _LISTED[listed[-1].lastgroup or ""] and self.grammar.listed.fullmatch(gap):
+                listed.append(match)
+                continue
+            if len(listed) > 1:
+                found = self._range_between(listed[0].start(), listed[0], listed[-1], self._is_led(listed[0]))
+                yield from (each for each in found if _days_of(each) == len(listed))
+            listed = [match] if match and kind else []
 
     def _years(self) -> Iterator[Period]:
         """From one year to another, and years that follow each other: "the years 2012 to 2014", "2012, 2013 and 2014"."""
@@ -580,52 +734,120 @@ class _Reading:
             return period
         return self._period((days[0], days[1]), period.span[0], ended.end(), "days")
 
-    def _range(self, start: int, at: int, link: re.Pattern[str], leads: bool = True) -> Iterator[Period]:
-        first = (self.grammar.point.match(self.text, at) if leads else None) or self.grammar.bare_day.match(
-            self.text, at
-        )
+    def _short_range(self, begun: re.Match[str], link: str, leads: bool = True, alone: bool = True) -> Iterator[Period]:
+        return self._range(begun.start(), begun.start(), getattr(self.grammar, link), leads, alone)
+
+    def _is_led(self, begun: re.Match[str]) -> bool:
+        """Whether what stands before a weekday or a day of the month says that it is a time."""
+        if begun.lastgroup == "near":
+            return not self.grammar.has("compare", self.text)
+        if begun.lastgroup in ("stepped_weekday", "weekday_day"):
+            return True
+        grammar, start = self.grammar, begun.start()
+        led = any(grammar.is_before(name, self.text, start) for name in ("on", "in_months"))
+        led = led or grammar.is_of_records(self.text, start, self.records, of=False)
+        return led and not (begun.lastgroup == "weekday" and grammar.has("habit", self.text))
+
+    def _range(
+        self, start: int, at: int, link: re.Pattern[str], leads: bool = True, alone: bool = True
+    ) -> Iterator[Period]:
+        first = (self._point_at(at) if leads else None) or self.grammar.bare_day.match(self.text, at)
         joint = link.match(self.text, first.end()) if first else None
-        second = self.grammar.point.match(self.text, joint.end()) if joint else None
-        if first is None or second is None or (second.lastgroup != "dated" and first.lastgroup == "day"):
-            return
-        week = self.grammar.point.match(self.text, second.end() + 1)
-        within = week is not None and week.lastgroup == "stepped" and {first.lastgroup, second.lastgroup} == {"weekday"}
-        if (
-            within
-            and week is not None
-            and (begun := self._days_in(first, week))
-            and (ended := self._days_in(second, week))
-        ):
-            yield self._period((begun[0], ended[1]), start, week.end(), "days")  # Monday to Friday next week
+        second = self._last_of_range(first, joint.end()) if first and joint else None
+        if first and second:
+            yield from self._range_between(start, first, second, alone)
+
+    def _range_between(
+        self, start: int, first: re.Match[str], second: re.Match[str], alone: bool = True
+    ) -> Iterator[Period]:
+        """The days from one to another. Not `alone`: only if they are of a week that is named."""
+        within = self._range_in_week(start, first, second)
+        if within is not None or not alone:
+            yield from filter(None, [within])
             return
         until = self._days(second, _SOON_IN_A_RANGE)
+        if (
+            until and first.lastgroup in ("stepped_weekday", "near") and second.lastgroup == "weekday"
+        ):  # next Monday and Tuesday
+            begun = self._days(first)
+            until = begun and _Reading(self.text, begun[0] + timedelta(days=6), self.grammar)._nearest(
+                until[0].weekday(), 0
+            )
         since = self._begin(first, until) if until else None
         if until and since and since <= until[1]:
             period = self._period((since, until[1]), start, second.end(), "days")
-            dated = second.lastgroup == "dated" and first.lastgroup in ("dated", None, "day")
-            yield (
-                period
-                if re.search(_YEAR, period.said) or not dated
-                else replace(period, otherwise=_years_earlier(period, since))
-            )
+            yield replace(period, otherwise=self._range_otherwise(first, second, period))
+
+    def _point_at(self, at: int) -> re.Match[str] | None:
+        """What has days of its own at a place; of a date with its weekday, the date."""
+        match = self.grammar.point.match(self.text, at)
+        if match and match.lastgroup == "weekday":
+            following = self.grammar.point.search(self.text, match.end())
+            return following if following and self._is_same_day(match, following) else match
+        return match
+
+    def _last_of_range(self, first: re.Match[str], at: int) -> re.Match[str] | None:
+        second, ordinal = self._point_at(at), first.lastgroup in ("numbered", "weekday_day")
+        if second is None and ordinal:
+            return self.grammar.ordinal_day.match(self.text, at)
+        if second is None or (first.lastgroup == "day" and second.lastgroup != "dated"):
+            return None
+        return second
+
+    def _range_in_week(self, start: int, first: re.Match[str], second: re.Match[str]) -> Period | None:
+        """Monday to Friday next week; last week, from Monday to Friday."""
+        if {first.lastgroup, second.lastgroup} != {"weekday"}:
+            return None
+        for week in self._points:
+            gap = (second.end(), week.start()) if week.start() > start else (week.end(), start)
+            if self._names_week(week) and self.grammar.beside.fullmatch(self.text[slice(*gap)]):
+                begun, ended = self._days_in(first, week), self._days_in(second, week)
+                if begun and ended and begun <= ended:
+                    span = min(start, week.start()), max(second.end(), week.end())
+                    return self._period((begun[0], ended[1]), *span, "days")
+        return None
+
+    def _names_week(self, match: re.Match[str]) -> bool:
+        days = self._days(match) if match.lastgroup in ("stepped", "twice") else None
+        return days is not None and (days[1] - days[0]).days == 6
+
+    def _range_otherwise(self, first: re.Match[str], second: re.Match[str], period: Period) -> Period | None:
+        """The days of another year, or of another month, where none is said."""
+        if period.start is None or re.search(_YEAR, period.said):
+            return None
+        if second.lastgroup == "dated" and first.lastgroup in ("dated", "day", "numbered"):
+            return _years_earlier(period, period.start)
+        if second.lastgroup not in ("numbered", "day"):
+            return None
+        until = self._opposite_to(period)._days(second, soon=0)
+        since = self._begin(first, until) if until else None
+        same = until is None or since is None or until[1] == period.end
+        return None if same else replace(period, start=since, end=until and until[1])
+
+    def _opposite_to(self, period: Period) -> "_Reading":
+        """A reading that looks ahead where the period is past."""
+        others = _Reading(self.text, self.today, self.grammar)
+        others.past = period.start is not None and period.start > self.today
+        others.future = not others.past
+        return others
 
     def _begin(self, first: re.Match[str], until: Days) -> date | None:
         """The first day of a range: of the same month as the last, or the nearest before it."""
-        if first.lastgroup == "day":
-            day = _digits(first["day"])
-            return until[0].replace(day=day) if day <= days_around(until[0], "month")[1].day else None
+        if first.lastgroup in ("day", "numbered"):
+            day = _digits(first[0])
+            month = until[0].replace(day=1)
+            if first.lastgroup == "numbered" and day > until[0].day:
+                month = _shift(month, -1, "month")
+            return _valid(month.year, month.month, day)
         begun = _Reading(self.text, until[1], self.grammar)
         begun.future = False
-        days = (
-            begun._days(first, soon=0)
-            if first.lastgroup in ("dated", "month", "weekday", "feast")
-            else self._days(first)
-        )
+        near = ("dated", "month", "quarter", "weekday", "weekday_day", "feast")
+        days = begun._days(first, soon=0) if first.lastgroup in near else self._days(first)
         return days[0] if days else None
 
     def singles(self) -> Iterator[Period]:
         """What is named alone, or with "since", "until", "before" and "after"."""
-        matches, weekday, container = [*self.grammar.point.finditer(self.text)], None, None
+        matches, weekday, container = self._points, None, None
         for match, following in zip_longest(matches, matches[1:]):
             if match is container:
                 continue  # it is said with the one before: "July last year"
@@ -636,12 +858,22 @@ class _Reading:
                 yield from self._on_weekday(weekday, match)
                 weekday = None
                 continue
+            if following and self._has_within(match, following):
+                container, within = following, self._days_in(following, match)
+                if within:
+                    yield self._period(within, match.start(), following.end(), _grain_of(within))
+                continue
             days, within = self._days(match), None
-            if following and following.lastgroup == "stepped" and self._adjoin(match, following):
+            if following and following.lastgroup in ("stepped", "twice") and self._adjoin(match, following):
                 within = self._days_in(match, following)
             named = within or days
             period = self._open_period(match, named) if named else None
-            if period is not None and following and within and match.lastgroup in ("month", "weekday"):
+            if (
+                period is not None
+                and following
+                and within
+                and match.lastgroup in ("month", "weekday", "numbered", "quarter")
+            ):
                 container, said = following, (period.span[0], following.end())
                 period = replace(period, said=self.text[slice(*said)], span=said, otherwise=None)
             if period is not None:
@@ -652,11 +884,7 @@ class _Reading:
         joined = re.fullmatch(
             rf",?\s*(?:(?:{self.grammar.words['the']})\s+)?", self.text[weekday.end() : following.start()]
         )
-        return (
-            joined is not None
-            and weekday.lastgroup == "weekday"
-            and following.lastgroup in ("dated", "written", "numbered")
-        )
+        return joined is not None and weekday.lastgroup == "weekday" and following.lastgroup in ("dated", "written")
 
     def _on_weekday(self, weekday: re.Match[str], match: re.Match[str]) -> Iterator[Period]:
         """A date with its weekday: without a year it is of the nearest one in which the two agree."""
@@ -664,14 +892,20 @@ class _Reading:
         if days is not None and match.lastgroup == "dated" and not re.search(_YEAR, match[0]):
             years = (_valid(self.today.year + by, days[0].month, days[0].day) for by in (0, -1, 1, -2, 2, -3, 3))
             days = next(((day, day) for day in years if day and day.weekday() == said), days)
-        if match.lastgroup == "numbered":
-            days = self._choose(day for day in self._days_numbered(match[0], 12) if day.weekday() == said)
         if days is not None:
             yield self._period(days, weekday.start(), match.end(), "day")
 
+    def _has_within(self, match: re.Match[str], following: re.Match[str]) -> bool:
+        """Last week on Tuesday, last year in July."""
+        if not self._adjoin(match, following) or match.lastgroup not in ("stepped", "twice"):
+            return False
+        if following.lastgroup == "month":
+            bare = "," not in self.text[match.end() : following.start()] and not re.search(_YEAR, following[0])
+            return bare and self.grammar.unit(match[0]) == "year"
+        return following.lastgroup == "weekday" and self._names_week(match)
+
     def _adjoin(self, first: re.Match[str], second: re.Match[str]) -> bool:
-        between = self.text[first.end() : second.start()].strip()
-        return not between or re.fullmatch(self.grammar.words["of"], between, re.I) is not None
+        return self.grammar.beside.fullmatch(self.text[first.end() : second.start()]) is not None
 
     def _days_in(self, match: re.Match[str], container: re.Match[str]) -> Days | None:
         """A weekday of a week that is named beside it, a month of a year."""
@@ -681,8 +915,13 @@ class _Reading:
         if match.lastgroup == "weekday" and (around[1] - around[0]).days == 6:
             day = around[0] + timedelta(days=days[0].weekday())
             return day, day
+        if match.lastgroup == "numbered" and 27 <= (around[1] - around[0]).days < 31:
+            numbered = _valid(around[0].year, around[0].month, _digits(match[0]))
+            return (numbered, numbered) if numbered else None
         if match.lastgroup == "month" and not re.search(_YEAR, match[0]) and (around[1] - around[0]).days > 360:
             return days_around(days[0].replace(day=1, year=around[0].year), "month")
+        if match.lastgroup == "quarter" and not re.search(_YEAR, match[0]) and (around[1] - around[0]).days > 360:
+            return days_around(days[0].replace(year=around[0].year), "quarter")
         return days
 
     def _open_period(self, match: re.Match[str], days: Days) -> Period | None:
@@ -690,23 +929,46 @@ class _Reading:
         start = match.start()
         later = grammar.find_end_after("onwards", self.text, match.end())
         if later or grammar.is_before("since", self.text, start):
+            if first > self.today and not later:
+                others = _Reading(self.text, self.today, grammar)
+                others.future, others.past = False, True
+                first = (others._days(match, soon=0) or days)[0]
             end, lead = (None, "") if later else (max(self.today, first), "since")
             return self._period((first, end), start, later or match.end(), "days", lead)
-        if grammar.is_before("until", self.text, start):
+        one_day = match.lastgroup in ("written", "dated", "numbered", "weekday_day") or match["one"] is not None
+        by = (one_day or match.lastgroup in ("weekday", "near")) and grammar.is_before("by", self.text, start)
+        if by or grammar.is_before("until", self.text, start):
             begun = self.today if last >= self.today and self.future else None
-            return self._period((begun, last), start, match.end(), "days", "until")
+            return self._period((begun, last), start, match.end(), "days", "by" if by else "until")
         if match.lastgroup == "feast":
             one = grammar.is_before("on", self.text, start) or re.search(_YEAR, match[0])
             return self._named_period(match, days) if one else None  # "gifts for Christmas"
-        whole = match.lastgroup in ("written", "dated") or (
-            match.lastgroup in ("month", "year") and re.search(_YEAR, match[0])
-        )
-        if whole and grammar.is_before("before", self.text, start):
-            return self._period((None, first - timedelta(days=1)), start, match.end(), "days", "before")
-        if whole and grammar.is_before("after", self.text, start):
-            end = None if last >= self.today else self.today
-            return self._period((last + timedelta(days=1), end), start, match.end(), "days", "after")
+        if self._has_bounds(match, one_day):
+            return self._limit(match, days)
         return self._named_period(match, days) if self._is_named(match) else None
+
+    def _has_bounds(self, match: re.Match[str], one_day: bool) -> bool:
+        """Whether days before or after it are meant."""
+        grammar, kind = self.grammar, match.lastgroup
+        if not any(grammar.is_before(name, self.text, match.start()) for name in ("before", "after")):
+            return False
+        if kind in ("month", "year", "quarter"):
+            return re.search(_YEAR, match[0]) is not None
+        moved = kind in ("near", "stepped", "stepped_weekday", "twice", "part")
+        return one_day or moved or (kind == "weekday" and not grammar.has("habit", self.text))
+
+    def _limit(self, match: re.Match[str], days: Days) -> Period | None:
+        start, end, (first, last) = match.start(), match.end(), days
+        if beside := self.grammar.unit_beside.search(self.text[:start]):  # the week before last week
+            unit = self.grammar.unit(beside["unit"])
+            near = days_around(first - timedelta(days=1) if beside["before"] else last + timedelta(days=1), unit)
+            the = re.fullmatch(self.grammar.words["the"], (beside["many"] or "").strip(), re.I) or not beside["many"]
+            same = unit == "day" or days_around(first, unit) == days
+            return self._period(near, beside.start(), end, _grain_of(near)) if the and same else None
+        if self.grammar.is_before("before", self.text, start):
+            return self._period((None, first - timedelta(days=1)), start, end, "days", "before")
+        until = None if last >= self.today else self.today
+        return self._period((last + timedelta(days=1), until), start, end, "days", "after")
 
     def _named_period(self, match: re.Match[str], days: Days) -> Period:
         period = self._period(days, match.start(), match.end(), _grain(days, match))
@@ -715,15 +977,12 @@ class _Reading:
     def _of_another_year(self, match: re.Match[str], period: Period) -> Period | None:
         """The next nearest year of a day or a month that is said without one."""
         if (
-            match.lastgroup not in ("dated", "month", "part", "numbered", "week_of")
+            match.lastgroup not in ("dated", "days_of", "month", "part", "numbered", "week_of")
             or re.search(_YEAR, match[0])
             or not period.start
         ):
             return None
-        ahead = period.start > self.today
-        others = _Reading(self.text, self.today, self.grammar)
-        others.future, others.past = not ahead, ahead
-        days = others._days(match, soon=0)
+        days = self._opposite_to(period)._days(match, soon=0)
         if days is None or days[0] == period.start:
             return None
         return replace(period, start=days[0], end=days[1], otherwise=_years_earlier(period, min(days[0], period.start)))
@@ -740,8 +999,11 @@ class _Reading:
         """Whether a month, a quarter, a year or a weekday is meant as a time: said with "in" or "on", not as a name."""
         kind, start, grammar = match.lastgroup, match.start(), self.grammar
         rest = self.text[match.end() :]
-        if kind == "weekday":
-            return grammar.is_before("on", self.text, start) and not grammar.has("habit", self.text)
+        if kind in ("weekday", "weekend"):
+            led = kind == "weekend" or grammar.is_before("on", self.text, start) or self._follows_day(match)
+            return led and not grammar.has("habit", self.text)
+        if kind == "dated":  # and not the last one of a list: "5 or 6 January"
+            return grammar.number_before.search(self.text[:start]) is None
         if kind == "year":
             goes_on = rf"\s*(?:[-–/]\s*\d|(?:{grammar.words['to']}|{grammar.words['and_on']})(?!\w))"
             begins = start == 0 and re.match(r"(?: \w+)?\s*:", rest) is not None  # "2015 only: ..."
@@ -752,12 +1014,21 @@ class _Reading:
             leads = leads or grammar.is_of_records(self.text, start, self.records)
             own = re.match(rf"(?:['’]s)?\s+(?:{grammar.words['records']})(?!\w)", rest, re.I) is not None
             return own or (leads and not re.match(r"[-–]\w|\s*[-–]\s*\d", rest))
-        return True
+        # "the last day of January with a complaint" is no day that is named
+        return kind != "part" or not match["one"] or grammar.is_before("on", self.text, start)
+
+    def _follows_day(self, match: re.Match[str]) -> bool:
+        """Whether it is one of several days: "on Monday or Tuesday"."""
+        last = next((each for each in reversed(self._points) if each.end() <= match.start()), None)
+        if last is None or not self.grammar.series.fullmatch(self.text[last.end() : match.start()]):
+            return False
+        named = last.lastgroup in ("near", "stepped_weekday", "weekday_day")
+        return named or (last.lastgroup == "weekday" and self._is_named(last))
 
     def _stands_alone(self, match: re.Match[str]) -> bool:
         """Whether a month, a quarter or a half with its year ends a clause, or begins the text: "sales May 2026"."""
         before, rest = self.text[: match.start()], self.text[match.end() :]
-        others = [each for each in self.grammar.point.finditer(self.text) if each.span() != match.span()]
+        others = [each for each in self._points if each.span() != match.span()]
         if others and re.search(_YEAR, match[0]):  # two that are compared are joined in this language
             sides = [
                 (each.end(), match.start()) if each.end() <= match.start() else (match.end(), each.start())
@@ -785,8 +1056,16 @@ class _Reading:
             "week_of": lambda: self._week_of(said, soon),
             "dated": lambda: self._date_of(said, soon),
             "month": lambda: self._month(said),
-            "part": lambda: self._part(said),
-            "numbered": lambda: self._choose(self._days_numbered(said, 2)),
+            "part": lambda: self._part(match),
+            "near": lambda: self._near_day(said),
+            "weekend": self._weekend,
+            "twice": lambda: self._twice(said),
+            "to_date": lambda: self._to_date(said),
+            "ago": lambda: self._ago(said),
+            "numbered": lambda: self._choose(self._days_numbered(said, 2), soon),
+            "day": lambda: self._choose(self._days_numbered(said, 2), soon),
+            "days_of": lambda: self._days_of(match, soon),
+            "weekday_day": lambda: self._weekday_day(said, soon),
             "weekday": lambda: self._nearest(self.grammar.weekday(said), soon),
             "quarter": lambda: self._quarter(said),
             "half_year": lambda: self._half_year(said),
@@ -813,9 +1092,29 @@ class _Reading:
         candidates = [_valid(self.today.year + offset, month, day) for offset in range(-4, 5)]
         return self._choose([each for each in candidates if each], soon)
 
+    def _days_of(self, match: re.Match[str], soon: int) -> Days | None:
+        """5 to 8 of a month: "January 5-8"; joined with "and", the two follow each other."""
+        month, (first, last) = (
+            self.grammar.month(match[0]),
+            (_digits(match[name]) for name in ("first_day", "last_day")),
+        )
+        if first >= last or (last > first + 1 and not (match["to"] or match["both"])):
+            return None
+        years = [int(match["of_year"])] if match["of_year"] else range(self.today.year - 4, self.today.year + 5)
+        days = self._choose(filter(None, (_valid(year, month, last) for year in years)), min(soon, _SOON_IN_A_RANGE))
+        return (days[0].replace(day=first), days[0]) if days else None
+
+    def _weekday_day(self, said: str, soon: int) -> Days | None:
+        """Saturday the 10th: of the nearest month in which the two agree."""
+        weekday = self.grammar.weekday(said)
+        return self._choose((day for day in self._days_numbered(said, 12) if day.weekday() == weekday), soon)
+
     def _week_of(self, said: str, soon: int) -> Days | None:
-        written = re.sub(self.grammar.words["week_of"], "", said, flags=re.I).strip()
+        words = self.grammar.words
+        written = re.sub(f"(?:{words['week_of']}|{words['week_ending']})\\s", "", said, flags=re.I).strip()
         day = self._read(written) if re.search(_NUMERIC, written) else self._date_of(written, soon)
+        if day and self.grammar.has("week_ending", said):
+            return day[0] - timedelta(days=6), day[0]
         return days_around(day[0], "week") if day else None
 
     def _choose(self, days: Iterable[date], soon: int = _SOON) -> Days | None:
@@ -845,19 +1144,70 @@ class _Reading:
             own = self.today.year - (month > self.today.month)
         return days_around(date(own, month, 1), "month")
 
-    def _part(self, said: str) -> Days:
-        """A half of a month, or seven days of it: the first ones, the second, or the last."""
-        first, last = self._month(said)
-        place = self.grammar.place("ordinals", said)
+    def _part(self, match: re.Match[str]) -> Days | None:
+        """A half, or so many days or weeks, of a month or a year: the first ones, the second, or the last."""
+        whole, said = match["whole"], match[0][: match.start("whole") - match.start()]
+        around, place = self._whole(whole), self.grammar.place("ordinals", said)
+        if around is None:
+            return None
         if self.grammar.has("half", said):
-            middle = first + timedelta(days=14)
-            return (first, middle) if place == 0 else (middle + timedelta(days=1), last)
+            return _half(around, place)
+        unit = "day" if match["one"] else self.grammar.unit(said)
+        if count := match["count"] or match["count_first"]:
+            return self._many_of(around, self._number(count), unit, place)
+        if unit == "week" and not self.grammar.has("full", said):
+            begun = around[1] - timedelta(days=6) if place is None else around[0] + timedelta(days=7 * place)
+            return begun, begun + timedelta(days=6)
+        weekday = self.grammar.place("weekdays", match["one"]) if match["one"] else None
+        return _nth_within(around, unit, -1 if place is None else place, weekday)
+
+    def _many_of(self, around: Days, number: int, unit: str, place: int | None) -> Days | None:
+        first, last = around
+        if place not in (0, None) or not 0 < number < 400:
+            return None
+        days = first, _shift(first, number, unit) - timedelta(days=1)
         if place is None:
-            return last - timedelta(days=6), last
-        if self.grammar.has("full", said):
-            first += timedelta(days=-first.weekday() % 7)  # a full week begins on a Monday
-        begun = first + timedelta(days=7 * place)
-        return begun, begun + timedelta(days=6)
+            days = _shift(last + timedelta(days=1), -number, unit), last
+        return days if first <= days[0] and days[1] <= last else None
+
+    def _whole(self, said: str) -> Days | None:
+        """The month, quarter or year that a part is of: "last month", "the year", "January 2025"."""
+        if re.fullmatch(_YEAR, said):
+            return days_around(date(int(said), 1, 1), "year")
+        offset = next((by for by, name in ((-1, "last"), (1, "next")) if self.grammar.has(name, said)), 0)
+        if self.grammar.place("months", said) is None:
+            unit = self.grammar.unit(said)
+            return days_around(_shift(self.today, offset, unit), unit)
+        stepped = offset or self.grammar.has("this", said)
+        return self._stepped_month(offset, said) if stepped else self._month(said)
+
+    def _near_day(self, said: str) -> Days:
+        near = self.grammar.words["near"]
+        offset = next(int(by) for by, words in near.items() if re.fullmatch(words, said, re.I))
+        day = self.today + timedelta(days=offset)
+        return day, day
+
+    def _weekend(self) -> Days:
+        """The one that is or was, or the next one where the question is about what comes."""
+        begun, ended = days_around(self.today, "weekend")
+        back = timedelta(days=7 if begun > self.today and not self.future else 0)
+        return begun - back, ended - back
+
+    def _twice(self, said: str) -> Days | None:
+        """The week before last, the month after next."""
+        unit = self.grammar.unit(said)
+        second_last = _stands_in(said, self.grammar.words["second_last"].format(unit=self.grammar.words["units"][unit]))
+        return None if unit == "day" else days_around(_shift(self.today, -2 if second_last else 2, unit), unit)
+
+    def _to_date(self, said: str) -> Days:
+        short = self.grammar.words["to_date_short"]
+        unit = next((name for name, words in short.items() if re.fullmatch(words, said, re.I)), None)
+        return days_around(self.today, unit or self.grammar.unit(said))[0], self.today
+
+    def _ago(self, said: str) -> Days | None:
+        if self.grammar.unit(said) != "fortnight":
+            return self._read(said)
+        return days_around(_shift(self.today, -self._number(said), "fortnight"), "week")
 
     def _days_numbered(self, said: str, reach: int) -> list[date]:
         """The days of that number ("on the 14th") in the months before and after this one."""
@@ -901,9 +1251,9 @@ class _Reading:
         if kind == "stepped_month":
             return self._stepped_month(offset, said)
         unit = self.grammar.unit(said)
-        if kind == "rolling":
+        if kind == "rolling" or (unit == "fortnight" and offset):
             return self._rolling_days(offset * self._number(said), unit)
-        if unit == "day":
+        if unit in ("day", "fortnight"):
             return None  # "next day delivery", "the last day"
         return days_around(_shift(self.today, offset, unit), unit)
 
@@ -930,11 +1280,31 @@ class _Reading:
 
     def _rolling_days(self, number: int, unit: str) -> Days | None:
         """The last 30 days end today; the next ones begin tomorrow."""
-        if not number or abs(number) > 400:
+        if not number or abs(number) > 400 or unit == "weekend":
             return None
         if number < 0:
             return _shift(self.today, number, unit) + timedelta(days=1), self.today
         return self.today + timedelta(days=1), _shift(self.today, number, unit)
+
+
+def _half(around: Days, place: int | None) -> Days | None:
+    """The first or second half of a month or a year; the last one is the second."""
+    first, last = around
+    days = (last - first).days
+    second = first + timedelta(days=15) if days < 31 else first.replace(month=7)
+    if place not in (0, 1, None) or 31 <= days < 360:
+        return None
+    return (first, second - timedelta(days=1)) if place == 0 else (second, last)
+
+
+def _nth_within(around: Days, unit: str, place: int, weekday: int | None) -> Days | None:
+    """The day, weekend, month and so on of that place in a time, among those that begin in it."""
+    days = (around[0] + timedelta(days=each) for each in range((around[1] - around[0]).days + 1))
+    found = dict.fromkeys(days_around(day, unit) for day in days if weekday in (None, day.weekday()))
+    inside = [
+        each for each in found if around[0] <= each[0] and (place >= 0 or unit == "weekend" or each[1] <= around[1])
+    ]
+    return inside[place] if -1 <= place < len(inside) and inside else None
 
 
 def _digits(said: str) -> int:
@@ -946,7 +1316,7 @@ def _parse(said: str, language: str, base: date) -> tuple[date, Grain] | None:
     from dateparser.date import DateDataParser  # 0.4 s: imported where a date is said
 
     settings = {"RELATIVE_BASE": datetime.combine(base, time(12)), "PREFER_DATES_FROM": "past"}
-    if language != "en":
+    if language != "en" or "." in said:
         settings["DATE_ORDER"] = "DMY"
     found = DateDataParser(languages=[language], settings=settings).get_date_data(said)
     if found.date_obj is None:
@@ -959,7 +1329,9 @@ def _shift(day: date, number: int, unit: str) -> date:
 
     months = {"month": 1, "quarter": 3, "year": 12}.get(unit)
     moved: date = day + (
-        relativedelta(months=number * months) if months else timedelta(days=number * {"day": 1}.get(unit, 7))
+        relativedelta(months=number * months)
+        if months
+        else timedelta(days=number * {"day": 1, "fortnight": 14}.get(unit, 7))
     )
     return moved
 
@@ -968,7 +1340,7 @@ def _feast_day(name: str, year: int) -> date:
     from dateutil.easter import easter
 
     fixed = {"christmas_eve": (12, 24), "christmas": (12, 25), "new_years_eve": (12, 31), "new_year": (1, 1)}
-    fixed |= {"halloween": (10, 31), "valentine": (2, 14)}
+    fixed |= {"halloween": (10, 31), "valentine": (2, 14), "boxing_day": (12, 26)}
     day: date = easter(year) if name == "easter" else date(year, *fixed[name])
     return day
 

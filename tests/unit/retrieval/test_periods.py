@@ -221,6 +221,165 @@ def test_in_german(text: str, expected: str) -> None:
     assert days(text, SUNDAY, "de") == expected
 
 
+SATURDAY = "2026-01-24"
+DAYS = {
+    "en": table("""
+    calls since the 12th                               | 2026-01-12..2026-01-24
+    calls since the 31st                               | 2025-12-31..2026-01-24
+    calls since 5 February                             | 2025-02-05..2026-01-24
+    Who called from the 6th to the 8th?                | 2026-01-06..2026-01-08
+    Who called between the 6th and 8th?                | 2026-01-06..2026-01-08
+    Who called from the 29th to the 4th?               | 2025-12-29..2026-01-04
+    Who called between Friday 9th and Sunday 11th January? | 2026-01-09..2026-01-11
+    Who was called on the 5th and the 6th?             | 2026-01-05..2026-01-06
+    bookings the 8th - 10th                            | 2026-01-08..2026-01-10
+    calls up to the 15th                               | ..2026-01-15
+    calls before the 10th                              | ..2026-01-09
+    calls by the 10th                                  | ..2026-01-10
+    calls by 9 January                                 | ..2026-01-09
+    calls after the 10th                               | 2026-01-11..2026-01-24
+    calls on the 10th of last month                    | 2025-12-10..2025-12-10
+    calls on sat the 10th                              | 2026-01-10..2026-01-10
+    calls fri 9th                                      | 2026-01-09..2026-01-09
+    calls w/c 5 Jan                                    | 2026-01-05..2026-01-11
+    calls wc 5 January                                 | 2026-01-05..2026-01-11
+    calls jan 5-8                                      | 2026-01-05..2026-01-08
+    calls from January 5 to 8, 2025                    | 2025-01-05..2025-01-08
+    calls between Jan 5th and 8th                      | 2026-01-05..2026-01-08
+    calls Jan 5 and 6                                  | 2026-01-05..2026-01-06
+    calls Jan 5 and 8                                  | none
+    calls 28 Dec - 3 Jan                               | 2025-12-28..2026-01-03
+    calls 2026-01-05 to 2026-01-08                     | 2026-01-05..2026-01-08
+    calls monday to wednesday last week                | 2026-01-12..2026-01-14
+    Friday and Saturday last week                      | 2026-01-16..2026-01-17
+    last week Monday to Wednesday                      | 2026-01-12..2026-01-14
+    last week, from Monday to Wednesday                | 2026-01-12..2026-01-14
+    last week on Tuesday                               | 2026-01-13..2026-01-13
+    calls from Tuesday to Thursday this week           | 2026-01-20..2026-01-22
+    calls on Friday and Saturday                       | 2026-01-23..2026-01-24
+    calls on Monday or Tuesday                         | none
+    calls last Monday and Tuesday                      | 2026-01-19..2026-01-20
+    calls next Friday to Sunday                        | 2026-01-30..2026-02-01
+    prices Monday to Friday                            | none
+    Are you open Friday and Saturday?                  | none
+    calls Mon, Tue and Wed last week                   | 2026-01-12..2026-01-14
+    calls on Monday, Tuesday and Wednesday             | 2026-01-19..2026-01-21
+    calls on monday the week before last               | 2026-01-05..2026-01-05
+    next week's Monday                                 | 2026-01-26..2026-01-26
+    bookings today and tomorrow                        | 2026-01-24..2026-01-25
+    bookings tomorrow and Monday                       | none
+    bookings from today until Friday                   | 2026-01-24..2026-01-30
+    calls from the 10th onwards                        | 2026-01-10..
+    calls on the 5th, 6th and 7th                      | 2026-02-05..2026-02-07
+    calls on 5 & 6 January                             | 2026-01-05..2026-01-06
+    calls on 5 or 6 January                            | none
+    calls on 5, 6 and 7 January                        | none
+    calls week ending 11 January                       | 2026-01-05..2026-01-11
+    calls before today                                 | ..2026-01-23
+    calls before last week                             | ..2026-01-11
+    calls after last Monday                            | 2026-01-20..2026-01-24
+    calls the week before last week                    | 2026-01-05..2026-01-11
+    calls the day before 5 January                     | 2026-01-04..2026-01-04
+    calls two days before 5 January                    | none
+    calls 5.1.2026 - 8.1.2026                          | 2026-01-05..2026-01-08
+    calls on the 5th and the 8th                       | none
+    the 2nd cheapest                                   | none
+    on the 2nd floor                                   | none
+    between the 1st and the 2nd customer               | none
+    since the 2nd visit                                | none
+    by the 1st trainer                                 | none
+    on the 14th of each month                          | none
+    which are the 5th and the 6th?                     | none
+    May 3-5 year olds climb?                           | none
+    """),
+    "fr": table("""
+    appels depuis le 12                                | 2026-01-12..2026-01-24
+    qui a appelé entre le 6 et le 8 ?                  | 2026-01-06..2026-01-08
+    qui a appelé du 6 au 8 ?                           | 2026-01-06..2026-01-08
+    appels jusqu'au 15                                 | ..2026-01-15
+    appels le samedi 10                                | 2026-01-10..2026-01-10
+    depuis le 2 rue de Paris                           | none
+    du 6 au 8 de chaque mois                           | none
+    """),
+    "de": table("""
+    Anrufe seit dem 12.                                | 2026-01-12..2026-01-24
+    Wer war vom 6. bis zum 8. da?                      | 2026-01-06..2026-01-08
+    Wer hat vom 6. bis 8. angerufen?                   | 2026-01-06..2026-01-08
+    Wer hat zwischen dem 6. und 8. angerufen?          | 2026-01-06..2026-01-08
+    Anrufe bis zum 15.                                 | ..2026-01-15
+    Anrufe am Samstag, dem 10.                         | 2026-01-10..2026-01-10
+    Wer wohnt im 3. Stock?                             | none
+    """),
+}
+
+
+PARTS = {
+    "en": table("""
+    calls in the last fortnight                        | 2026-01-11..2026-01-24
+    the past fortnight                                 | 2026-01-11..2026-01-24
+    bookings for the next fortnight                    | 2026-01-25..2026-02-07
+    calls a fortnight ago                              | 2026-01-05..2026-01-11
+    calls this fortnight                               | none
+    calls in the last couple of weeks                  | 2026-01-11..2026-01-24
+    calls the past 2 weekends                          | none
+    sales year to date                                 | 2026-01-01..2026-01-24
+    sales mtd                                          | 2026-01-01..2026-01-24
+    sales this year so far                             | 2026-01-01..2026-01-24
+    calls since the start of the month                 | 2026-01-01..2026-01-24
+    calls the week before last                         | 2026-01-05..2026-01-11
+    calls the month before last                        | 2025-11-01..2025-11-30
+    bookings the week after next                       | 2026-02-02..2026-02-08
+    calls yday                                         | 2026-01-23..2026-01-23
+    bookings tmrw                                      | 2026-01-25..2026-01-25
+    calls at the weekend                               | 2026-01-24..2026-01-25
+    Are you open at the weekend?                       | none
+    calls in the second half of last month             | 2025-12-16..2025-12-31
+    calls in the first half of the month               | 2026-01-01..2026-01-15
+    calls in the first half of the year                | 2026-01-01..2026-06-30
+    calls in the first quarter of last year            | 2025-01-01..2025-03-31
+    calls in the last week of last month               | 2025-12-25..2025-12-31
+    calls in the last full week of January             | 2026-01-19..2026-01-25
+    calls in the last weekend of January               | 2026-01-31..2026-02-01
+    calls in the last three days of December           | 2025-12-29..2025-12-31
+    calls in the first ten days of January             | 2026-01-01..2026-01-10
+    calls in the first three months of 2025            | 2025-01-01..2025-03-31
+    calls in the second two weeks of January           | none
+    calls on the first Monday of January               | 2026-01-05..2026-01-05
+    calls since the second Tuesday in January          | 2026-01-13..2026-01-24
+    What was the last day of January with a complaint? | none
+    calls in Q1 last year                              | 2025-01-01..2025-03-31
+    calls Q1-Q2 2025                                   | 2025-01-01..2025-06-30
+    calls last year in January                         | 2025-01-01..2025-01-31
+    """),
+    "fr": table("""
+    appels la première moitié du mois dernier          | 2025-12-01..2025-12-15
+    appels de la première semaine de janvier           | 2026-01-01..2026-01-07
+    appels depuis le début de l'année                  | 2026-01-01..2026-01-24
+    """),
+    "de": table("""
+    Anrufe vorletzte Woche                             | 2026-01-05..2026-01-11
+    Anrufe seit Jahresbeginn                           | 2026-01-01..2026-01-24
+    Anrufe in der ersten Hälfte des Monats             | 2026-01-01..2026-01-15
+    Anrufe am letzten Freitag im Januar                | 2026-01-30..2026-01-30
+    Anrufe am Wochenende                               | 2026-01-24..2026-01-25
+    """),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "language"),
+    [(*row, name) for rows in (DAYS, PARTS) for name in rows for row in rows[name]],
+)
+def test_days_and_parts_of_a_month_or_a_year(text: str, expected: str, language: str) -> None:
+    assert days(text, SATURDAY, language) == expected
+
+
+def test_a_day_of_the_month_may_be_of_another_month() -> None:
+    found = find_period("calls from the 6th to the 8th", date(2026, 1, 24))
+    assert found is not None and found.otherwise is not None
+    assert (found.label, found.otherwise.label) == ("6 to 8 February 2026", "6 to 8 January 2026")
+
+
 @pytest.mark.parametrize(
     ("text", "today", "expected"),
     table("""
