@@ -33,6 +33,12 @@ def test_a_difference_in_percent_is_one_of_the_other_figure(chat: Chat) -> None:
     assert reply["answer"].endswith("That is 21.9 percent more [Source 1] [Source 2].")
 
 
+def test_a_share_of_a_total_is_told_with_both_figures(chat: Chat) -> None:
+    answer = chat.post("What share of our sales is the milgrain ring?")["answer"]
+    assert "are 342 [Source 1]. " in answer and "are 1,234 in total" in answer
+    assert answer.endswith("That is 27.71 percent [Source 1].")
+
+
 @pytest.mark.parametrize(
     ("message", "verdict"),
     [

@@ -56,8 +56,13 @@ def _may_ask_of_names(tokens: Sequence[Token], spec: IndexSpec) -> bool:
         one.is_left and one.stem[:BEGINNING] in kinds and other.stem in word_set("with")
         for one, other in pairwise(tokens)
     )
+    next_time = any(each.stem in word_set("when") for each in tokens[:2]) and any(map(_comes_again, tokens))
     whose = with_whom and any(token.stem in word_set("who") for token in tokens[:1])
-    return (weighs and any(token.role == "or" for token in tokens)) or ever or whose
+    return (weighs and any(token.role == "or" for token in tokens)) or ever or whose or next_time
+
+
+def _comes_again(token: Token) -> bool:
+    return token.meaning is None and token.stem in word_set("again")
 
 
 def asks_of_records(text: str, spec: IndexSpec, period: Period | None) -> bool:

@@ -239,8 +239,9 @@ class Conditions:
                 token.stem in word_set("than") or (token.role == "more" and token.meaning and token.meaning.value)
                 for token in between
             )
+            again = word_set("of_whom") if any(token.role == "or" for token in between) else frozenset()  # "oder mit"
             if not compared and not all(
-                token.stem in word_set("joins") | word_set("compares") | word_set("one")
+                token.stem in word_set("joins") | word_set("compares") | word_set("one") | again
                 or token.role in ("or", "not", "own")
                 for token in between
             ):

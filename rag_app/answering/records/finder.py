@@ -789,9 +789,9 @@ def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> Found
     if steps.way is Way.RATE:
         text = part.telling.rate(steps.number, steps.grain)
         return FoundRecords(part.nodes, text, f"{part.telling.understood} a {steps.grain}", computed=True)
-    if steps.way is Way.SHARE:
-        if not whole.figure:
-            return None
+    if steps.way is Way.SHARE and not whole.figure:
+        return None
+    if steps.way is Way.SHARE and steps.first.query.aggregate is Aggregate.COUNT:
         text = part.telling.share(part.figure, whole.figure, whole.telling)
         understood = f"the share of {part.telling.understood} in {whole.telling.understood}"
         return FoundRecords(part.nodes or whole.nodes, text, understood, computed=True)
@@ -802,7 +802,9 @@ def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> Found
     if not (part.nodes and whole.nodes) or (steps.way is Way.CHANGE and part.figure <= 0):
         return None
     cited = _places_of_first(both, (part, whole))
-    if steps.way is Way.CHANGE:
+    if steps.way is Way.SHARE:
+        apart = part.telling.share_of_sum(part.figure, whole.figure, cited)
+    elif steps.way is Way.CHANGE:
         apart = part.telling.change(part.figure, whole.figure, cited)
     else:
         apart = part.telling.difference(abs(part.figure - whole.figure), cited)

@@ -1,7 +1,7 @@
 """What a question puts in order or into groups: the most, the first of each, one figure for each month."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from msgspec.structs import replace
 
@@ -109,7 +109,7 @@ class Orders(Comparisons):
             group, name = self._who_did(), ""  # "who has the most lots", where nobody may know whose they are
         elif who and extreme and group is None and grain is None and name and vocabulary_of(self.spec, name).adds_up:
             spends = any(token.stem in word_set("spends") | word_set("owes") for token in self.tokens)
-            once = any(token.text.casefold() in ("one", "single") for token in self.tokens)
+            once = bool(self._words_for_once())
             group = people_field(self.spec) if spends and not once else None
             if group is None and not once:
                 who.said = False  # who brought in the most: nobody knows whose field
@@ -140,6 +140,40 @@ class Orders(Comparisons):
         acting = doers(self.tokens, self.spec)
         return acting.pop() if len(acting) == 1 else None if acting else people_field(self.spec)
 
+    def _words_for_once(self) -> list[Token]:
+        """What says that the figure of one record is meant, and no sum: "in a single visit"."""
+        return [token for token in self.tokens if token.text.casefold() in word_set("once")]
+
+    def _names_spender(self) -> bool:
+        return any(token.stem in word_set("spenders") for token in self.tokens)
+
+    def _puts_in_order(self) -> bool:
+        """Whether all are asked for, those with the most or the least before the others: "newest first"."""
+        if self.in_turn:
+            return True
+        plain = [token for token in self.tokens if not token.inside]
+        heads = [other for one, other in pairwise(plain) if one.role in SUPERLATIVES and other.meaning is None]
+        on_top = any(token.text.casefold() == "top" and token.meaning is None for token in plain)
+        return on_top or any(token.text.casefold() in word_set("heads") for token in heads)
+
+    def _put_first(self, name: str, descending: bool) -> RecordQuery | None:
+        """What stands first in an order, or all of it in this order."""
+        if self._names_spender() and name:
+            return self._largest_spender(name, descending)
+        return self._all_in_order(name, descending) if self._puts_in_order() else self._extreme(name, descending)
+
+    def _largest_spender(self, of: str, descending: bool) -> RecordQuery:
+        """The people by what they paid in all, or the record with the most paid at one time."""
+        for token in self._words_for_once():
+            token.said = True
+        if self._words_for_once():
+            return RecordQuery(order=of, descending=descending, limit=1)
+        self.group = people_field(self.spec)
+        several = any(token.text.casefold() == "spenders" for token in self.tokens)
+        limit = MOST_GROUPS if self._puts_in_order() else MOST_TOLD if several else 1
+        groups = self._aggregate_over(Aggregate.SUM, of)
+        return replace(groups, descending=descending, limit=self._number_wanted() or limit)
+
     def _all_in_order(self, name: str, descending: bool) -> RecordQuery | None:
         """All records, or all groups by their figure: "newest first", "hours by person, busiest on top"."""
         wanted = self._number_wanted()
@@ -156,7 +190,8 @@ class Orders(Comparisons):
     def _is_first_of_each(self, name: str) -> bool:
         """Whether a record is asked for in each group: "the cheapest in each category", and not their totals."""
         own = name in self._fields("high", "low") or self._is_of_one() or not vocabulary_of(self.spec, name).adds_up
-        return own and bool(self.kind or len(self.spec.records) == 1 or vocabulary_of(self.spec, name).kind)
+        kinds = (vocabulary_of(self.spec, each).kind for each in (name, self.group))
+        return own and bool(self.kind or len(self.spec.records) == 1 or any(kinds))
 
     def _subject(self, name: str) -> tuple[str | None, Grain | None]:
         """What there is one of: "which stylist", "which year"."""
@@ -234,7 +269,10 @@ class Orders(Comparisons):
         ranked = [place for place, token in enumerate(self.tokens) if token.role in SUPERLATIVES]
         behind = self.tokens[ranked[0] + 1 :] if ranked else []
         kind = next((token for token in behind if token.role == "kind"), None)
-        return kind is not None and kind.text.casefold() != kind.stem
+        first = [self.tokens[place] for place in ranked[:1] if self.tokens[place].role in ("high", "low")]
+        phrase = [*first, *takewhile(lambda token: token.inside, behind)]  # "our bestsellers", "our top sellers"
+        named = [*phrase[-1:], *([] if kind is None else [kind])]
+        return any(token.text.casefold() != token.stem for token in named)
 
     def _series(self) -> str | None:
         """The kind that has a record for each month, where a month is asked for, or a mean over more than one."""

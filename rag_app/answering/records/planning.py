@@ -46,6 +46,7 @@ from rag_app.answering.records.wording import (
     figure,
     is_figure,
     known_words,
+    money_field,
     only_figure,
     people_field,
     price_field,
@@ -228,6 +229,8 @@ class _Reader(Orders):
         if self._weighs_sorts() and (pieces := stock_field(spec)) is not None:
             self.figures = [pieces]
         self.in_turn = self._series_in_turn()
+        if self._names_spender() and not self.figures and (money := money_field(spec)) is not None:
+            self.figures = [money]
         self.figures = [name for name in self.figures if name != self.group]
         of_named = {kind_of(each.source_type, each.fields, spec) for each in self.named}
         self.kind = (of_named.pop() if len(of_named) == 1 else None) or self.in_turn or self.kind or self._series()
@@ -442,8 +445,9 @@ class _Reader(Orders):
         after = self.today is not None and self.period is not None and (self.period.start or date.min) > self.today
         if after or self._has("ahead") or self._has("next"):
             return {}
-        earned = (vocabulary_of(self.spec, each.name) for each in self._meanings_with("total") if each.value)
-        return {name: value for each in earned for name, value in each.earned_of.items()}
+        earned = [each.name for each in self._meanings_with("total") if each.value]
+        earned += self.figures if self._names_spender() else []  # who paid
+        return {name: value for each in earned for name, value in vocabulary_of(self.spec, each).earned_of.items()}
 
     def _values_of(self, name: str) -> bool:
         return any(each.name == name for each in self._meanings_with("value"))
@@ -516,9 +520,20 @@ class _Reader(Orders):
                 if all(_are_apart(kind, other) for other in others):
                     for token in (*aside, link):
                         token.meaning = None
+        self._drop_kinds_excepted()
+
+    def _drop_kinds_excepted(self) -> None:
+        """The same behind "not counting", before what is asked for: "not counting parts, how many products"."""
+        meant = [token for token in self.tokens if token.meaning]
+        for link, aside in pairwise(meant):
+            kept = {token.name for token in meant if token.role == "kind" and token is not aside}
+            excepts = link.role == "not" and aside.role == "kind" and self._is_exception(link)
+            if excepts and len(kept) == 1 and _are_apart(self.spec.records[kept.pop()], self.spec.records[aside.name]):
+                link.meaning = aside.meaning = None
 
     def _sizes(self) -> tuple[int, int] | None:
-        """How many records a group has at least and at most, 0 without a bound: "at least two bookings", "more than once"."""
+        """How many records a group has at least and at most, 0 without a bound: "at least two bookings", "repeat customers"."""
+        again = self._comes_again()
         for place, token in enumerate(self.tokens):
             value, after = figure(token.text), self.tokens[place + 1 : place + 2]
             times = token.stem in word_set("times") or bool(after and after[0].stem == "time")
@@ -543,7 +558,15 @@ class _Reader(Orders):
             if times and token.stem not in word_set("times"):
                 after[0].said = True
             return bounds(int(value))
-        return None
+        return (2, 0) if again else None
+
+    def _comes_again(self) -> bool:
+        """Whether those with more than one record are asked for: "repeat customers"."""
+        people, found = people_field(self.spec), False
+        for one, other in pairwise(self.tokens):
+            if one.is_left and one.stem in word_set("comes_again") and other.role == "field" and other.name == people:
+                one.said = found = True
+        return found and self.keys == [people]
 
     def _bound_sizes(self, query: RecordQuery, least: int, most: int) -> RecordQuery | None:
         """Groups of so many records: "which customers have at least two bookings"."""
@@ -575,6 +598,7 @@ class _Reader(Orders):
             or self._groups_twice()
             or asks_possession(self.tokens, self.spec)
             or self._bounds_somebody()
+            or (self._names_spender() and not any(map(self._has, ("most", "least"))))
         ):
             return False
         return self._is_positive() and not self.asks_of_words() and not self._sets_own_apart()
@@ -672,7 +696,9 @@ class _Reader(Orders):
             things = (token.text.casefold() in word_set("things") for token in self.tokens[counted + 1 : counted + 3])
             return narrowed and query.aggregate is Aggregate.COUNT and query.group is None and any(things)
         names = [self.spec.all_fields[each.name] for each in self._meanings_with("value")]
-        every = narrowed and self.tokens[0].stem in word_set("all") and {*names} <= {FieldType.KEYWORD, FieldType.TAGS}
+        own = self._has("own") and self.tokens[0].stem in word_set("whether")
+        every = narrowed and any(token.stem in word_set("all") for token in self.tokens[: 3 if own else 1])
+        every &= {*names} <= {FieldType.KEYWORD, FieldType.TAGS} or (asks_for_all(self.tokens) and len(names) == 1)
         every |= narrowed and self.tokens[0].stem in word_set("which_of") and {*names} == {FieldType.BOOLEAN}
         return every or bool(self.figures) or query.order not in (None, "date")
 
@@ -694,7 +720,9 @@ class _Reader(Orders):
             if not (named and token.stem in word_set("where"))
         )
         selling = bool(self.named and self.figures) and self.tokens[0].stem in word_set("how")  # how is X selling
-        asks = asks and not (self.comparing or selling or any(map(self._has, ("sum", "average", "count", "much"))))
+        splits = self.group is not None and any(token.stem in word_set("splits") for token in self.tokens)
+        told = self.comparing or selling or splits
+        asks = asks and not (told or any(map(self._has, ("sum", "average", "count", "much"))))
         last = self.tokens[-1] if self.tokens else None
         return asks or (last is not None and last.role == "average" and last.stem in word_set("means"))
 
@@ -730,7 +758,7 @@ class _Reader(Orders):
         if ways:
             return self._total(ways[0])
         if orders:
-            return self._all_in_order(*orders[0]) if self._puts_in_order() else self._extreme(*orders[0])
+            return self._put_first(*orders[0])
         if (self._has("more") or self._has("apart")) and not self.comparing:
             return self._larger_of_weekdays() if self._compares_weekdays() else self._larger_of_values()
         query = self._count() if self._has("count") and self._tells_different() else self._plainly()
@@ -772,7 +800,9 @@ class _Reader(Orders):
 
     def _asks_what_is_spent(self) -> bool:
         """Whether the total of a figure is asked for by "what": "what has Ada spent"."""
-        spent = self._has("field") and any(token.stem in word_set("spends") for token in self.tokens)
+        worth = any(token.stem in word_set("worth") and token.role == "field" for token in self.tokens)
+        worth &= self.kind is not None or self.period is not None or self._has("on_weekday")
+        spent = worth or (self._has("field") and any(token.stem in word_set("spends") for token in self.tokens))
         return spent and not self.named and any(token.stem in word_set("what") for token in self.tokens[:1])
 
     def _listed_field(self) -> str | None:
@@ -894,15 +924,6 @@ class _Reader(Orders):
         """Whether those are asked for who pay or owe: "who paid the most in total"."""
         spends = any(token.stem in word_set("spends") | word_set("owes") for token in self.tokens)
         return spends and self.tokens[0].stem in word_set("who")
-
-    def _puts_in_order(self) -> bool:
-        """Whether all are asked for, those with the most or the least before the others: "newest first"."""
-        if self.in_turn:
-            return True
-        plain = [token for token in self.tokens if not token.inside]
-        heads = [other for one, other in pairwise(plain) if one.role in SUPERLATIVES and other.meaning is None]
-        on_top = any(token.text.casefold() == "top" and token.meaning is None for token in plain)
-        return on_top or any(token.text.casefold() in word_set("heads") for token in heads)
 
     def _measured_fields(self) -> list[str]:
         """The fields that a sum or a mean may be of: those that are named, else by their unit, else the kind's own."""

@@ -51,7 +51,7 @@ def read_plan(question: Question, spec: IndexSpec, values: Sequence[NamedValue])
     read = parse(question.text, period.span if period is not None else None, items_of(question.text, spec, values))
     query, named = read.query, _record_named(read.title, values)
     tokens = read_words(question.text, spec)
-    if query is None or read.certainty < CERTAIN or _says_more(question, tokens, query):
+    if query is None or read.certainty < CERTAIN or _says_more(question, tokens, query, spec):
         return None
     if _leaves_words(question, query, read.title, spec) or _takes_wrong_role(tokens, query, spec, values):
         return None
@@ -120,7 +120,7 @@ def _fit_to_field(written: WrittenFilter, spec: IndexSpec) -> WrittenFilter:
     return WrittenFilter(name, "contains", written.value) if tagged else written
 
 
-def _says_more(question: Question, tokens: Sequence[Token], query: WrittenQuery) -> bool:
+def _says_more(question: Question, tokens: Sequence[Token], query: WrittenQuery, spec: IndexSpec) -> bool:
     """Whether the question says what no such query does: another time, a figure that is not read, different ones, a person who is not named."""
     said = {*stems(question.text)}
     differs = query.group is None and word_set("different") & said
@@ -133,7 +133,9 @@ def _says_more(question: Question, tokens: Sequence[Token], query: WrittenQuery)
     )  # "the best of 2015 and the worst of 2015" limits nothing to 2015
     dated = any(each.value in of_days for each in query.filters)
     rate = query.group is None and any(token.role == "each" for token in tokens)  # "the price per night"
-    return bool(differs or ahead or points_back or dated or rate or _UNREAD.search(bare))
+    in_time = {token.role for token in read_words(bare, spec)} & {"newest", "oldest"}
+    first = in_time and query.aggregate is not None  # "the first guest of each skipper" is no number of trips
+    return bool(differs or ahead or points_back or dated or rate or first or _UNREAD.search(bare))
 
 
 def _takes_wrong_role(

@@ -29,6 +29,15 @@ _PLAINLY = [
             r",?\s*\b(?:no matter (?:the|what|which)|regardless of(?: the)?|irrespective of(?: the)?|whatever the) \w+(?: (?:is|was|it is|they are))?\s*(?=[,?.!]|$)",
             "",
         ),
+        # a share, whose sort is said behind it
+        (
+            rf"\bhow (?:much|many) of\s+({_FIELD})[?,;:]?\s+(?:(?:in|as an?)\s+)?(?:per ?cent(?:age)?|%)(?=\W*$)",
+            r"what percentage of \1",
+        ),
+        (
+            rf"^of\s+({_FIELD}),\s*(what|which)\s+(share|percentage|proportion|fraction)\s+(?=(?:is|are|was|were|came|comes?|did|do|does)\b)",
+            r"\2 \3 of \1 ",
+        ),
         (rf"^(?!(?:{_ASKS})\b)[\w ]{{1,40}}\s(?:included|inclusive)\s*[,:]\s*", ""),
     )
 ]

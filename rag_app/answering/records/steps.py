@@ -22,7 +22,7 @@ from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import Token, is_figure, only_figure, price_field, vocabulary_of, without_phrases
 from rag_app.domain import FieldType, Filters, days_around
-from rag_app.retrieval.filters import GT, LTE
+from rag_app.retrieval.filters import GT, LTE, fields_of
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period
 from rag_app.retrieval.records import Aggregate, NamedValue, RecordQuery, Records
@@ -35,6 +35,7 @@ _SHARE = re.compile(
     re.I,
 )
 _IN_PERCENT = re.compile(r"[\s,]+(?:in|as an?|als)\s+(?:per ?cent(?:age)?|%|prozent)(?=\W*$)", re.I)
+_ALL = re.compile(r"^\s*all\s+(?:of\s+)?", re.I)
 _VERB = re.compile(
     r"\b(?:is|are|was|were|has|have|had|got|get|gets|did|do|does|came|comes?|went|goes?|ended|sind|ist|war|waren|est|sont)\b",
     re.I,
@@ -63,6 +64,8 @@ _PAYS = re.compile(
     r"(?:\s+(?:for|with|on|(?:by|if i|if we) (?:taking|buying|choosing|ordering|picking|took|take|bought|buy|chose|ordered)))?",
     re.I,
 )
+_BEYOND = re.compile(r"\b(?:under|below|beneath|above|over)\b", re.I)
+_BY_HOW_MANY = re.compile(r"\bby\s+how\s+(?:much|many)\b", re.I)
 _AHEAD = re.compile(r"\b(?:ahead of|behind)\b", re.I)
 _WE = re.compile(r"\b(?:we|us)\b", re.I)
 _CHOICE = re.compile(r"\b(?:instead of|rather than|than)\b(?:\s+(?:for|with|on))?", re.I)
@@ -150,7 +153,9 @@ def read_steps(
     plain = _PERCENT.sub(" much ", bare)
     if (steps := _change(plain, spec, values, period, today)) is not None:
         return replace(steps, way=Way.CHANGE) if percent else steps
-    steps = _share(bare, read) or _mean(bare, read) or _difference(plain, read, tokens, spec)
+    steps = _share_of_sum(bare, read, spec, "how many") or _share(bare, read)
+    steps = steps or _share_of_sum(bare, read, spec, "total") or _mean(bare, read)
+    steps = steps or _difference(plain, read, tokens, spec)
     if steps is not None and steps.way is Way.DIFFERENCE and percent and steps.second is not None:
         return Steps(Way.CHANGE, steps.second, steps.first)  # so much more than the other one
     return steps or _rate(bare, read, period)
@@ -243,6 +248,29 @@ def _share(text: str, read: Read) -> Steps | None:
     return Steps(Way.SHARE, part, whole) if part.query != whole.query and part.kind == whole.kind else None
 
 
+def _share_of_sum(text: str, read: Read, spec: IndexSpec, lead: str) -> Steps | None:
+    """What share of a total is that of some of its records: "what share of our sales came from the oak board?"."""
+    found = _SHARE.search(text)
+    rest = _IN_PERCENT.sub("", found["rest"]) if found is not None else ""
+    verb = _VERB.search(rest)
+    if verb is None:
+        return None
+    whole = read(f"{lead} {_ALL.sub('', rest[: verb.start()])}")
+    if whole is None or whole.query.aggregate is not Aggregate.SUM or whole.query.group is not None:
+        return None
+    words = vocabulary_of(spec, whole.query.of)
+    part = read(f"{words.words[0]} {rest[verb.end() :]}")
+    if part is None or part.query.group is not None or part.query.order is not None or part.kind != whole.kind:
+        return None
+    more = tuple(each for each in part.query.filters if each not in whole.query.filters)
+    implied = {*words.earned_of} & fields_of(more)  # "earned" says of one of the two what it does not say of the other
+    if not more or (implied and len(more) > 1):
+        return None
+    told = tuple(each for each in part.conditions if each not in whole.conditions)
+    query = replace(whole.query, filters=(*whole.query.filters, *more))
+    return Steps(Way.SHARE, replace(whole, query=query, conditions=(*whole.conditions, *told)), whole)
+
+
 def _mean(text: str, read: Read) -> Steps | None:
     """Above the average: the condition with a figure that is not known yet."""
     asked = _MORE_THAN_MEAN.sub(rf"\g<what> \g<way> than {MEAN:.0f}", text)
@@ -306,6 +334,12 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
     if any(vocabulary_of(spec, name).own for name in spec.fields):  # "how far behind Ada are we"
         asked.append(_WE.sub(" ours ", bare))
     roles = {token.role for token in words(bare)}
+    if _BY_HOW_MANY.search(text) and _BEYOND.search(bare):  # "by how many dollars is A under B"
+        bare = _BEYOND.sub(" and ", bare)
+        units = [vocabulary_of(spec, token.name).unit for token in words(bare) if token.role == "unit"]
+        price = price_field(spec)
+        of_unit = price is not None and vocabulary_of(spec, price).unit in units
+        asked = [f"{vocabulary_of(spec, price).words[0]} {bare}"] if of_unit else [bare]
     if _AHEAD.search(text) and "kind" in roles and not roles & {"field", "total", "high", "low", "more"}:
         asked += [f"how many {each}" for each in asked]  # "how far behind Ada is Bo in trips"
     for each_asked in dict.fromkeys(asked):

@@ -118,6 +118,11 @@ class Telling:
         cited = (self if self._hits else of)._cite_found()
         return f"{part:,.0f} of {total}{has}: {_figure(100 * part / whole)} percent {cited}."
 
+    def share_of_sum(self, part: float, whole: float, cited: Sequence[int]) -> str:
+        """ "That is 25 percent", of the figure before."""
+        sources = " ".join(f"[Source {number}]" for number in dict.fromkeys(cited))
+        return f"That is {_figure(100 * part / whole)} percent {sources}."
+
     def rate(self, number: float, grain: str) -> str:
         """ "On average 1.67 bookings a day: 10 bookings (5 to 10 January 2026) in 6 days"."""
         total = self._found.total

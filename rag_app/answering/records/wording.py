@@ -69,6 +69,11 @@ class Token:
         return self.meaning is None and not self.said
 
     @property
+    def is_unmeant(self) -> bool:
+        """Whether it is understood, and no part of what means something."""
+        return self.said and self.meaning is None and not self.inside
+
+    @property
     def role(self) -> str:
         return self.meaning.role if self.meaning else ""
 
@@ -151,6 +156,13 @@ def money_field(spec: IndexSpec) -> str | None:
     ]
     usual = [name for name in named if any(kind.by == name for kind in spec.records.values())]
     return next((each[0] for each in (named, usual) if len(each) == 1), None)
+
+
+def takings_field(spec: IndexSpec) -> str | None:
+    """The one figure in money that has words for its total."""
+    named = [name for name, words in spec.vocabulary.items() if words.totals or words.earned]
+    units = _in_money(_table()["money"]["units"].split())
+    return named[0] if len(named) == 1 and vocabulary_of(spec, named[0]).unit.casefold() in units else None
 
 
 def _in_money(units: Sequence[str]) -> frozenset[str]:
@@ -369,7 +381,7 @@ def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, t
     found |= _meant_alike(found)
     totals = [name for name, words in spec.vocabulary.items() if words.totals]
     taken_in = map(stems, _table()["money"]["taken_in"].split("|") if len(totals) == 1 else ())
-    found |= {key: (Meaning("total", totals[0]),) for key in taken_in if key not in found}
+    found |= {key: (_total_of(spec, totals[0], key),) for key in taken_in if key not in found}
     stock = stock_field(spec)
     state = Meaning("value", stock, "==0") if stock is not None else Meaning("unclear")
     found |= {key: (state,) for key in _states() if key not in found}
@@ -388,6 +400,12 @@ def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, t
     return found
 
 
+def _total_of(spec: IndexSpec, name: str, phrase: Phrase) -> Meaning:
+    """What has been taken is earned, where the index tells that from a total."""
+    earned = vocabulary_of(spec, name).earned and not {*phrase}.isdisjoint(word_set("takes_in"))
+    return Meaning("total", name, "earned" if earned else "")
+
+
 def _is_kind(meanings: Iterable[Meaning]) -> bool:
     return any(each.role == "kind" for each in meanings)
 
@@ -400,8 +418,16 @@ def _meant_alike(own: Mapping[Phrase, tuple[Meaning, ...]]) -> Mapping[Phrase, t
         others = [phrase for phrase in group if phrase not in own and phrase not in _common()]
         names = {("field" if each[0].role == "total" else each[0].role, each[0].name, each[0].value) for each in meant}
         if len(names) == 1:
-            found |= dict.fromkeys(others, max(meant, key=len))
+            alike = max(meant, key=len)
+            found |= {each: alike if _says_same(found.get(each), alike) else (Meaning("unclear"),) for each in others}
     return found
+
+
+def _says_same(before: tuple[Meaning, ...] | None, after: tuple[Meaning, ...]) -> bool:
+    """Whether a word of two groups means the same by both: of an index's totals, what is earned."""
+    if before is None or before == after:
+        return True
+    return before[0].name == after[0].name and {before[0].role, after[0].role} <= {"field", "total"}
 
 
 def _without_numbers(meanings: tuple[Meaning, ...]) -> tuple[Meaning, ...]:
@@ -713,6 +739,38 @@ def _state_or_spending(at: _Place) -> Meaning | None:
     return Meaning("field", spent) if spent is not None else None
 
 
+def _taken_in(at: _Place) -> Meaning | None:
+    """The total of what is taken in, where a verb asks for it: "what has Ada taken", "do we make more with Ada or Bo"."""
+    field, token = takings_field(at.spec), at.token
+    if field is None or not token.is_unmeant or token.stem not in word_set("takes_in"):
+        return None
+    behind = [each for each in at.behind if not each.inside]
+    roles = {each.role for each in behind[1:]}
+    more = bool(behind) and behind[0].role == "more" and not behind[0].name
+    compares = more and roles <= {"value", "or", "on_weekday", "own", "apart"}
+    before = [each for each in at.tokens[: at.number] if not each.inside]
+    asks = bool(before) and (before[0].role == "much" or (before[0].stem in word_set("what") and token.stem == "taken"))
+    of_whom = [each for each in before[1:] if each.meaning is not None]
+    ours = bool(of_whom) or any(each.stem in word_set("us") for each in before)
+    others = {people_field(at.spec)}  # nobody who pays takes anything in
+    named = all(
+        each.role == "own" or each.name == field or (each.role == "value" and each.name not in others)
+        for each in of_whom
+    )
+    if not (compares or (asks and ours and named and not behind)):
+        return None
+    return _total_of(at.spec, field, (token.stem,))
+
+
+def _comes_next(at: _Place) -> Meaning | None:
+    """The next time, where it is asked when somebody comes again: "when is Ada back"."""
+    whose = any(each.role == "value" and each.name == people_field(at.spec) for each in at.tokens)
+    when = any(each.stem in word_set("when") for each in at.tokens[:2])
+    past = any(each.stem in word_set("past") for each in at.tokens) or at.is_among("next", *_EXTREMES)
+    again = not at.token.meaning and at.token.stem in word_set("again") and not at.token.inside
+    return Meaning("next") if again and when and whose and not past else None
+
+
 def _says_there_is(at: _Place) -> bool:
     """Whether words for what is in stock say that there is some, and not how many."""
     phrase = [at.token, *takewhile(lambda each: each.inside, at.tokens[at.number + 1 :])]
@@ -771,7 +829,8 @@ def _is_collection(at: _Place) -> bool:
     """Whether a word says no more than where all records are: "in our catalogue"."""
     before = takewhile(lambda each: each.said and each.role in ("", "own", "kind"), reversed(at.tokens[: at.number]))
     holds = any(each.stem in word_set("holds") for each in islice(before, 3))
-    return holds and at.token.text.casefold() in word_set("collections")
+    split = at.is_before("each") and at.number > 0  # "how does the range split by category"
+    return (holds or split) and at.token.text.casefold() in word_set("collections")
 
 
 def _says_of_value(at: _Place) -> bool:
@@ -836,7 +895,9 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
         lambda at: (
             at.token.text.casefold() in word_set("brings")
             and not (
-                at.is_among("much", "sum", "average", "more", "most", "least") or at.tokens[0].stem in word_set("what")
+                at.is_among("much", "sum", "average", "more", "most", "least")
+                or at.tokens[0].stem in word_set("what")
+                or (at.is_among("over", "under") and not any(figure(each.text) for each in at.tokens))
             )
         ),
         None,
@@ -856,6 +917,7 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
         ("more",),
         lambda at: (
             at.token.text.casefold() == "plus"
+            and at.number + 1 < len(at.tokens)  # "qui a gagné plus"
             and not any(each.is_left and figure(each.text) is not None for each in at.behind[:1])
         ),
         None,
@@ -896,7 +958,7 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
                 token.meaning = meaning
         if token.role == "value" and (kind := _kind_become(tokens, number, spec)) is not None:
             token.meaning = Meaning("kind", kind)
-        token.meaning = _state_or_spending(at) or token.meaning
+        token.meaning = _state_or_spending(at) or _taken_in(at) or _comes_next(at) or token.meaning
         if number and token.stem in word_set("faster") and _is_bounded(tokens[number - 1], spec):
             way, trend = tokens[number - 1], tokens[number - 1].meaning
             less = trend is not None and trend.value.startswith("<")

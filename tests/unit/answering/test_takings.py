@@ -1,0 +1,215 @@
+"""Questions about what is taken in, who pays it, and who comes again, over an index that tells what is done from what is booked."""
+
+from typing import Any
+
+import pytest
+from llama_index.core.vector_stores.types import MetadataFilter
+
+from rag_app.answering.records.asking import may_ask
+from rag_app.answering.records.planning import read_question
+from rag_app.answering.records.steps import Way, read_steps
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.periods import find_period
+from rag_app.retrieval.records import Aggregate, Grain, NamedValue
+from tests.unit.answering.test_planning import TODAY
+
+HIRES = IndexSpec.model_validate(
+    {
+        "name": "hires",
+        "source_types": ("hire", "bike", "part"),
+        "default_source_type": "hire",
+        "said": ["diary"],
+        "fields": {
+            "guest": {"type": "keyword", "words": ["customer", "guest"], "kind": "hire"},
+            "clerk": {"type": "keyword", "words": ["clerk"], "kind": "hire"},
+            "fee": {
+                "type": "number", "words": ["fee", "worth", "money"], "unit": "pounds", "adds_up": True, "kind": "hire",
+                "totals": ["takings"], "earned": ["earn", "earned"], "earned_of": {"state": "done"},
+            },
+            "state": {"type": "keyword", "values": {"done": ["done"], "late": ["late"]}},
+            "ready": {"type": "boolean", "values": {"true": ["in stock"], "false": ["out of stock"]}},
+            "rides": {"type": "integer", "words": ["rides"], "kind": "bike", "high": ["bestseller"], "best": "high"},
+            "brand": {"type": "keyword", "words": ["brand"], "kind": "bike"},
+        },
+        "records": {
+            "hire": {"words": ["hire"], "source_types": ["hire"]},
+            "bike": {"words": ["bike"], "source_types": ["bike"], "by": "rides"},
+            "part": {"words": ["part"], "source_types": ["part"]},
+        },
+    }
+)  # fmt: skip
+VALUES = [NamedValue("clerk", "Ada Holm"), NamedValue("clerk", "Bo Lind"), NamedValue("guest", "Cy Moor")]
+DONE = ("state", "==", "done")
+BOTH = ("clerk", "in", ["Ada Holm", "Bo Lind"])
+
+
+def read(text: str) -> Any:
+    return read_question(text, HIRES, VALUES, find_period(text, TODAY), TODAY).plan
+
+
+def filters(text: str) -> list[tuple[str, str, object]]:
+    return [
+        (each.key, each.operator.value, each.value)
+        for each in read(text).query.filters
+        if isinstance(each, MetadataFilter) and each.key not in ("source_type", "date")
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "what has Ada taken this month so far",
+        "How much has Ada taken in January?",
+        "how much money has Ada taken in January",
+        "Was hat Ada diesen Monat eingenommen?",
+        "Combien Ada a-t-elle encaissé en janvier ?",
+        "How much did Ada earn in January?",
+    ],
+)
+def test_what_is_taken_is_what_is_done(text: str) -> None:
+    query = read(text).query
+    assert (query.aggregate, query.of, query.group) == (Aggregate.SUM, "fee", None)
+    assert filters(text) == [("clerk", "==", "Ada Holm"), DONE]
+
+
+@pytest.mark.parametrize("text", ["What has Cy Moor taken?", "What hires has Ada taken?"])
+def test_a_guest_takes_nothing_in(text: str) -> None:
+    assert read(text).query.aggregate is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "do we make more with Ada or with Bo in January?",
+        "do we earn more from Ada or from Bo?",
+        "Haben wir mit Ada oder mit Bo mehr verdient?",
+        "Avec Ada ou avec Bo, on a gagné plus ?",
+    ],
+)
+def test_with_whom_more_is_made(text: str) -> None:
+    query = read(text).query
+    assert (query.aggregate, query.of, query.group, query.limit) == (Aggregate.SUM, "fee", "clerk", 2)
+    assert filters(text) == [BOTH, DONE]
+
+
+def test_more_is_made_on_a_weekday_and_of_a_kind() -> None:
+    query = read("do we make more on Fridays or on Saturdays?").query
+    assert (query.of, query.grain) == ("fee", Grain.WEEKDAY)
+    assert read("do we make more hires with Ada or with Bo?").query.aggregate is Aggregate.COUNT
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["What are the hires in January worth?", "what's the diary for January worth", "what is Friday's diary worth?"],
+)
+def test_what_records_are_worth_is_their_total(text: str) -> None:
+    query = read(text).query
+    assert (query.aggregate, query.of, query.filters[0].value) == (Aggregate.SUM, "fee", ["hire"])
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("who is our biggest spender?", (Aggregate.SUM, "guest", 1)),
+        ("the top 3 spenders in January", (Aggregate.SUM, "guest", 3)),
+        ("our top spenders", (Aggregate.SUM, "guest", 5)),
+        ("who's our biggest spender in a single hire?", (None, None, 1)),
+    ],
+)
+def test_a_spender_is_who_paid(text: str, wanted: tuple[object, ...]) -> None:
+    query = read(text).query
+    assert (query.aggregate, query.group, query.limit) == wanted and query.descending
+    assert filters(text) == [DONE] and "fee" in (query.of, query.order)
+
+
+def test_an_average_spender_is_not_understood() -> None:
+    assert read("average spender") is read("how many spenders in January?") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [
+        ("who are our repeat customers?", 2),
+        ("how many returning guests do we have?", 2),
+        ("got any repeat customers, people with at least two hires", 2),
+        ("any regular customers, guests with more than two hires?", 3),
+        ("Welche wiederkehrenden Kunden gibt es?", 2),
+    ],
+)
+def test_who_comes_again_has_two_records_or_more(text: str, least: int) -> None:
+    query = read(text).query
+    assert (query.aggregate, query.group, query.least, query.most) == (Aggregate.COUNT, "guest", least, 0)
+
+
+def test_what_those_spent_who_come_again_is_not_understood() -> None:
+    assert read("what did our repeat customers spend?") is None
+
+
+@pytest.mark.parametrize("text", ["When is Cy Moor back?", "Wann kommt Cy Moor wieder?", "Quand revient Cy Moor ?"])
+def test_when_somebody_comes_again_asks_for_the_next_time(text: str) -> None:
+    query = read(text).query
+    assert (query.order, query.descending, query.limit) == ("date", False, 1) and may_ask(text, HIRES)
+
+
+def test_when_somebody_came_back_is_past() -> None:
+    assert read("When did Cy Moor come back?").query.order is None
+
+
+@pytest.mark.parametrize(
+    ("text", "group", "descending"),
+    [
+        ("who was the very first customer for each of the clerks this year", "clerk", False),
+        ("the latest guest of every clerk", "clerk", True),
+    ],
+)
+def test_the_first_of_each_group_is_a_record(text: str, group: str, descending: bool) -> None:
+    query = read(text).query
+    assert (query.order, query.group, query.descending, query.aggregate) == ("date", group, descending, None)
+
+
+@pytest.mark.parametrize(
+    "text", ["how does the range split by brand, number of bikes in each", "How do our bikes break down by brand?"]
+)
+def test_how_records_split_asks_for_groups(text: str) -> None:
+    query = read(text).query
+    assert (query.aggregate, query.group) == (Aggregate.COUNT, "brand")
+
+
+def test_a_kind_that_is_not_counted_is_left_out() -> None:
+    query = read("not counting parts, how many bikes do we have").query
+    assert (query.aggregate, query.filters[0].value) == (Aggregate.COUNT, ["bike"])
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("everything that's out of stock", False),
+        ("Is anything of ours late rn?", True),
+        ("have we anything late", True),
+    ],
+)
+def test_records_of_any_kind_may_have_a_value(text: str, own: bool) -> None:
+    plan = read(text)
+    assert (plan.kind, plan.query.own, plan.query.aggregate) == (None, own, None)
+
+
+def test_a_word_that_may_be_two_values_is_unclear() -> None:
+    settled = NamedValue("state", "resolved")
+    assert filters("Welche hires sind erledigt?") == [DONE]
+    assert read_question("Welche hires sind erledigt?", HIRES, [settled], None).plan is None
+
+
+def test_a_top_seller_is_no_shop() -> None:
+    assert [read(text).query.limit for text in ("our top seller", "our top sellers")] == [1, 5]
+
+
+def test_a_share_may_be_one_of_a_total() -> None:
+    text = "What percentage of the takings in January came from Ada?"
+    steps = read_steps(text, HIRES, VALUES, find_period(text, TODAY), TODAY)
+    assert steps is not None and steps.second is not None and steps.way is Way.SHARE
+    part, whole = steps.first.query, steps.second.query
+    assert (part.aggregate, part.of, whole.aggregate, whole.of) == (Aggregate.SUM, "fee", Aggregate.SUM, "fee")
+    more = [each for each in part.filters if each not in whole.filters]
+    assert [each.key for each in more if isinstance(each, MetadataFilter)] == ["clerk"]
+    mixed = "What percentage of the takings did Ada earn?"  # of all that is booked, what is done
+    assert read_steps(mixed, HIRES, VALUES, None, TODAY) is None
