@@ -130,6 +130,7 @@ class Ingestor:
         self._settings = (
             version("rag_app"),
             spec.fields,
+            [(name, words.formula) for name, words in spec.vocabulary.items() if words.formula],
             spec.source_types,
             spec.default_source_type,
             spec.languages,

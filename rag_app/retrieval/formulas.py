@@ -2,7 +2,7 @@
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import lru_cache
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
@@ -26,11 +26,24 @@ def names_in(formula: str) -> frozenset[str]:
     return frozenset(_names(_parse(formula), formula))
 
 
-def compute(formula: str, values: Mapping[str, object]) -> float | None:
-    """The figure; None where a field is missing or there is no such figure.
+def is_whole(formula: str, whole: Container[str]) -> bool:
+    """Whether its figures are whole numbers: it adds, subtracts and multiplies fields that are `whole`, and whole numbers.
 
-    >>> compute("demand * (100 - competition) / 100", {"demand": 60, "competition": 40})
-    36.0
+    >>> is_whole("rent - 2 * paid", {"rent", "paid"}), is_whole("rent / 2", {"rent"}), is_whole("rent - fee", {"rent"})
+    (True, False, False)
+    """
+    parts = [*ast.walk(_parse(formula))]
+    figures = (each for each in parts if isinstance(each, ast.Name | ast.Constant))
+    return not any(isinstance(each, ast.Div) for each in parts) and all(
+        each.id in whole if isinstance(each, ast.Name) else isinstance(each.value, int) for each in figures
+    )
+
+
+def compute(formula: str, values: Mapping[str, object]) -> float | None:
+    """The figure, a whole number where `is_whole`; None where a field is missing or there is no such figure.
+
+    >>> compute("demand * (100 - competition) / 100", {"demand": 60, "competition": 40}), compute("a - 1", {"a": 1})
+    (36.0, 0)
     >>> compute("a / b", {"a": 1, "b": 0}) is compute("a / b", {"a": 1}) is None
     True
     """
@@ -68,7 +81,7 @@ def _value(node: ast.expr, values: Mapping[str, object]) -> float:
         case ast.BinOp(left, op, right):
             return _OPERATORS[type(op)](_value(left, values), _value(right, values))
         case ast.Name(name) if isinstance(found := values[name], int | float):
-            return float(found)
+            return found
         case ast.Constant(int() | float() as number):
-            return float(number)
+            return number
     raise KeyError(ast.dump(node))

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from rag_app.domain import FieldType, Misconfigured, Mode, NotFound, Principal, RowsRule, rules_as_written
-from rag_app.retrieval.formulas import names_in
+from rag_app.retrieval.formulas import is_whole, names_in
 
 BASE_FIELDS: Mapping[str, FieldType] = {
     "org_id": FieldType.UUID,
@@ -104,7 +104,7 @@ class Vocabulary(_Strict):
     themselves ("revenue"), `earned` those that ask for it of the records with the values `earned_of` alone: "earned" of
     what is done. `values` are other words for a value
     ("out of stock" for false), or for a condition on a number ("rising" for ">0"). `kind` is the kind of record
-    (`Kind`) that is meant where a question names the field and no kind. `own` marks the boolean field that is false for
+    (`Kind`) that is meant where a question names the field and no kind; if the index has no other sources, it may be omitted. `own` marks the boolean field that is false for
     records of others: "mine" and "ours" leave those out. `formula` computes the field from others where a source does
     not say it (formulas.py).
     """
@@ -228,7 +228,8 @@ class IndexSpec(_Strict):
         for name, words in self.vocabulary.items():
             _check_declared(f"fields.{name}", {name}, self.all_fields)
             _check_declared(f"fields.{name}: kind", {words.kind} - {None}, self.records)
-            _check_declared(f"fields.{name}: formula", names_in(words.formula) if words.formula else (), self.fields)
+            if words.formula:
+                self._check_formula(name, words.formula)
             if words.own and self.all_fields[name] is not FieldType.BOOLEAN:
                 raise ValueError(f"fields.{name}: own is for a boolean field")
         for name, kind in self.records.items():
@@ -236,6 +237,15 @@ class IndexSpec(_Strict):
             _check_declared(f"records.{name}", {*kind.having, *kind.lacks, kind.by} - {None}, self.all_fields)
             told = set().union(*map(template_fields, kind.sentence))
             _check_declared(f"records.{name}: sentence", told, {"title", *self.all_fields})
+
+    def _check_formula(self, name: str, formula: str) -> None:
+        """Raises ValueError where it names what is not declared, or an integer may be computed that is no whole number."""
+        _check_declared(f"fields.{name}: formula", names_in(formula), self.fields)
+        whole = {each for each, kind in self.fields.items() if kind is FieldType.INTEGER}
+        if name in whole and not is_whole(formula, whole):
+            raise ValueError(
+                f'fields.{name}: the formula "{formula}" divides, or is not of integers only: its type is "number"'
+            )
 
     @cached_property
     def built_with(self) -> dict[str, object]:
@@ -310,9 +320,22 @@ def load_index(folder: Path) -> IndexSpec:
     """
     file = folder / "index.toml"
     try:
-        return IndexSpec(name=folder.name, **tomllib.loads(file.read_text("utf-8")))
-    except (OSError, tomllib.TOMLDecodeError, ValidationError, TypeError) as error:
+        return _with_only_kind(IndexSpec(name=folder.name, **tomllib.loads(file.read_text("utf-8"))))
+    except ValidationError as error:
+        wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ") for each in error.errors())
+        raise Misconfigured(f"{file}: {'; '.join(wrong).replace('Value error, ', '')}") from error
+    except (OSError, tomllib.TOMLDecodeError, TypeError) as error:
         raise Misconfigured(f"{file}: {error}") from error
+
+
+def _with_only_kind(spec: IndexSpec) -> IndexSpec:
+    """Each field is of the only kind of record, if the index holds nothing else."""
+    kinds = [name for name, kind in spec.records.items() if {*kind.source_types} >= {*spec.source_types}]
+    if len(spec.records) != 1 or not kinds:
+        return spec
+    words = {**dict.fromkeys(spec.fields, Vocabulary()), **spec.vocabulary}
+    of_kind = {name: each.model_copy(update={"kind": kinds[0]}) for name, each in words.items()}
+    return spec.model_copy(update={"vocabulary": of_kind})
 
 
 def load_indexes(*folders: Path) -> dict[str, IndexSpec]:

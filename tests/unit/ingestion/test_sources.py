@@ -5,10 +5,11 @@ from uuid import UUID
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.metadata import Target, to_source
+from rag_app.documents.metadata import Target, convert_metadata, to_source
 from rag_app.domain.errors import InvalidInput, UnknownField
 from rag_app.domain.source import Source, source_id
 from rag_app.retrieval.index import Chunking, IndexSpec
@@ -55,6 +56,24 @@ def test_a_field_is_computed_from_others_where_it_is_not_said() -> None:
     for formula in ("open('x')", "demand ** 9", "demand if rivals else 1", "profit * 2"):
         with pytest.raises(ValueError, match="formula"):
             IndexSpec.model_validate(spec.model_dump() | {"vocabulary": {"room": {"formula": formula}}})
+
+
+def test_what_is_computed_of_whole_numbers_is_whole() -> None:
+    left = {"type": "integer", "formula": "due - paid"}
+    fields = {"due": "integer", "paid": "integer", "left": left}
+    told = {"name": "rents", "source_types": ["doc"], "default_source_type": "doc", "fields": fields}
+    spec = IndexSpec.model_validate(told)
+    source = to_source(document(metadata={"due": 900, "paid": 900}), "a.md", "/a.md", spec, Target(ORG))
+    assert source.metadata == {"due": 900, "paid": 900, "left": 0}
+    was_number = replace(source, metadata={"due": 900.0, "paid": 850.0})
+    assert convert_metadata(was_number, spec).metadata == {"due": 900, "paid": 850, "left": 50}
+    for wrong in (
+        {"left": left | {"formula": "due / paid"}},
+        {"paid": "number"},
+        {"left": left | {"formula": "due - 0.5"}},
+    ):
+        with pytest.raises(ValueError, match=r'fields.left: the formula ".*" divides, or .* its type is "number"'):
+            IndexSpec.model_validate(told | {"fields": fields | wrong})
 
 
 def test_what_an_index_does_not_declare_is_left_if_derived_kept_if_said_and_refused_if_demanded() -> None:

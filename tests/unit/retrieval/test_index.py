@@ -84,7 +84,11 @@ def test_a_field_may_say_how_people_speak_of_it(tmp_path: Path) -> None:
     assert spec.fields == {"market": "keyword", "price": "number"}
     assert (spec.vocabulary["price"].unit, spec.vocabulary["price"].low) == ("dollars", ("cheapest",))
     assert spec.records["listing"].sentence == ("“{title}” costs {price} dollars.",)
+    assert {words.kind for words in spec.vocabulary.values()} == {"listing"}, "the only kind there is"
     assert IndexSpec.model_validate(spec.model_dump()) == spec
+
+    (tmp_path / "index.toml").write_text(WORDED.replace('["listing"]\ndefault', '["listing", "doc"]\ndefault'), "utf-8")
+    assert load_index(tmp_path).vocabulary["price"].kind is None, "it may be of something else"
 
 
 @pytest.mark.parametrize(
