@@ -128,9 +128,9 @@ class _Findings:
 
     problems = 0
 
-    def add(self, name: str, state: str, problem: bool = False) -> None:
+    def add(self, name: str, state: str, problem: bool = False, well: str = "ok") -> None:
         self.problems += problem
-        print(f"{'!!' if problem else 'ok'}  {name:<16} {state}")
+        print(f"{'!!' if problem else well}  {name:<16} {state}")
 
     async def check(self, name: str, work: Awaitable[object], well: str) -> bool:
         try:
@@ -144,9 +144,13 @@ class _Findings:
 
 @on_closed_application
 async def _look(application: Application, findings: _Findings, models: bool) -> None:
+    from rag_app.answering.records.clashes import find_clashes
     from rag_app.application import identity_provider, public_keys
 
     application.check_declared()
+    for spec in application.indexes.values():
+        for clash in find_clashes(spec):
+            findings.add(spec.name, clash.text, problem=clash.counts, well="--")
     settings, urls = application.settings, application.urls
     await _check_embedder(application, findings, models)
     await _check_models(application, findings, models)
@@ -248,7 +252,11 @@ async def _calibration(application: Application, index: str) -> str:
     if spec.confidence.signal != "fitted":
         return "; confidence by a fixed cosine"
     _, basis = await application.fit_for(spec, Scope(frozenset({PUBLIC_ORGANIZATION})))
-    return "" if basis == "index" else f"; confidence uncalibrated: `rag-app calibrate --index {index}`"
+    return (
+        ""
+        if basis == "index"
+        else f"; confidence uncalibrated: with 30 judged questions, `rag-app calibrate --index {index}` fits it"
+    )
 
 
 async def _check_and_seed(application: Application) -> None:

@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rag_app.domain import FieldType, Filters, InvalidInput, UnknownField, Value
-from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.index import IndexSpec
 
 LARGEST_LIMIT = 50
@@ -115,6 +114,8 @@ def check_query(query: RecordQuery, spec: IndexSpec) -> RecordQuery:
     >>> check_query(RecordQuery(order="price"), notes).order
     'price'
     """
+    from rag_app.retrieval.filters import check_filters  # LlamaIndex, which the words of records do without
+
     for role, name, accepted in (
         ("order", query.order, _ORDERED),
         ("of", query.of, NUMBER_FIELDS),

@@ -344,6 +344,16 @@ def _common() -> Mapping[Phrase, tuple[Meaning, ...]]:
     return found
 
 
+def roles_of(phrase: Phrase) -> frozenset[str]:
+    """What a phrase asks for in questions of any index; "taken in" is a total.
+
+    >>> sorted(roles_of(("last",))), sorted(roles_of(("took",))), sorted(roles_of(("ring",)))
+    (['newest'], ['taken in'], [])
+    """
+    taken_in = {"taken in"} if len(phrase) == 1 and phrase[0] in word_set("brings") else set()
+    return frozenset(each.role for each in _common().get(phrase, ())) | taken_in
+
+
 @cache
 def _alike() -> Sequence[tuple[Phrase, ...]]:
     """The groups of phrases that mean the same."""
