@@ -332,7 +332,7 @@ class Application:
 
     @cached_property
     def readers(self) -> "Readers":
-        made = _readers(self.settings, self.settings.reading.processes)
+        made = open_readers(self.settings, self.settings.reading.processes)
         self._closing.callback(made.close)
         return made
 
@@ -348,7 +348,7 @@ class Application:
         from rag_app.documents.catalogue import Catalogue
         from rag_app.documents.uploads import Limits, Uploads
 
-        chosen, readers = self.settings.uploads, _readers(self.settings, 1)
+        chosen, readers = self.settings.uploads, open_readers(self.settings, 1)
         self._closing.callback(readers.close)
         return Uploads(
             self.ingestor,
@@ -780,7 +780,8 @@ def _site(application: Application, count_question: "Guard") -> "Site | None":
     )
 
 
-def _readers(settings: Settings, processes: int) -> "Readers":
+def open_readers(settings: Settings, processes: int) -> "Readers":
+    """The processes that read files, within the limits of the settings; to be closed."""
     from rag_app.documents.limits import Limits
     from rag_app.documents.reading import Readers
 

@@ -121,6 +121,7 @@ def answer_json(answer: Answer) -> JsonObject:
         **record(answer, "text confidence model generated_at"),
         "average_relevance": round(answer.average_relevance, 4),
         **record(answer, "probability calibration"),
+        **({"understood": answer.understood} if answer.understood else {}),
         "citations": [{**record(each, "number quote start end"), **hit_json(each.hit)} for each in answer.citations],
     }
 
@@ -136,6 +137,8 @@ def answer_text(answer: Answer) -> str:
         lines.append(f"  [Source {citation.number}] {place(citation.hit)}")
         if citation.quote:
             lines.append(f'      "{" ".join(citation.quote.split())}"')
+    if answer.understood:
+        lines.append(f"  (understood as: {answer.understood})")
     by = "sentences of the sources" if answer.model == "extractive" else f"written by {answer.model}"
     unsure = ", uncalibrated" if answer.calibration == "uncalibrated" else ""
     return "\n".join([*lines, f"  ({by}; confidence {answer.confidence}{unsure})"])

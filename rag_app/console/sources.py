@@ -5,14 +5,15 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import wraps
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TextIO, cast
 from uuid import UUID
 
 from msgspec.structs import asdict, replace
-from typer import Argument, Exit, Option
+from typer import Argument, BadParameter, Exit, Option
 
 from rag_app.console.commands import (
     Application,
@@ -24,6 +25,7 @@ from rag_app.console.commands import (
     on_application,
     on_new_application,
     on_unchecked_application,
+    read_settings,
 )
 from rag_app.console.printing import (
     day,
@@ -41,12 +43,15 @@ from rag_app.domain import InvalidInput, NotFound, RowsRule, Scope, Source, sour
 if TYPE_CHECKING:
     from llama_index.core.schema import BaseNode
 
+    from rag_app.documents.reading import Readers
     from rag_app.retrieval.index import IndexSpec
 
 app = group()
 sources = group("Manage ingested sources.")
 bring = group("Import data of another application.")
 
+OptionalIndex = Annotated[str | None, Option("--index", "-i", metavar="I", help="index: a folder of indexes/")]
+OptionalOrg = Annotated[str | None, Option("--org", "-o", metavar="O", help="organization: slug or id")]
 SeenBy = Annotated[
     str | None, Option(metavar="V", help="who may see the documents: user, group, team or global; team by default")
 ]
@@ -80,13 +85,37 @@ Prune = Annotated[bool, Option("--prune", help="delete the sources of files that
 _SOURCE = "{0.external_id}\t{0.source_type}\t{0.lang}\t{1}\t{0.title}"
 
 
+P = ParamSpec("P")
+
+
+def propose_without_index(ingest: Callable[P, None]) -> Callable[P, None]:
+    """`--rows --dry-run` without an index needs no database, and reads no index.toml: the one that it is redirected into is empty."""
+
+    @wraps(ingest)
+    def command(*args: P.args, **kwargs: P.kwargs) -> None:
+        if kwargs["index"] is None and kwargs["rows"] and kwargs["dry_run"]:
+            from rag_app.application import open_readers
+
+            paths = cast("list[Path]", kwargs["paths"])
+            _folders(paths, prune=False)
+            with closing(open_readers(read_settings(), 1)) as readers:
+                _print_proposals(readers, paths, cast("list[str]", kwargs["exclude"] or []), None, sys.stdout)
+        elif missing := [f"--{name}" for name in ("index", "org") if kwargs[name] is None]:
+            raise BadParameter(f"give {' and '.join(missing)}; only --rows --dry-run needs no index")
+        else:
+            ingest(*args, **kwargs)
+
+    return command
+
+
 @app.command()
+@propose_without_index
 @on_new_application
 async def ingest(
     application: Application,
     paths: Annotated[list[Path], Argument(metavar="PATH...", help="files and folders")],
-    index: Index,
-    org: Org,
+    index: OptionalIndex = None,
+    org: OptionalOrg = None,
     site: Annotated[str | None, Option(metavar="S", help="a site of the organization")] = None,
     source_type: Annotated[str | None, Option(metavar="T", help="source type of all documents")] = None,
     lang: Annotated[
@@ -113,8 +142,9 @@ async def ingest(
     """Ingest documents into an index.
 
     Safe to repeat: unchanged documents are skipped. Exit status 2 if some documents could not be read. With --rows
-    --dry-run, prints an index.toml for the table.
+    --dry-run, prints an index.toml for the table; this needs no --index and no --org.
     """
+    from rag_app.answering.records.clashes import find_clashes
     from rag_app.documents.documents import Document
     from rag_app.documents.ingest import Summary, find_unused_patterns, offered_files
     from rag_app.documents.metadata import to_source
@@ -122,8 +152,10 @@ async def ingest(
 
     metadata = _metadata(source_type, lang, meta or [])
     folders = _folders(paths, prune)
-    spec = application.index(index)
-    target = await target_of(application, org, site, owner, visibility, metadata, groups or [])
+    spec = application.index(str(index))
+    for clash in find_clashes(spec):
+        print(f"{spec.name}: {clash.text}", file=sys.stderr)
+    target = await target_of(application, str(org), site, owner, visibility, metadata, groups or [])
     to_source(Document("nothing", ()), "nothing", "", spec, target)  # refuses bad metadata once, not for each file
     asked = RowsRule(key=tuple(row_key or ()), date=tuple(row_date or ()), title=row_title or "", text=row_text or "")
     passed_over = exclude or []
@@ -156,13 +188,22 @@ async def ingest(
     else:
         print_result(as_json, summary_json(summary), told)
     if rows and dry_run:
-        from rag_app.documents.proposals import propose
-
-        file = sys.stderr if as_json else sys.stdout
-        for place, proposal in enumerate(propose(application.readers, paths, passed_over, spec)):
-            print(indent(f"\nAnother index.toml:\n{proposal}", "# ", bool) if place else proposal, file=file)
+        _print_proposals(application.readers, paths, passed_over, spec, sys.stderr if as_json else sys.stdout)
     if summary.failed:
         raise Exit(2)
+
+
+def _print_proposals(
+    readers: "Readers", paths: list[Path], exclude: list[str], spec: "IndexSpec | None", file: TextIO
+) -> None:
+    """An index.toml for the first table, those of others as comments."""
+    from rag_app.documents.proposals import propose
+
+    proposals = [*propose(readers, paths, exclude, spec)]
+    for place, proposal in enumerate(proposals):
+        print(indent(f"\nAnother index.toml:\n{proposal}", "# ", bool) if place else proposal, file=file)
+    if not proposals:
+        print("nothing to propose: there is no table with rows that has no rule", file=sys.stderr)
 
 
 def _folders(paths: list[Path], prune: bool) -> list[Path]:

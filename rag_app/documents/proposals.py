@@ -9,7 +9,7 @@ import re
 import tomllib
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, partial
 from itertools import chain, count, islice, zip_longest
@@ -93,14 +93,15 @@ def _decimal(columns: Values) -> tuple[Decimal, str]:
     return decimal, next(marked, "")
 
 
-def propose(readers: Readers, paths: Iterable[Path], exclude: Sequence[str], spec: IndexSpec) -> Iterator[str]:
+def propose(
+    readers: Readers, paths: Iterable[Path], exclude: Sequence[str], spec: IndexSpec | None = None
+) -> Iterator[str]:
     """An index.toml for each table below `paths` that no rule of the index matches."""
+    rules = spec.rows if spec else ()
     files = [
         File(path, path.name, "", path.parent, RowMapping((RowsRule(),), {}, as_written=True))
         for _, path in offered_files(paths, exclude)
-        if (known := format_of(path.name))
-        and known.rows
-        and not any(rule.matches(path.as_posix()) for rule in spec.rows)
+        if (known := format_of(path.name)) and known.rows and not any(rule.matches(path.as_posix()) for rule in rules)
     ]
     with closing(readers.read_all(files)) as reading:
         for file, documents in reading:
@@ -126,7 +127,7 @@ def _proposal(file: str, rows: int, values: Values) -> str:
     decimal, ambiguous = _decimal(values)
     columns = {name: _describe_column(each, decimal) for name, each in values.items()}
     language = _language(values)
-    kinds = {name: column.kind for name, column in columns.items()}
+    kinds = {name: _kind_of(name, column) for name, column in columns.items()}
     key = _key(rows, columns)
     times = {name: columns[name].formats for name, kind in kinds.items() if kind is FieldType.TIME}
     date = next(iter(times), None)
@@ -160,13 +161,22 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         by=next((fields[name] for name in sorted(figures, key=lambda name: "adds_up" not in figures[name])), None),
         key=key and _toml(key),
         date=date and _toml(date),
+        date_column=date,
         formats=formats and json.dumps(sorted(formats)),
         times=times,
         renamed={_toml(name): _toml(field) for name, field in renamed.items()},
         title=_toml(_title(key, date, columns)),
         text=_toml(_sentence(columns)),
-        nouns=_nouns(file, key, language),
+        nouns=_nouns(file, key, language, {_singular(_without_unit(name)[0]) for name in figures}),
     )
+
+
+def _kind_of(name: str, column: _Column) -> FieldType | None:
+    """Money is a number, though no value has pence yet."""
+    tokens, table = _fold(_without_unit(name)[0]).split(), _table()
+    units = {table["codes"].get(unit.casefold()) for unit in (column.sign, _without_unit(name)[1])}
+    money = _end_of(tokens, table["words"]["money"].split()) or units & {*table["words"]["currencies"].split()}
+    return FieldType.NUMBER if column.kind is FieldType.INTEGER and money else column.kind
 
 
 def _declaration(kind: FieldType | None, said: Mapping[str, str] | None) -> tuple[str, str]:
@@ -252,25 +262,37 @@ def _language(columns: Values) -> str:
 
 
 class _Nouns(Struct, frozen=True):
-    """What a row is called in declarations and by people, and what several are called. `foreign`: not as in English."""
+    """What a row is called in declarations and by people, and what several are called. `foreign`: not as in English.
+
+    `avoided` is what it would be called if no column of figures were.
+    """
 
     name: str = "row"
     one: str = "row"
     several: str = "rows"
     foreign: bool = False
+    avoided: str = ""
 
 
-def _nouns(file: str, key: str | None, language: str) -> _Nouns:
-    """`order`, for a key called `order_id` or a file `orders-2026.csv`."""
+def _nouns(file: str, key: str | None, language: str, figures: Collection[str]) -> _Nouns:
+    """`order`, for a key called `order_id` or a file `orders-2026.csv`; not what one of the figures is called."""
     in_file = next(reversed(re.findall(r"[^\W\d_]+", Path(file).stem.lower())), "")
-    by_key = _NAMES_A_ROW.sub("", column_name(key or ""))
-    noun = by_key if by_key and by_key != column_name(key or "") else in_file
-    noun = noun.removesuffix("s") if not noun.endswith("ss") else noun
+    column = column_name(key or "")
+    by_key = _NAMES_A_ROW.sub("", column)
+    noun = avoided = _singular(by_key if by_key and by_key != column else in_file)
+    if noun in figures:
+        noun = _singular(column) if by_key == column else ""
+    else:
+        avoided = ""
     if not _FIELD.fullmatch(name := _fold(noun)):
-        return _Nouns()
+        return _Nouns(avoided=avoided)
     several = in_file if in_file.startswith(noun) and (in_file != noun or language != _ENGLISH) else f"{noun}s"
     foreign = several == in_file and (language != _ENGLISH or several.removeprefix(noun) in _PLURALS)
-    return _Nouns(name, noun.replace("_", " "), several.replace("_", " "), foreign)
+    return _Nouns(name, noun.replace("_", " "), several.replace("_", " "), foreign, avoided)
+
+
+def _singular(noun: str) -> str:
+    return noun.removesuffix("s") if not noun.endswith("ss") else noun
 
 
 def _key(rows: int, columns: Mapping[str, _Column]) -> str | None:

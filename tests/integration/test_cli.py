@@ -189,6 +189,8 @@ def test_every_command_has_help(command: str, main: Run) -> None:
         ("search x -i book -o o --top-k 0", "Invalid value for '--top-k' / '-k': Input should be greater than"),
         ("serve --port 65536", "Invalid value for '--port'"),
         ("ask x -i book -o o --verbose", "No such option: --verbose"),
+        ("ingest x", "give --index and --org; only --rows --dry-run needs no index"),
+        ("ingest x -i book --rows", "give --org; only"),
     ],
 )
 def test_a_command_line_that_is_not_understood(arguments: str, message: str, main: Run) -> None:
@@ -643,6 +645,42 @@ def test_doctor_names_what_is_wrong(
             assert (result.status, result.err) == (1, "") and "hidden" not in result.out
             assert re.search(r"\n(1 of these needs|\d+ of these need) attention\n$", result.out)
             assert all(re.match(r"(ok|!!)  \S", line) for line in result.out.splitlines()[:-1])
+
+
+@ON_DEFAULT
+def test_a_table_of_ones_own(environment: str, main: Run, new_bare_database: NewPostgres, tmp_path: Path) -> None:
+    table, folder = tmp_path / "rents.csv", tmp_path / "indexes" / "rents"
+    folder.mkdir(parents=True)
+    (folder / "index.toml").touch()  # as a shell does before the command begins
+    table.write_text("charge,due,rent,received\nC1,2026-10-01,£900,£900\nC2,2026-10-05,£800,£500\n", "utf-8")
+    empty = new_bare_database()
+    at = ("--index", "rents", "--org", "acme")
+    own = {
+        "RAG_INDEXES": str(folder.parent),
+        "RAG_DATABASE_URL": empty.app_url,
+        "RAG_DATABASE_OWNER_URL": empty.owner_url,
+    }
+    proposed = main("ingest", table, "--rows", "--dry-run", **own)
+    assert (proposed.status, proposed.err) == (0, "") and "[records.charge]" in proposed.out
+    assert_fails(main("ingest", tmp_path / "none.csv", "--rows", "--dry-run", **own), "no file or folder")
+    assert "nothing to propose" in main("ingest", folder, "--rows", "--dry-run", **own).err
+    assert_fails(main("db", "upgrade", **own), "index.toml: source_types: Field required; default_source_type: Field")
+    missing = 'missing = { type = "integer", formula = "rent - received", words = ["missing", "last"] }'
+    declared = proposed.out.replace("\n\n[[rows]]", f"\n{missing}\n\n[[rows]]")
+    declared = declared.replace('"number"', '"integer"').replace('words = ["charge"]', 'words = ["rent"]')
+    (folder / "index.toml").write_text(declared, "utf-8")
+    main("db", "upgrade", **own)
+    main("orgs", "create", "acme", **own)
+    ingested = main("ingest", table, *at, **own)
+    assert ingested.out.startswith("2 added") and "rents: “rent” is a word of records.charge and of" in ingested.err
+    doctor = main("doctor", **own)
+    assert doctor.status == 1 and re.match(r"!!  rents +“rent” is a word of records.charge", doctor.out)
+    assert re.search(r"\n--  rents +“last” is a word of missing: .* “newest”\n", doctor.out)
+    (folder / "index.toml").write_text(declared.replace('words = ["rent"]', 'words = ["charge"]'), "utf-8")
+    question = ("ask", "What is missing in total?", *at)
+    told = "the total missing of 2 charges"
+    assert main(*question, "--json", **own).json["understood"] == told
+    assert f"\n  (understood as: {told})\n" in main(*question, **own).out
 
 
 # --- serving

@@ -36,8 +36,8 @@ _NUMBER = re.compile(r"([-+−]?)\s*[$€£¥]?\s*(\d{1,3}(?:,\d{3})+(?:\.\d+)?|
 _SCIENTIFIC = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 _YEAR_AND_MONTH = re.compile(r"\d{4}-\d\d")
 _BOOLEANS = {
-    **dict.fromkeys(("true", "yes", "1", "ja", "wahr", "oui", "vrai", "sí", "sì", "si"), True),
-    **dict.fromkeys(("false", "no", "0", "nein", "falsch", "non", "faux"), False),
+    **dict.fromkeys(("true", "yes", "y", "1", "ja", "wahr", "oui", "vrai", "sí", "sì", "si"), True),
+    **dict.fromkeys(("false", "no", "n", "0", "nein", "falsch", "non", "faux"), False),
 }
 
 

@@ -310,6 +310,8 @@ def test_what_a_table_says_of_its_columns(tmp_path: Path) -> None:
         ("orders-2026.csv", "id", "order"),
         ("glass.csv", "serial", "glass"),
         ("2026.csv", "id", "row"),
+        ("prices.csv", "Quote", "quote"),  # a column of figures is called price
+        ("prices.csv", "id", "row"),
     ],
 )
 def test_rows_are_proposed_as_records_of_a_kind(tmp_path: Path, file: str, header: str, kind: str) -> None:
@@ -378,7 +380,7 @@ def test_a_decimal_comma_is_proposed_where_a_value_can_be_nothing_else(
     assert ("# decimal = " in proposed(table)) is said
 
 
-@pytest.mark.parametrize("words", ["yes no", "Ja NEIN", "oui non", "wahr falsch", "vrai faux", "True FALSE"])
+@pytest.mark.parametrize("words", ["yes no", "Y N", "Ja NEIN", "oui non", "wahr falsch", "vrai faux", "True FALSE"])
 def test_yes_and_no_in_the_languages_that_are_read(tmp_path: Path, words: str) -> None:
     yes, no = words.split()
     table = tmp_path / "a.csv"
@@ -413,10 +415,18 @@ def test_what_the_name_of_a_column_tells_of_its_figures(tmp_path: Path) -> None:
     table.write_text(f"name,{','.join(name for name, _ in told)}\nAda,{row}\nBo,{row}\n")
     spec = loaded(table)
     figures = [name for name in spec.fields if name != "name"]
-    said = [
-        spec.vocabulary[name].model_dump(exclude_defaults=True) if name in spec.vocabulary else {} for name in figures
-    ]
+    said = [spec.vocabulary[name].model_dump(exclude_defaults=True, exclude={"kind"}) for name in figures]
     assert dict(zip(told, said, strict=True)) == told
+
+
+def test_money_is_a_number_though_it_has_no_pence_and_a_second_date_is_told(tmp_path: Path) -> None:
+    table = tmp_path / "visits.csv"
+    head = "visit_no,day,follow_up,Rechnungsbetrag,fee_gbp,rent,received,cost (EUR),price_rank,minutes"
+    table.write_text(f"{head}\nV1,2026-01-05,2026-02-05,9,9,9,£9,9,9,9\nV2,2026-01-06,2026-02-06,8,9,9,£9,9,9,9\n")
+    spec = loaded(table)
+    whole = {name for name, kind in spec.fields.items() if kind is FieldType.INTEGER}
+    assert whole == {"price_rank", "minutes"} and spec.fields["follow_up"] is FieldType.TIME
+    assert "# follow_up is a second date" in proposed(table) and "# day is" not in proposed(table)
 
 
 def test_what_is_not_sure_is_a_comment_to_fill_in(tmp_path: Path) -> None:
