@@ -9,7 +9,7 @@ import re
 import tomllib
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, partial
 from itertools import chain, count, islice, zip_longest
@@ -167,7 +167,7 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         renamed={_toml(name): _toml(field) for name, field in renamed.items()},
         title=_toml(_title(key, date, columns)),
         text=_toml(_sentence(columns)),
-        nouns=_nouns(file, key, language, {_singular(_without_unit(name)[0]) for name in figures}),
+        nouns=_nouns(file, key, language, {name: kinds[name] for name in columns}),
     )
 
 
@@ -274,24 +274,32 @@ class _Nouns(Struct, frozen=True):
     avoided: str = ""
 
 
-def _nouns(file: str, key: str | None, language: str, figures: Collection[str]) -> _Nouns:
-    """`order`, for a key called `order_id` or a file `orders-2026.csv`; not what one of the figures is called."""
+def _nouns(file: str, key: str | None, language: str, kinds: Mapping[str, FieldType | None]) -> _Nouns:
+    """`order`, for a key called `order_id` or a file `orders-2026.csv`; not what a column of figures is called."""
     in_file = next(reversed(re.findall(r"[^\W\d_]+", Path(file).stem.lower())), "")
     column = column_name(key or "")
     by_key = _NAMES_A_ROW.sub("", column)
-    noun = avoided = _singular(by_key if by_key and by_key != column else in_file)
+    noun = avoided = _singular(by_key if by_key and by_key != column else in_file, language)
+    figures = {_singular(_without_unit(name)[0], language) for name, kind in kinds.items() if kind in _NUMBERS}
     if noun in figures:
-        noun = _singular(column) if by_key == column else ""
+        noun = _singular(column, language) if key and by_key == column and kinds[key] is FieldType.KEYWORD else ""
     else:
         avoided = ""
     if not _FIELD.fullmatch(name := _fold(noun)):
         return _Nouns(avoided=avoided)
-    several = in_file if in_file.startswith(noun) and (in_file != noun or language != _ENGLISH) else f"{noun}s"
+    of_file = noun == _singular(in_file, language) or in_file.startswith(noun)
+    several = in_file if of_file and (in_file != noun or language != _ENGLISH) else f"{noun}s"
     foreign = several == in_file and (language != _ENGLISH or several.removeprefix(noun) in _PLURALS)
     return _Nouns(name, noun.replace("_", " "), several.replace("_", " "), foreign, avoided)
 
 
-def _singular(noun: str) -> str:
+def _singular(noun: str, language: str) -> str:
+    """
+    >>> _singular("orders", "en"), _singular("accessories", "en"), _singular("boxes", "en"), _singular("fiches", "fr")
+    ('order', 'accessory', 'box', 'fiche')
+    """
+    if language == _ENGLISH and (found := re.fullmatch("(.{2,})ies|(.+(?:ch|sh|ss|x))es", noun)):
+        return f"{found[1]}y" if found[1] else found[2]
     return noun.removesuffix("s") if not noun.endswith("ss") else noun
 
 

@@ -310,8 +310,9 @@ def test_what_a_table_says_of_its_columns(tmp_path: Path) -> None:
         ("orders-2026.csv", "id", "order"),
         ("glass.csv", "serial", "glass"),
         ("2026.csv", "id", "row"),
-        ("prices.csv", "Quote", "quote"),  # a column of figures is called price
-        ("prices.csv", "id", "row"),
+        ("prices.csv", "id", "row"),  # a column of figures is called price
+        ("prices.csv", "Year", "row"),  # a number itself
+        ("accessories.csv", "sku", "accessory"),
     ],
 )
 def test_rows_are_proposed_as_records_of_a_kind(tmp_path: Path, file: str, header: str, kind: str) -> None:
@@ -420,12 +421,13 @@ def test_what_the_name_of_a_column_tells_of_its_figures(tmp_path: Path) -> None:
 
 
 def test_money_is_a_number_though_it_has_no_pence_and_a_second_date_is_told(tmp_path: Path) -> None:
-    table = tmp_path / "visits.csv"
-    head = "visit_no,day,follow_up,Rechnungsbetrag,fee_gbp,rent,received,cost (EUR),price_rank,minutes"
+    table = tmp_path / "rents.csv"
+    head = "visit,day,follow_up,Rechnungsbetrag,fee_gbp,rent,received,cost (EUR),price_rank,minutes"
     table.write_text(f"{head}\nV1,2026-01-05,2026-02-05,9,9,9,£9,9,9,9\nV2,2026-01-06,2026-02-06,8,9,9,£9,9,9,9\n")
     spec = loaded(table)
     whole = {name for name, kind in spec.fields.items() if kind is FieldType.INTEGER}
     assert whole == {"price_rank", "minutes"} and spec.fields["follow_up"] is FieldType.TIME
+    assert [*spec.records] == ["visit"] and '# not "rent"' in proposed(table)
     assert "# follow_up is a second date" in proposed(table) and "# day is" not in proposed(table)
 
 
