@@ -17,6 +17,7 @@ from rag_app.answering.records.wording import (
     word_set,
     words_alike,
 )
+from rag_app.domain import FieldType
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period
 
@@ -36,6 +37,7 @@ INCLUSION = re.compile(
     r"|,\s*[\w ]{1,40}\s(?:alike|equally|gleichermaßen)\s*(?=[?.!:;]|$)",
     re.I,
 )
+_NUMBERED = re.compile(r"\b(?=\w*\d)(?=\w*[^\W\d_])\w+\b")
 _LONGEST_FIELD = 2  # words of a field that no record has
 
 
@@ -169,7 +171,8 @@ def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, 
     if len(left) > _MOST_LEFT or not may_ask(text, spec, period):
         return ()
     known = [token.text for token in tokens if not token.said or len(token.text) > 2]
-    asked = (*left, *known, *words_alike(left))
+    numbered = _NUMBERED.findall(text) if left else ()  # "L2264", by which a record goes
+    asked = (*left, *known, *words_alike(left), *numbered)
     return tuple(dict.fromkeys(each for word in asked for each in variants(word)))
 
 
@@ -199,6 +202,17 @@ def asks_possession(tokens: Sequence[Token], spec: IndexSpec) -> bool:
     counted, verb, last = plain[asks + 1], plain[asks + 2], plain[-1]
     does = verb.text.casefold() in word_set("does") and not verb.role
     return does and counted.role in ("", "value") and last.stem in word_set("has") and not last.role
+
+
+def bounds_somebody(tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    """Whether a bound may be on all that somebody paid together: "owners who owe more than 100"."""
+    first = next((token for token in tokens if token.meaning), None)
+    pays = any(token.stem in word_set("spends") | word_set("owes") for token in tokens)
+    who = any(token.stem in word_set("who") | {"that"} for token in tokens[1:3])
+    bounded = any(token.role in BOUND_OPERATORS for token in tokens) and not any(each.role == "kind" for each in tokens)
+    of_key = first is not None and first.role == "field" and spec.fields.get(first.name) is FieldType.KEYWORD
+    sized = any(token.stem in (*word_set("times"), "time") for token in tokens)
+    return of_key and who and pays and bounded and not sized
 
 
 def stand_before_kind(tokens: Sequence[Token], left: Sequence[Token]) -> bool:

@@ -45,6 +45,8 @@ class Conditions:
         for place, token in enumerate(self.tokens):
             value = self._value_at(place) if token.is_left or self._is_one(place) else None
             bound = None if value is None else self._build_bound(place, value)
+            if bound is None and value is not None and found:
+                bound = self._build_second(place, value, found[-1])
             if bound is not None and not self._is_of_time(place):
                 found.append(bound)
                 token.said = True
@@ -102,6 +104,20 @@ class Conditions:
             name = self._field_behind(place + apart, named=True)
             name = name or self._field_before(place - 2 if last else place) or self._only_figure()
         return self._build_comparison(name, operator or EQ, value) if name else None
+
+    def _build_second(self, place: int, value: float, first: MetadataFilter) -> MetadataFilter | None:
+        """The other bound of a figure, without its name or unit: "over 12 percent but under 13"."""
+        before = [each for each in self.tokens[:place] if not each.inside][-2:]
+        if len(before) < 2:
+            return None
+        joint, lead = before
+        bounded = lead.role in _BOUNDS and not lead.name and joint.stem in word_set("joins") | word_set("but")
+        operator = BOUND_OPERATORS.get(lead.role)
+        if not bounded or operator is None or {operator, first.operator} != {LT, GT}:
+            return None
+        if joint.role == "not":
+            joint.meaning = None
+        return self._build_comparison(first.key, operator, value)
 
     def _is_one(self, place: int) -> bool:
         """Whether "one" or "a" is a figure: right before what is counted, "within one week" of a field of weeks."""
@@ -239,7 +255,10 @@ class Conditions:
                 token.stem in word_set("than") or (token.role == "more" and token.meaning and token.meaning.value)
                 for token in between
             )
-            again = word_set("of_whom") if any(token.role == "or" for token in between) else frozenset()  # "oder mit"
+            joined = any(token.stem in word_set("joins") for token in between)  # "of Ada and of Bo"
+            again = word_set("of_it") if joined else frozenset[str]()
+            if any(token.role == "or" for token in between):  # "oder mit"
+                again |= word_set("of_whom")
             if not compared and not all(
                 token.stem in word_set("joins") | word_set("compares") | word_set("one") | again
                 or token.role in ("or", "not", "own")

@@ -9,7 +9,16 @@ from rag_app.answering.records.asking import NAMES_OF_FIELDS
 from rag_app.answering.records.comparisons import Comparisons
 from rag_app.answering.records.conditions import GRAINS, SUPERLATIVES
 from rag_app.answering.records.settling import doers
-from rag_app.answering.records.wording import Token, figure, goes_by, only_figure, people_field, vocabulary_of, word_set
+from rag_app.answering.records.wording import (
+    Meaning,
+    Token,
+    figure,
+    goes_by,
+    only_figure,
+    people_field,
+    vocabulary_of,
+    word_set,
+)
 from rag_app.domain import FieldType
 from rag_app.retrieval.records import Aggregate, Grain, RecordQuery
 
@@ -24,6 +33,7 @@ class Orders(Comparisons):
     grain: Grain | None
     in_turn: str | None
     unsaid: list[Token]
+    dated: str | None
 
     def _counts_in_time(self) -> bool:
         """Whether a number of that kind is one in the order of days: "Ada's second trip", of a kind that is told with its day."""
@@ -60,7 +70,11 @@ class Orders(Comparisons):
                 if not by or best is None:
                     return None
                 ways.append((by, (best == "high") == good))
-        ways += [("date", descending) for role, descending in (("newest", True), ("oldest", False)) if self._has(role)]
+        ways += [
+            (self.dated or "date", descending)
+            for role, descending in (("newest", True), ("oldest", False))
+            if self._has(role)
+        ]
         ways += [("date", False)] if self._counts_in_time() or self.in_turn else []
         return list(dict.fromkeys(ways))
 
@@ -118,8 +132,13 @@ class Orders(Comparisons):
         if group is None or not largest:
             return record if name else None
         by_group = replace(record, order=None, group=group, grain=grain, limit=wanted or 1)
-        if not name or (self.kind and not self.figures and name == self.spec.records[self.kind].by):
-            said = name in self._fields("high", "low")  # "in which month did they sell best" is no number of records
+        often = any(
+            token.text.casefold() in word_set("often") for token in self.tokens
+        )  # "who pays in cash most often"
+        if often or not name or (self.kind and not self.figures and name == self.spec.records[self.kind].by):
+            said = not often and name in self._fields(
+                "high", "low"
+            )  # "in which month did they sell best" is no number of records
             levels = any(token.stem in word_set("levels") for token in self.tokens)
             said |= levels and not (self._has("kind") or self._has("count"))  # "the lowest of the five stocks", by what
             return None if said else replace(by_group, aggregate=Aggregate.COUNT)
@@ -228,9 +247,20 @@ class Orders(Comparisons):
             for token in against:  # "etsy against amazon", "vs", too
                 token.meaning, token.said = None, True
             return rivals[0].name, None  # open, acknowledged, resolved: how many in each
+        if told and rivals and rivals[0].name in self.spec.fields and self._lists_each(rivals):
+            return rivals[0].name, None
         if told and self._has("each") and len(self.keys) == 1:
             return self.keys[0], None
         return None, None
+
+    def _lists_each(self, rivals: Sequence[Meaning]) -> bool:
+        """Whether "of" stands again before each value: "the average of A and of B"."""
+        heads = [
+            self.tokens[place - 1].stem in word_set("of_it")
+            for place, token in enumerate(self.tokens)
+            if place and token.meaning in rivals
+        ]
+        return len(heads) > 1 and all(heads)
 
     def _says_rate(self, place: int) -> bool:
         """Whether "a week" stands right behind what there are so many of in one: "bookings a week"."""
@@ -311,4 +341,5 @@ class Orders(Comparisons):
             one.stem in word_set("reaches") and other.role in ("most", "least") and other.stem in word_set("levels")
             for one, other in pairwise(plain)
         )
-        return level or any(each.role == "single" for token in self.tokens for each in token.others)
+        single = any(each.role == "single" for token in self.tokens for each in token.others)
+        return level or (single and not self._has("total"))  # "the largest arrears" are no single one

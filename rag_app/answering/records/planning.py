@@ -20,6 +20,7 @@ from rag_app.answering.records.asking import (
     asks_of_fields,
     asks_possession,
     asks_rank,
+    bounds_somebody,
     is_missing_field,
     stand_before_kind,
     without_days,
@@ -38,7 +39,7 @@ from rag_app.answering.records.conditions import (
 )
 from rag_app.answering.records.orders import MOST_GROUPS, MOST_LISTED, MOST_RANKED, MOST_TOLD, Orders
 from rag_app.answering.records.plans import Plan, Reading, days_in
-from rag_app.answering.records.settling import dated_field, days_label, drop_verb_of, times_of
+from rag_app.answering.records.settling import dated_field, days_label, drop_verb_of, time_done, times_of
 from rag_app.answering.records.titles import kind_of, read_names
 from rag_app.answering.records.wording import (
     Meaning,
@@ -220,6 +221,8 @@ class _Reader(Orders):
                 token.said = True  # "what do the two cost"
         self.unsaid: list[Token] = []  # words that are known, and that no query says
         self.period = period or self._year()
+        if self.period is None and any(map(self._has, ("newest", "oldest", "ahead", "next"))):
+            self.dated = time_done(tokens, spec)
         self._settle_owners()
         self._settle_comparatives()
         self._drop_kinds_left_out()
@@ -380,7 +383,9 @@ class _Reader(Orders):
             and not any(vocabulary_of(self.spec, each.key).own for each in values)
         )
         if coming and query.aggregate is None and query.order is None:
-            query = replace(query, order="date", descending=False, limit=1 if self._has("next") else query.limit)
+            query = replace(
+                query, order=self.dated or "date", descending=False, limit=1 if self._has("next") else query.limit
+            )
         ranked = [each for each in values if each.operator in (GT, LT) and is_figure(self.spec, each.key)]
         if query.aggregate is None and query.order is None and len(ranked) == 1:  # "trending": the most of it first
             query = replace(query, order=ranked[0].key, descending=ranked[0].operator is GT)
@@ -597,7 +602,7 @@ class _Reader(Orders):
             or self._leaves_out_a_sort()
             or self._groups_twice()
             or asks_possession(self.tokens, self.spec)
-            or self._bounds_somebody()
+            or bounds_somebody(self.tokens, self.spec)
             or (self._names_spender() and not any(map(self._has, ("most", "least"))))
         ):
             return False
@@ -616,16 +621,6 @@ class _Reader(Orders):
             if by.role == "each" and all(fields) and link.stem in word_set("joins"):
                 return True
         return False
-
-    def _bounds_somebody(self) -> bool:
-        """Whether a bound may be on all that somebody paid together: "owners who owe more than 100"."""
-        first = next((token for token in self.tokens if token.meaning), None)
-        pays = any(token.stem in word_set("spends") | word_set("owes") for token in self.tokens)
-        who = any(token.stem in word_set("who") | {"that"} for token in self.tokens[1:3])
-        bounded = any(token.role in BOUND_OPERATORS for token in self.tokens) and not self._has("kind")
-        of_key = first is not None and first.role == "field" and first.name in self.keys
-        sized = any(token.stem in (*word_set("times"), "time") for token in self.tokens)
-        return of_key and who and pays and bounded and not sized
 
     def _leaves_out_a_sort(self) -> bool:
         """Whether what is left out may be all of a sort, of which a title names one: "apart from rings"."""
@@ -831,7 +826,12 @@ class _Reader(Orders):
         if self.group is not None:
             others = counted is not None and counted.name in self.keys and counted.name != self.group
             return None if others else self._aggregate_over(Aggregate.COUNT, None)  # how many customers per stylist
-        if counted is not None and counted.meaning is not None and is_figure(self.spec, counted.meaning.name):
+        if (
+            counted is not None
+            and counted.meaning is not None
+            and counted.role != "kind"
+            and is_figure(self.spec, counted.name)
+        ):
             if not self._tells_different():
                 return None  # sizes are no number of records
             return RecordQuery(aggregate=Aggregate.COUNT, group=counted.meaning.name, limit=MOST_GROUPS)

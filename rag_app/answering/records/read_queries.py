@@ -11,7 +11,7 @@ from itertools import chain
 from msgspec import convert
 from msgspec.structs import replace
 
-from rag_app.answering.records.asking import asks_possession, without_period
+from rag_app.answering.records.asking import asks_possession, bounds_somebody, without_period
 from rag_app.answering.records.conditions import SUPERLATIVES
 from rag_app.answering.records.parser import Item, parse
 from rag_app.answering.records.plans import Plan
@@ -155,7 +155,7 @@ def _takes_wrong_role(
     ranks = any(token.role in ("most", "least") for token in tokens)
     named = {token.name for token in tokens if token.role == "field"} | doers(tokens, spec) | {people_field(spec)}
     nobody = who and ranks and query.group not in named - {None}
-    return nobody or asks_possession(tokens, spec)
+    return nobody or asks_possession(tokens, spec) or bounds_somebody(tokens, spec)
 
 
 def _leaves_words(question: Question, query: WrittenQuery, title: str, spec: IndexSpec) -> bool:

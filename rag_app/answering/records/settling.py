@@ -41,8 +41,14 @@ def settle_fields(tokens: Sequence[Token], spec: IndexSpec) -> None:
             token.meaning, token.said = None, True  # "more than ten times"
     _settle_years(tokens, spec)
     _settle_roles(tokens, spec)
+    _settle_predicate(tokens, spec)
     for place, token in enumerate(tokens):
-        if token.role == "field" and spec.fields.get(token.name) in _PLAIN and _says_there(tokens, place, spec):
+        kind = spec.fields.get(token.name)
+        if token.role == "field" and kind is FieldType.KEYWORD and _is_in(tokens, place):
+            token.meaning = Meaning("unclear")  # "what we have in oak": which oak
+        elif token.role == "field" and kind is FieldType.BOOLEAN and _is_of_any(tokens, place):
+            token.meaning = Meaning("value", token.name, "true")  # "were sent a reminder"
+        elif token.role == "field" and kind in _PLAIN and _says_there(tokens, place, spec):
             token.meaning = Meaning("value", token.name, THERE)
 
 
@@ -61,6 +67,14 @@ def dated_field(tokens: Sequence[Token], spec: IndexSpec) -> str | None:
     counted = [other for one, other in pairwise(meant) if one.role == "count" and other.name in times_of(spec)]
     if counted or not meant:
         return counted[0].name if counted else None
+    own = {word for name in times_of(spec) for word in _own_words(spec, name)}
+    while (
+        len(meant) > 1
+        and meant[-1].role == "value"
+        and meant[-1].stem not in own
+        and meant[-1].name not in times_of(spec)
+    ):
+        meant.pop()  # "paid by card in October"
     last = meant[-1]
     if last.name in times_of(spec):
         place = next(at for at, each in enumerate(tokens) if each is last)
@@ -105,6 +119,45 @@ def _settle_years(tokens: Sequence[Token], spec: IndexSpec) -> None:
         if before and before[-1].role == "field" and before[-1].name == years[0]:
             before[-1].meaning = None
         token.meaning, token.said = Meaning("value", years[0], f"=={token.text}"), True
+
+
+def _settle_predicate(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """Of two figures the one that is said of the other is asked for: "how much of the rent is missing"."""
+    figures = [place for place, token in enumerate(tokens) if token.role in ("field", "total") and not token.inside]
+    if len(figures) != 2 or not all(is_figure(spec, tokens[each].name) for each in figures):
+        return
+    first, last = figures
+    between = [each for each in tokens[first + 1 : last] if not each.inside]
+    said = any(each.stem in word_set("is") for each in between) and all(not each.role and each.said for each in between)
+    much = any(each.role == "much" for each in tokens[:first])
+    if said and much and tokens[first].name != tokens[last].name:
+        tokens[first].meaning = None
+
+
+def _is_in(tokens: Sequence[Token], place: int) -> bool:
+    """Whether "in" leads to the name of a field alone, with no value of it."""
+    behind = [each for each in tokens[place + 1 :] if not each.inside][:1]
+    known = any(each.role == "value" or each.is_left or each.role == "field" for each in behind)
+    return place > 0 and tokens[place - 1].text.casefold() == "in" and not tokens[place - 1].role and not known
+
+
+def _is_of_any(tokens: Sequence[Token], place: int) -> bool:
+    """Whether an article says that what holds or not does: "a reminder"."""
+    article = place > 0 and tokens[place - 1].text.casefold() in word_set("some") and not tokens[place - 1].role
+    return article and tokens[place].text.casefold() == tokens[place].stem
+
+
+def time_done(tokens: Sequence[Token], spec: IndexSpec) -> str | None:
+    """The time that is named, or that a verb of the question is of: "paid on" of "who was the last to pay"."""
+    named = {each.name for each in tokens if each.role == "value" and each.name in times_of(spec)}
+    said = {_verb(token.stem): token for token in tokens if token.role in ("", "field", "value")}
+    verbs = {each: {_verb(word) for word in _own_words(spec, each)} for each in times_of(spec)}
+    found = [*named] or [each for each in verbs if said.keys() & verbs[each]]
+    if len(found) != 1:
+        return None
+    for verb in said.keys() & verbs[found[0]]:
+        said[verb].said = True
+    return found[0]
 
 
 def _settle_roles(tokens: Sequence[Token], spec: IndexSpec) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
+from itertools import islice
 from typing import Literal
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from rag_app.answering.context import neutralise
 from rag_app.answering.passages import TO_THE_ANSWERER
 from rag_app.answering.records.conditions import told_condition
 from rag_app.answering.records.plans import Plan
+from rag_app.answering.records.settling import times_of
 from rag_app.answering.records.titles import kind_of
 from rag_app.answering.records.wording import noun_of, plural_of, says_year, vocabulary_of
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text
@@ -246,6 +248,8 @@ class Telling:
         descending, words = self._plan.query.descending, vocabulary_of(self._spec, field)
         if self._name(field).endswith("s"):
             return "most" if descending else "fewest"
+        if self._spec.all_fields.get(field) is FieldType.TIME:
+            return "latest" if descending else "earliest"
         if words.adds_up:
             return "most" if descending else "least"
         return "highest" if descending else "lowest"
@@ -413,7 +417,19 @@ class Telling:
 
     @property
     def _when(self) -> str:
-        return f" ({self._plan.period.label})" if self._plan.period and self._plan.dated is None else ""
+        if self._plan.period is None or self._plan.dated is not None:
+            return ""
+        return f" ({self._date_name}{self._plan.period.label})"
+
+    @property
+    def _date_name(self) -> str:
+        """What a record's date is called in its table, where records have other times as well: "due October 2026"."""
+        kind = self._spec.records.get(self._plan.kind or "")
+        if kind is None or not times_of(self._spec):
+            return ""
+        names = (rule.date[0] for rule in self._spec.rows if rule.date and rule.source_type in kind.source_types)
+        usual = {"date", *kind.words}  # the visit date of a visit
+        return "".join(f"{name.replace('_', ' ')} " for name in islice(names, 1) if {*name.lower().split("_")} - usual)
 
     def _noun(self, number: int) -> str:
         kind = self._plan.kind

@@ -34,6 +34,7 @@ _HISSES = ("ch", "sh", "ss", "x")  # ends of words whose plural has "es"
 _PLURALS = tuple(f"{each}es" for each in _HISSES)
 _LONGEST = 6  # words of a phrase
 BEGINNING = 4  # letters by which "booked" is of a booking
+_LONG_VALUE = 4  # words: a longer value is no name
 _MOST_NAMED = 12  # values that a part of them may stand for
 
 
@@ -619,12 +620,13 @@ def _may_be_part(token: Token) -> bool:
 
 def _read_part(tokens: Sequence[Token], place: int, length: int, values: Sequence[NamedValue], spec: IndexSpec) -> bool:
     part = {token.stem for token in tokens[place : place + length]}
-    if length == 1 and tokens[place].text in word_set("adjectives"):
+    if length == 1 and tokens[place].text in word_set("adjectives") | word_set("before_days"):
         return False  # "old wines" are none of the Old Orchard
     having = [Meaning("value", each.field, each.value) for each in values if part <= {*stems(each.value)}]
     field = _field_of(having, spec)
     meant = sorted(each.value for each in having if each.name == field)
-    if field is None or not meant or len(meant) > _MOST_NAMED:
+    sentence = length == 1 and any(len(stems(each)) > _LONG_VALUE for each in meant)
+    if field is None or not meant or len(meant) > _MOST_NAMED or sentence:
         return False
     behind = place + length < len(tokens) and tokens[place + length].role == "kind"
     if not behind and len(meant) > 1 and (length == 1 or any(map(_is_name, meant))):

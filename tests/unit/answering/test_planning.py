@@ -1058,6 +1058,7 @@ LOTS = IndexSpec.model_validate(
 )
 ROLES = [
     NamedValue("grower", "Eva Voss"), NamedValue("maker", "Eva Voss"), NamedValue("grower", "Marc Tis"), NamedValue("oak", "Old Forest"),
+    NamedValue("grower", "Bo Lind"), NamedValue("oak", "kept for after the long winter"),
 ]  # fmt: skip
 
 
@@ -1092,6 +1093,7 @@ def stated_of_lots(text: str) -> tuple[list[tuple[str, str, object]], tuple[str,
         ("how many bottles of 2022 are there", [("vintage", "==", 2022)], ()),
         ("how many lots of vintage 2021 or 2022", [("vintage", "in", [2021, 2022])], ()),
         ("lots with over 2000 bottles", [("bottles", ">", 2000)], ()),
+        ("lots over 12 pounds but under 13", [("price", ">", 12.0), ("price", "<", 13.0)], ()),
     ],
 )
 def test_what_fields_make_of_words(text: str, wanted: list[tuple[str, str, object]], having: tuple[str, ...]) -> None:
@@ -1106,6 +1108,8 @@ def test_what_fields_make_of_words(text: str, wanted: list[tuple[str, str, objec
         "who has the most lots",  # nobody knows whose they are
         "how many old lots under 12 pounds",  # none of the Old Forest
         "how much do the lots still have to pay",
+        "which lots do we have in oak",  # which oak
+        "how many lots after the harvest",  # no part of the note
     ],
 )
 def test_what_fields_leave_open_is_no_query(text: str) -> None:
@@ -1116,6 +1120,8 @@ def test_who_did_most_and_who_is_rated_worst_are_groups() -> None:
     made, rated = plan_of_lots("who made the most lots"), plan_of_lots("which winemaker has the worst average score")
     assert (made.query.group, made.query.aggregate) == ("maker", Aggregate.COUNT)
     assert (rated.query.group, rated.query.descending, rated.query.limit) == ("maker", False, 1)
+    each = plan_of_lots("average price of Marc Tis and of Bo Lind")
+    assert (each.query.group, each.query.aggregate) == ("grower", Aggregate.AVERAGE)
 
 
 VISITS = IndexSpec.model_validate(
@@ -1130,6 +1136,7 @@ VISITS = IndexSpec.model_validate(
             "time": {"type": "keyword", "words": ["time"]},
             "fee": {"type": "number", "words": ["fee", "owe"], "unit": "pounds", "adds_up": True, "kind": "visit"},
             "status": {"type": "keyword", "words": ["status"], "kind": "visit", "values": {"paid": ["paid"]}},
+            "insured": {"type": "boolean", "words": ["insurance"], "values": {"false": ["uninsured"]}, "kind": "visit"},
             "paid_on": {"type": "time", "words": ["paid on", "payment date"], "kind": "visit"},
             "follow_up": {"type": "time", "words": ["follow-up"], "kind": "visit"},
         },
@@ -1151,6 +1158,8 @@ def plan_of_visits(text: str) -> Any:
         ("how many follow-ups do we have in December", "follow_up", ("follow_up",)),
         ("which follow-ups are due next week", "follow_up", ("follow_up",)),
         ("how many visits were paid in October", "paid_on", ()),
+        ("visits paid by Ada Holm in October", "paid_on", ()),
+        ("how many visits after today", None, ()),
         ("visits with a follow-up this month", None, ("follow_up",)),
     ],
 )
@@ -1171,5 +1180,10 @@ def test_times_are_no_field_and_things_of_somebody_no_visits() -> None:
     assert plan_of_visits("owners who came at least three times").query.least == 3
     assert plan_of_visits("How many cats does Ada Holm have?") is None
     assert plan_of_visits("owners who owe more than 100 pounds") is None
+    often, most = plan_of_visits("which owner owes most often"), plan_of_visits("which owner has the largest fee")
+    assert (often.query.aggregate, often.query.group) == (Aggregate.COUNT, "owner") and most.query.group is None
+    assert [each.value for each in plan_of_visits("visits of those who had an insurance").query.filters][1:] == [True]
+    paid = plan_of_visits("who was the last to pay")
+    assert (paid.query.order, paid.dated) == ("paid_on", "paid_on")
     owes, never = plan_of_visits("who owes the most?"), plan_of_visits("how many pets never had a cat")
     assert (owes.query.group, owes.query.of) == ("owner", "fee") and never.never is not None
