@@ -79,6 +79,15 @@ async def test_passages_are_remembered_for_the_organization_that_asks(rag: Rag) 
     assert len({text for _, text in known}) == len(known)
 
 
+@ON_DEFAULT
+async def test_whether_all_that_holds_is_known_is_asked_before_it_is_listed(rag: Rag) -> None:
+    """Products and accessories of the one shop say whether they are in stock; spare parts of the other one do not."""
+    text = "Everything that's out of stock, please."
+    here, there = [await rag.ask(text, index=INDEX, organization="aurora", site=site) for site in ("eu", "us")]
+    assert all(each in here.text for each in ("3 records", "Wren Junior", "Balanced cable", "Dusk"))
+    assert "Pip" not in there.text and "record" not in there.text
+
+
 async def test_the_seeds_example(rag: Rag) -> None:
     result = await run_rag_pipeline(
         tenant_id="aurora",

@@ -164,7 +164,7 @@ class RecordFinder:
         misspelt = bool(self._spec.records) and bool(suspects(question.text, ()))
         asks = not question.leans and (misspelt or may_ask(question.text, self._spec, question.period))
         briefs = bool(self._lists) and not question.leans and subject_of(question.text) is not None
-        goes_on = not (before or question.leans) and goes_on_alone(question, self._spec)
+        goes_on = not (before or question.leans) and goes_on_alone(question, self._spec, first=True)
         if not (asks or before or briefs or goes_on):
             return None
         self._store = await self._open_store()
@@ -314,8 +314,24 @@ class RecordFinder:
     def _tell_plan(self, plan: Plan) -> Work[FoundRecords | None]:
         if plan.every is not None:
             return (yield from self._tell_every(plan, plan.every))
+        if plan.kind is None and (yield from self._leaves_untold(plan)):
+            return None
         whether = yield from self._tell_whether(plan)
         return whether or (yield from self._tell(*(yield from self._query(plan))))
+
+    def _leaves_untold(self, plan: Plan) -> Work[bool]:
+        """Whether some records of kinds that are told with a field that holds or not have none: nobody knows whether it holds."""
+        keys = [each for each in fields_of(plan.query.filters) if self._spec.all_fields.get(each) is FieldType.BOOLEAN]
+        for name in keys:
+            for kind in self._spec.records.values():
+                if f"{{{name}}}" not in " ".join(kind.sentence):
+                    continue
+                lacking = (*self._filters, *kind_conditions(kind), condition(name, IS_EMPTY))
+                counted = RecordQuery(lacking, aggregate=Aggregate.COUNT, having=kind.having, limit=1)
+                found: Records = yield self._store.find_records(counted)
+                if found.total:
+                    return True
+        return False
 
     def _tell_whether(self, plan: Plan) -> Work[FoundRecords | None]:
         """Whether the one record that is named keeps to a bound, and its figure; None without a bound, and of several."""

@@ -29,6 +29,7 @@ _OPENING = re.compile(
     re.I,
 )
 _CLOSING = re.compile(r"[\s,]+(?:then|too|as well|instead|please)(?=\W*$)", re.I)
+_PLEASE = re.compile(r"[\s,]+please(?=\W*$)", re.I)
 _FEW = 4  # words that name days or a value, and ask nothing
 _OF_THEM = re.compile(
     r"\b(?:of|among|amongst|from) (?:those|them|these)\b(?! (?:who|that|which|with|whose|in|on|from|by|at)\b)"
@@ -57,11 +58,15 @@ def without_opening(text: str) -> str:
     return text[found.end() :] if found else text
 
 
-def goes_on_alone(question: Question, spec: IndexSpec) -> bool:
-    """Whether a few words go on with something, in an index whose records have fields of their own: "and Mia?"."""
+def goes_on_alone(question: Question, spec: IndexSpec, *, first: bool = False) -> bool:
+    """Whether a few words go on with something, in an index whose records have fields of their own: "and Mia?".
+
+    In a `first` question "please" goes on with nothing.
+    """
     fields = any(words.kind for words in spec.vocabulary.values()) or (len(spec.records) == 1 and bool(spec.vocabulary))
-    rest = without_opening(question.text)
-    return fields and rest != question.text and len(rest.split()) <= _FEW
+    text = _PLEASE.sub("", question.text) if first else question.text
+    rest = without_opening(text)
+    return fields and rest != text and len(rest.split()) <= _FEW
 
 
 def asks_of_those(text: str, spec: IndexSpec, *, first: bool) -> bool:

@@ -367,7 +367,8 @@ class _Reader(Orders):
             values = rest
         of_totals = {} if self.named else self._implied_by_totals()
         values = [*values, *(condition(name, EQ, of_totals[name]) for name in of_totals if not self._values_of(name))]
-        kind = self.kind or self._kind_meant(query, [*compared, *values])
+        whole = asks_for_all(self.tokens) and len(self.spec.records) > 1  # of any kind
+        kind = self.kind or (None if whole else self._kind_meant(query, [*compared, *values]))
         counted = query.aggregate is Aggregate.COUNT and query.group == "date"  # the quietest day of January
         somebody = any(token.stem in word_set("anyone") for token in self.tokens[:3])
         busy = any(token.stem in word_set("busier") for token in self.tokens)

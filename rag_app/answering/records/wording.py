@@ -754,13 +754,16 @@ def _state_or_spending(at: _Place) -> Meaning | None:
 def _taken_in(at: _Place) -> Meaning | None:
     """The total of what is taken in, where a verb asks for it: "what has Ada taken", "do we make more with Ada or Bo"."""
     field, token = takings_field(at.spec), at.token
-    if field is None or not token.is_unmeant or token.stem not in word_set("takes_in"):
+    if not token.is_unmeant or token.stem not in word_set("takes_in"):
         return None
     behind = [each for each in at.behind if not each.inside]
     roles = {each.role for each in behind[1:]}
     more = bool(behind) and behind[0].role == "more" and not behind[0].name
     compares = more and roles <= {"value", "or", "on_weekday", "own", "apart"}
     before = [each for each in at.tokens[: at.number] if not each.inside]
+    if field is None:  # nobody knows more of what
+        whose = any(each.stem in word_set("us") for each in before)
+        return Meaning("unclear") if compares and whose else None
     asks = bool(before) and (before[0].role == "much" or (before[0].stem in word_set("what") and token.stem == "taken"))
     of_whom = [each for each in before[1:] if each.meaning is not None]
     ours = bool(of_whom) or any(each.stem in word_set("us") for each in before)

@@ -280,6 +280,7 @@ def test_what_a_query_would_leave_out_is_named(text: str, unknown: tuple[str, ..
 def test_a_few_words_go_on_with_something() -> None:
     assert goes_on_alone(Question("and Bo?"), BOATS) and not goes_on_alone(Question("Bo?"), BOATS)
     assert not goes_on_alone(Question("and how many trips did Bo make?"), BOATS), "it may be asked alone"
+    assert goes_on_alone(Question("Bo, please"), BOATS) and not goes_on_alone(Question("Bo, please"), BOATS, first=True)
 
 
 def test_those_of_all_organizations_are_ones_own() -> None:

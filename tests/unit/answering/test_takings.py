@@ -11,7 +11,7 @@ from rag_app.answering.records.steps import Way, read_steps
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import find_period
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue
-from tests.unit.answering.test_planning import TODAY
+from tests.unit.answering.test_planning import BOATS, TODAY, VALUES as BOAT_VALUES
 
 HIRES = IndexSpec.model_validate(
     {
@@ -90,6 +90,10 @@ def test_with_whom_more_is_made(text: str) -> None:
     query = read(text).query
     assert (query.aggregate, query.of, query.group, query.limit) == (Aggregate.SUM, "fee", "clerk", 2)
     assert filters(text) == [BOTH, DONE]
+
+
+def test_nobody_knows_more_of_what_is_made() -> None:
+    assert read_question("do we make more with Ada or with Bo?", BOATS, BOAT_VALUES, None).plan is None
 
 
 def test_more_is_made_on_a_weekday_and_of_a_kind() -> None:
@@ -191,6 +195,11 @@ def test_a_kind_that_is_not_counted_is_left_out() -> None:
 def test_records_of_any_kind_may_have_a_value(text: str, own: bool) -> None:
     plan = read(text)
     assert (plan.kind, plan.query.own, plan.query.aggregate) == (None, own, None)
+
+
+def test_everything_is_of_any_kind() -> None:
+    assert read("everything that's out of stock under 20 pounds").kind is None
+    assert read("bikes that are out of stock").kind == "bike"
 
 
 def test_a_word_that_may_be_two_values_is_unclear() -> None:
