@@ -3,6 +3,7 @@
 import re
 
 _FIELD = r"[^,;:.?!]{1,40}?"
+_AGAINST = r"(?:vs\.?|versus|against|compared (?:to|with))"
 _ASKS = "is|are|was|were|do|does|did|has|have|can|could|will|would|what|which|who|how|when|where|why"
 _MEASURES = re.compile(
     r"\bhow (?:many|much|often)\b|\b(?:totals?|averages?|sum|adds? up|comes? to|share|percent\w*|most|least|\w{2,}est)\b",
@@ -28,6 +29,15 @@ _PLAINLY = [
         (
             r",?\s*\b(?:no matter (?:the|what|which)|regardless of(?: the)?|irrespective of(?: the)?|whatever the) \w+(?: (?:is|was|it is|they are))?\s*(?=[,?.!]|$)",
             "",
+        ),
+        # what one costs more than another
+        (
+            rf"^({_FIELD})\s+{_AGAINST}\s+({_FIELD})[,;:?]?\s+(?:and\s+)?what(?:['’]?s| is)\s+the\s+(?:extra|surcharge)\W*$",
+            r"how much more is \1 than \2?",
+        ),
+        (
+            rf"^what(?:['’]?s| is)\s+the\s+(?:extra|surcharge)\s+for\s+({_FIELD})\s+(?:{_AGAINST}|over)\s+({_FIELD})\W*$",
+            r"how much more is \1 than \2?",
         ),
         # a share, whose sort is said behind it
         (

@@ -325,10 +325,11 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
     counts = re.search(r"\bhow many (?:more|fewer|less)\b", text, re.I)
     sums, saved = re.search(r"\bhow much (?:more|less)\b", text, re.I), re.search(r"\bsav(?:e|ings?)\b", text, re.I)
     pays = _PAYS.search(text) is not None
-    price = price_field(spec) if saved or pays else None
+    dearer = re.search(r"\bhow much (?:more|less) (?:is|was)\b(?!.*\bworth\b)", text, re.I)
+    price = price_field(spec) if saved or pays or dearer else None
     text = _CHOICE.sub(" and ", _PAYS.sub(" ", text)) if price and pays else text
     of_price = f"{vocabulary_of(spec, price).words[0]} " if price else ""
-    lead = "how many " if counts else "how much " if sums and not (price and pays) else of_price
+    lead = "how many " if counts else "how much " if sums and not (price and (pays or dearer)) else of_price
     bare = _SETS_APART.sub(" and ", _DIFFERENCE.sub(" ", text))
     asked = [f"{lead}{bare}", bare]  # "how many more readings a second": no number of records
     if any(vocabulary_of(spec, name).own for name in spec.fields):  # "how far behind Ada are we"

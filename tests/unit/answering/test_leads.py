@@ -60,6 +60,8 @@ def test_days_that_are_told_before_count() -> None:
         ("How many trips if we don't count Ada's?", "How many trips without Ada's?"),
         ("Which trips were late? The names will do.", "Which trips were late?"),
         ("How many trips went out in May?", "How many trips went out in May?"),
+        ("the long trip vs the short one, what's the extra?", "how much more is the long trip than the short one?"),
+        ("What is the extra for a cabin over a bunk?", "how much more is a cabin than a bunk?"),
         ("how many of our trips were late? percent", "what percentage of our trips were late"),
         ("Of all trips, what share was Ada's?", "what share of all trips was Ada's?"),
         ("Which skippers take guests out for a trip?", "Which skippers take guests out for a trip?"),

@@ -23,7 +23,7 @@ HIRES = IndexSpec.model_validate(
             "guest": {"type": "keyword", "words": ["customer", "guest"], "kind": "hire"},
             "clerk": {"type": "keyword", "words": ["clerk"], "kind": "hire"},
             "fee": {
-                "type": "number", "words": ["fee", "worth", "money"], "unit": "pounds", "adds_up": True, "kind": "hire",
+                "type": "number", "words": ["fee", "price", "worth", "money"], "unit": "pounds", "adds_up": True, "kind": "hire",
                 "totals": ["takings"], "earned": ["earn", "earned"], "earned_of": {"state": "done"},
             },
             "state": {"type": "keyword", "values": {"done": ["done"], "late": ["late"]}},
@@ -210,6 +210,15 @@ def test_a_word_that_may_be_two_values_is_unclear() -> None:
 
 def test_a_top_seller_is_no_shop() -> None:
     assert [read(text).query.limit for text in ("our top seller", "our top sellers")] == [1, 5]
+
+
+def test_what_one_is_more_than_another_is_the_price_of_one() -> None:
+    for text, way in (
+        ("how much more is Ada than Bo?", Aggregate.AVERAGE),
+        ("how much more did Ada earn than Bo?", Aggregate.SUM),
+    ):
+        steps = read_steps(text, HIRES, VALUES, None, TODAY)
+        assert steps is not None and (steps.way, steps.first.query.aggregate) == (Way.DIFFERENCE, way)
 
 
 def test_a_share_may_be_one_of_a_total() -> None:
