@@ -6,6 +6,7 @@ they speak of the same thing in nearly the same words, and one value of one kind
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -18,6 +19,7 @@ _PLACE = re.compile(
     r"\b(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|(?<=the )last|\d{1,2}(?:st|nd|rd|th))\b",
     re.IGNORECASE,
 )
+_LEAD = 4  # words before a figure
 _SECONDS_A_MONTH = 30 * 86_400
 _FREE = re.compile(r"\b(?:is|are|was|were|comes?|for) free\b|\bfree of charge\b|\bcosts? nothing\b", re.IGNORECASE)
 _NOT = re.compile(r"\b(?:not|no|never|cannot|without|neither)\b|n['’]t\b", re.IGNORECASE)
@@ -53,19 +55,46 @@ def disagree(one: str, other: str) -> bool:
     (True, False)
     """
     left, right = _statement(one), _statement(other)
+    if left.denies == right.denies and _differ_behind_same_words(one, other):
+        return True
     common = left.about & right.about
     if not common or (left.about ^ common and right.about ^ common):
         return False  # each of them speaks of something of its own
     if len(common) * 2 < max(len(left.about), len(right.about)):
         return False
-    kinds = left.values.keys() & right.values.keys()
-    differing = {kind for kind in kinds if not left.values[kind] & right.values[kind]}
+    differing = _differing(left, right)
     if left.denies != right.denies:
         return not differing and left.about == right.about
     if differing:
         return len(differing) == 1 and left.names == right.names
     apart = left.names - right.names, right.names - left.names
     return bool(apart[0] and apart[1]) and left.about == right.about and not left.values and not right.values
+
+
+def _differing(one: Statement, other: Statement) -> set[str]:
+    """The kinds of which both have values, and none in common."""
+    return {kind for kind in one.values.keys() & other.values.keys() if not one.values[kind] & other.values[kind]}
+
+
+def _differ_behind_same_words(one: str, other: str) -> bool:
+    """Whether one figure stands behind the same words in both, another one in each: "is turned off on 15 May, as Ada said".
+
+    >>> _differ_behind_same_words("Ada said that water is turned off on 15 May.", "The water is turned off on 31 May, at noon.")
+    True
+    >>> _differ_behind_same_words("The tour lasts 2 hours.", "The tour lasts 90 minutes.")
+    False
+    """
+    left, right = (re.findall(r"\w+", text.casefold()) for text in (one, other))
+    for place, word in enumerate(left):
+        for at in (at for at, each in enumerate(right) if word.isdigit() and each.isdigit() and each != word):
+            alike = [
+                *takewhile(lambda pair: pair[0] == pair[1], zip(left[:place][::-1], right[:at][::-1], strict=False))
+            ]
+            said = content_words(" ".join(same for same, _ in alike[:_LEAD])) - _NO_SUBJECT
+            if left[place + 1 : place + 2] == right[at + 1 : at + 2] != [] and len(alike) >= _LEAD and len(said) > 1:
+                before = (_statement(" ".join(words)) for words in (left[:place], right[:at]))
+                return not _differing(*before)  # nothing else is said to be of another year
+    return False
 
 
 def _statement(text: str) -> Statement:

@@ -54,6 +54,7 @@ from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Period, Question, day_of, day_text
 from rag_app.retrieval.embedding import embed_passages, embed_query
 from rag_app.retrieval.periods import names_day, names_period
+from rag_app.retrieval.text import words_in
 
 MAX_RANKED = 40
 """Sentences that are embedded for one answer; of more, the most promising (`_promises`)."""
@@ -75,8 +76,9 @@ GAP = 0.5
 """How far below the best score a second and third sentence may lie."""
 GAP_ELSEWHERE = 0.25
 """The same of a sentence from another source than the first one."""
-SLACK = 2.0
-"""How far below the first sentence's a further one's log-odds may lie where both are below 0."""
+SLACK = 3.0
+"""How far below the first sentence's a further one's log-odds may lie, unless they are as high as `FURTHER`."""
+FURTHER = 3.0
 _OVERLAP_WEIGHT, _SOURCE_WEIGHT, _NEWS_WEIGHT = 0.2, 0.2, 0.05
 # What decides which sentences are embedded: words of the question before the sentence and above it, the rank of its
 # source, and what it says beyond the question.
@@ -86,11 +88,19 @@ READ_WEIGHT = 0.08
 MOST_ODDS = 8
 UNLIKELY = -4.0
 """Log-odds of the reader: where no passage has more, nothing answers a part of a question that asks several things."""
+LIKELY = 2.0
+"""Log-odds from which on a sentence with a figure answers, whether or not it names anything of the question."""
 SURE = 4.0
 """Log-odds of the reader from which on a sentence answers, whatever the rules on what is asked for say of it."""
 MOST_UNOFFERED = 0.5
 """Share of what a question asks to be offered that no source has: from here on the reader has to be the surer the larger it is."""
 _MOST_NEWS = 10
+_TITLED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|Herrn?|Frau|Mme|Mlle)\.? (?:[A-Z][\w'’-]+ )*([A-Z][\w'’-]+)")
+_OF_FIGURES = frozenset(
+    words_in(
+        "cost price fee charge pay paid much many euro dollar pound euros dollars pounds money set back number amount"
+    )
+)
 _KIND_WEIGHT = 0.1  # for a sentence without the kind of value that a part asks for: a price, a date, somebody's name
 _PART_WEIGHT = 0.5  # of a part of the question; the rest is the whole question's
 # For a sentence that follows a chosen one: an answer often goes on where the question's words are no longer repeated.
@@ -174,6 +184,9 @@ def score_passages(ranking: Ranking, context: Context) -> PassageScores:
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
     held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     held |= ranking.read[1:] >= SURE
+    held &= ~np.asarray([names_nothing(part, ranking.ranked) for part in ranking.asked[1:]]) | (
+        ranking.read[1:] >= LIKELY
+    )
     texts = (
         part for each in context.blocks for part in (each.title, each.body, *(named for _, named in each.sections))
     )
@@ -195,6 +208,18 @@ def lacks_kind(question: str, found: Sequence[Passage]) -> list[bool]:
     """
     kind = kind_of(question)
     return [kind is not None and not has_kind(kind, each.said, question) for each in found]
+
+
+def names_nothing(question: str, found: Sequence[Passage]) -> list[bool]:
+    """Which passages name nothing of what a price or another figure is asked of, or not the person; none where the question
+    does not either.
+
+    >>> names_nothing("What does a saddle cost?", [Passage(0, 0, "A bell costs $9."), Passage(0, 1, "$40.", "Saddles")])
+    [True, False]
+    """
+    persons = content_words(" ".join(each[1] for each in _TITLED.finditer(question)))
+    wanted = persons or (content_words(question) - _OF_FIGURES if kind_of(question) in FIGURES else frozenset())
+    return [bool(wanted) and not wanted & content_words(each.said) for each in found]
 
 
 def holds(question: str, found: Sequence[Passage]) -> list[bool]:
@@ -523,8 +548,11 @@ def _named_by(text: str) -> frozenset[str]:
 def _is_of_another(passage: Passage, context: Context, question: str) -> bool:
     """Whether what a passage stands under has another number than the question: "Level 1", where "Level 2" is asked about.
 
-    Not if the passage speaks of that one itself.
+    Not if the passage speaks of that one itself. And whether it speaks of another Dr than the one who is asked about.
     """
+    persons, there = ({each[1] for each in _TITLED.finditer(text)} for text in (question, passage.said))
+    if persons and there and not persons & there:
+        return True
     titles, said = (
         numbers_in(text) for text in (f"{context.blocks[passage.block].title}. {passage.lead}", passage.text)
     )
@@ -556,7 +584,7 @@ def _keep_further(
     """The scores, with what `follows` adds, of those passages that may stand after the first one: they answer as well, or
     follow a chosen one, and are not far behind the best."""
     gaps = np.asarray([GAP if each.block == ranked[first].block else GAP_ELSEWHERE for each in ranked])
-    answers = (read >= min(0.0, read[first] - SLACK)) | (follows > 0)
+    answers = (read >= min(FURTHER, read[first] - SLACK)) | (follows > 0)
     scores = overall + follows
     return np.where(answers & (scores >= overall.max() - gaps), scores, -np.inf)
 

@@ -45,6 +45,7 @@ _ASKED = {
     ),
     Kind.MONEY: (
         r"\b(?:what|how much)\b.{0,60}\b(?:costs?|prices?|charged?|fees?|salary|wages?|pay|paid|earns?)\b|\bwie teuer\b"
+        r"|\bhow much for\b|^\W*(?:the )?(?:[a-z]+ )?(?:price|cost|fee|charge)s? (?:of|for|per)\b|\bset (?:me|us) back\b"
         r"|\bwas (?:kostet|kosten|zahlt|zahlen)\b|\bcombien (?:coûte|coûtent)\b"
     ),
     Kind.OFTEN: r"\bhow (?:often|frequently)\b|\bhow many times\b|\bwie oft\b",

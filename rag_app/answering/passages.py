@@ -108,10 +108,12 @@ def passages(text: str, block: int = 0) -> list[Passage]:
     """The sentences, list items, table rows and `key: value` lines of a text that can answer something.
 
     Headings, questions, greetings and menus are not among them, unless a text has only headings. What follows a
-    heading or a question carries it as its lead; so do all items of a list that a line with a colon introduces.
+    heading or a question carries it as its lead; so do all items of a list that a line with a colon, or one that goes on in them, introduces.
 
     >>> [(each.lead, each.text) for each in passages("# Prices\\n\\nA cut is $40. Do you park? Yes, free of charge.")]
     [('Prices', 'A cut is $40.'), ('Do you park?', 'Yes, free of charge.')]
+    >>> [(each.lead, each.text) for each in passages("Ring us if your dog\\n\\n- limps\\n- will not eat")]
+    [('Ring us if your dog', 'limps'), ('Ring us if your dog', 'will not eat')]
     """
     units = [each for each in _units(text) if re.search(r"\w", each[0]) and not TO_THE_ANSWERER.search(each[0])]
     found: list[Passage] = []
@@ -119,8 +121,9 @@ def passages(text: str, block: int = 0) -> list[Passage]:
     for place, ((unit, alone, goes_on), (following, *_)) in enumerate(
         zip(units, [*units[1:], ("", True, False)], strict=False)
     ):
-        if unit.endswith(("?", ":")) or (alone and _is_heading(unit, following)):
-            lead, introduced = _BULLET.sub("", unit.lstrip("# ")), unit.endswith(":")
+        opens = _BULLET.match(following) is not None and not (_BULLET.match(unit) or SENTENCE_END.search(unit))
+        if unit.endswith(("?", ":")) or opens or (alone and _is_heading(unit, following)):
+            lead, introduced = _BULLET.sub("", unit.lstrip("# ")), unit.endswith(":") or opens
             continue
         if _GREETING.match(unit) or _is_furniture(unit):
             continue

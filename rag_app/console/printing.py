@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec.structs import asdict
 
-from rag_app.domain import Answer, Hit, JsonObject, Source, UnreadableDocument
+from rag_app.domain import Answer, Citation, Hit, JsonObject, Source, UnreadableDocument
 
 if TYPE_CHECKING:
     from rag_app.documents.ingest import Progress, Summary
@@ -127,21 +127,24 @@ def answer_json(answer: Answer) -> JsonObject:
 
 
 def answer_text(answer: Answer) -> str:
-    """The answer, then what it cites, each with the passage that supports it; a refusal, then the nearest sources."""
+    """The answer, then what it cites, each with the passage that supports it; a refusal, then the nearest sources, each with the sentence that is nearest."""
     lines = [answer.text, ""]
     if answer.refused:
         nearest = sorted(answer.citations, key=lambda citation: citation.hit.relevance, reverse=True)
-        lines += [f"  - {place(citation.hit)}" for citation in nearest[:_NEAREST]]
+        for citation in nearest[:_NEAREST]:
+            lines += [f"  - {place(citation.hit)}", *_quote_lines(citation)]
         return "\n".join([*lines, f"  (no answer given{'; the closest hits are listed' if nearest else ''})"])
     for citation in answer.citations:
-        lines.append(f"  [Source {citation.number}] {place(citation.hit)}")
-        if citation.quote:
-            lines.append(f'      "{" ".join(citation.quote.split())}"')
+        lines += [f"  [Source {citation.number}] {place(citation.hit)}", *_quote_lines(citation)]
     if answer.understood:
         lines.append(f"  (understood as: {answer.understood})")
     by = "sentences of the sources" if answer.model == "extractive" else f"written by {answer.model}"
     unsure = ", uncalibrated" if answer.calibration == "uncalibrated" else ""
     return "\n".join([*lines, f"  ({by}; confidence {answer.confidence}{unsure})"])
+
+
+def _quote_lines(citation: Citation) -> list[str]:
+    return [f'      "{" ".join(citation.quote.split())}"'] if citation.quote else []
 
 
 def source_json(source: Source) -> JsonObject:
