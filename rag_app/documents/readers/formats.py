@@ -3,8 +3,7 @@
 A reader takes bytes and the name to show in errors, and yields documents; where a part of a file cannot be read (a line
 of a JSON Lines file, an attachment, a page) it yields the `UnreadableDocument` in its place and goes on. When nothing
 of a file can be read, it raises one. Whatever else it raises is told as a corrupt file. It registers itself with
-`reads`, by the suffixes of its files' names. The reader of plain text, below, is the shortest example; others have a
-file each in this folder.
+`reads`, by the suffixes of its files' names. That of plain text (`plain.py`) is the shortest example.
 
 Encodings: a byte order mark, then UTF-8 (a few damaged bytes are tolerated), UTF-16 without a mark by where its NULs
 stand, the declared one, and the legacy ones by likelihood, where cp1252 wins a tie: short texts in cp1250 or cp1254
@@ -82,13 +81,6 @@ def reads(
         return reader
 
     return register
-
-
-@reads(".txt", becomes="one source; the encoding is detected")
-def read_plain(stream: BinaryIO, shown: str) -> Iterator[Document]:
-    """One passage without sections."""
-    metadata, text = front_matter(decode(stream.read(), shown), shown)
-    yield build_document(metadata, (Passage(text),), shown)
 
 
 def read_stream(stream: BinaryIO, name: str, shown: str, reader: Reader | None = None) -> Documents:
