@@ -62,7 +62,7 @@ def disagree(one: str, other: str) -> bool:
         return False  # each of them speaks of something of its own
     if len(common) * 2 < max(len(left.about), len(right.about)):
         return False
-    differing = _differing(left, right)
+    differing = _kinds_apart(left, right)
     if left.denies != right.denies:
         return not differing and left.about == right.about
     if differing:
@@ -71,7 +71,7 @@ def disagree(one: str, other: str) -> bool:
     return bool(apart[0] and apart[1]) and left.about == right.about and not left.values and not right.values
 
 
-def _differing(one: Statement, other: Statement) -> set[str]:
+def _kinds_apart(one: Statement, other: Statement) -> set[str]:
     """The kinds of which both have values, and none in common."""
     return {kind for kind in one.values.keys() & other.values.keys() if not one.values[kind] & other.values[kind]}
 
@@ -93,7 +93,7 @@ def _differ_behind_same_words(one: str, other: str) -> bool:
             said = content_words(" ".join(same for same, _ in alike[:_LEAD])) - _NO_SUBJECT
             if left[place + 1 : place + 2] == right[at + 1 : at + 2] != [] and len(alike) >= _LEAD and len(said) > 1:
                 before = (_statement(" ".join(words)) for words in (left[:place], right[:at]))
-                return not _differing(*before)  # nothing else is said to be of another year
+                return not _kinds_apart(*before)  # nothing else is said to be of another year
     return False
 
 
