@@ -77,7 +77,8 @@ GAP = 0.5
 GAP_ELSEWHERE = 0.25
 """The same of a sentence from another source than the first one."""
 SLACK = 3.0
-"""How far below the first sentence's a further one's log-odds may lie; from `FURTHER` on it may stand, below `LITTLE` not."""
+"""How far below the first sentence's a further one's log-odds may lie; from `FURTHER` on it may stand, below `LITTLE` only
+near the first one."""
 FURTHER, LITTLE = 3.0, -1.0
 _OVERLAP_WEIGHT, _SOURCE_WEIGHT, _NEWS_WEIGHT = 0.2, 0.2, 0.05
 # What decides which sentences are embedded: words of the question before the sentence and above it, the rank of its
@@ -584,7 +585,7 @@ def _keep_further(
     """The scores, with what `follows` adds, of those passages that may stand after the first one: they answer as well, or
     follow a chosen one, and are not far behind the best."""
     gaps = np.asarray([GAP if each.block == ranked[first].block else GAP_ELSEWHERE for each in ranked])
-    answers = (read >= np.clip(read[first] - SLACK, LITTLE, FURTHER)) | (follows > 0)
+    answers = (read >= min(read[first] - 1, np.clip(read[first] - SLACK, LITTLE, FURTHER))) | (follows > 0)
     scores = overall + follows
     return np.where(answers & (scores >= overall.max() - gaps), scores, -np.inf)
 

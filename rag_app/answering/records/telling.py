@@ -16,7 +16,7 @@ from rag_app.answering.records.conditions import told_condition
 from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.settling import times_of
 from rag_app.answering.records.titles import kind_of
-from rag_app.answering.records.wording import noun_of, plural_of, says_year, vocabulary_of
+from rag_app.answering.records.wording import in_money, noun_of, plural_of, says_year, vocabulary_of
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text
 from rag_app.retrieval.index import IndexSpec, template_fields
 from rag_app.retrieval.records import Aggregate, Grain, Record, RecordQuery, Records
@@ -349,6 +349,8 @@ class Telling:
             return f"{'most' if query.descending else 'fewest'} {self._noun(2)}"
         if query.aggregate is Aggregate.AVERAGE:
             return f"{'highest' if query.descending else 'lowest'} average {self._name(of)}"
+        if query.group is not None and in_money(vocabulary_of(self._spec, of).unit):
+            return f"{'highest' if query.descending else 'lowest'} total {self._name(of)}"
         return f"{self._extreme(of)} {self._name(of)}"
 
     def _group(self, row: Record) -> str:
