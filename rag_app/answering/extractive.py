@@ -614,7 +614,7 @@ def _missing_parts(asked: Sequence[str], scored: PassageScores) -> list[str]:
 
 
 def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, context: Context) -> tuple[Passage, ...]:
-    """The first chosen passage that another source contradicts, and the one that does; nothing as a rule.
+    """The first passage that answers a part and that another source contradicts, and the one that does; nothing as a rule.
 
     Neither may be of a document whose title names more of what is asked about, or another time: "The battery lasts
     20 hours" is said of many things, and "We took 31 calls" of every week. Two records never contradict each other.
@@ -629,7 +629,7 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
         return not named - content_words(f"{one.text} {other.text}") and (times[0] == times[1] or not all(times))
 
     nearest = [ranking.ranked[i] for i in np.argsort(-ranking.cosines[0])[:MAX_RIVALS]]
-    for one in chosen:
+    for one in chosen[: len(ranking.asked) - 1]:  # of each part the sentence that answers it
         for other in nearest:
             if one.block != other.block and disagree(one.text, other.text) and agree_in_title(one, other):
                 return one, other

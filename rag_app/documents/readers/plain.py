@@ -10,13 +10,14 @@ from rag_app.documents.readers.formats import build_document, decode, front_matt
 from rag_app.documents.readers.shaping import Sections
 
 _LONGEST = 60  # characters of a heading
+_MOST_ABOVE = 2  # lines
 _FEWEST = 2  # headings: a single short line may be anything
 _HEADING = re.compile(rf"(?=.{{1,{_LONGEST}}}\Z)(?:\d{{1,3}}(?:\.\d+)*[.)]?[ \t]+)?[^\W\d_][^:|\t\n]*[^\W_.:;,?!…]\)?")
 
 
 @reads(".txt", becomes="sections where short lines stand alone between empty lines; the encoding is detected")
 def read_plain(stream: BinaryIO, shown: str) -> Iterator[Document]:
-    """The first line is the title of a text that has sections, if it is short as well."""
+    """One or two short lines above all others are the title of a text that has sections."""
     metadata, text = front_matter(decode(stream.read(), shown), shown)
     paragraphs = [each for each in re.split(r"\n(?:[ \t]*\n)+", text.strip("\n")) if each.strip()]
     headings = _headings(paragraphs)
@@ -29,8 +30,8 @@ def read_plain(stream: BinaryIO, shown: str) -> Iterator[Document]:
             sections.heading(1, paragraph)
         else:
             sections.text(paragraph)
-    above = paragraphs[0].split("\n") if 0 not in headings else [""]
-    title = above[0].strip() if all(_HEADING.fullmatch(line.strip()) for line in above) else None
+    above = [line.strip() for line in paragraphs[0].split("\n")] if 0 not in headings else []
+    title = ": ".join(above) if len(above) <= _MOST_ABOVE and all(map(_HEADING.fullmatch, above)) else None
     yield build_document(metadata, sections.passages(), shown, title=title)
 
 
