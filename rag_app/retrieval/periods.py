@@ -381,7 +381,11 @@ class _Grammar:
 
     def _is_day(self, text: str, match: re.Match[str], last: re.Match[str] | None) -> bool:
         before = text[: match.start()]
-        if self.day_leads.search(before) or (last and self.series.fullmatch(before[last.end() :])):
+        if (
+            self.day_leads.search(before)
+            or self.is_of_records(before, match.start(), (), of=False)
+            or (last and self.series.fullmatch(before[last.end() :]))
+        ):
             return True
         return (
             self.is_before("from", text, match.start())
@@ -423,7 +427,7 @@ class _Grammar:
         day = f"(?:{'|'.join(words.get('day_words', '(?!)').split())})"
         if "dated_in_words" in words:
             dated = rf"(?:{words['dated_in_words'].format(day=day, month=month)})(?:,?\s+{_YEAR})?|{dated}"
-        yield rf"(?P<week_of>(?:{words['week_of']}|{words['week_ending']})\s+{the}(?:{weekday},?\s+{the})?(?:{_NUMERIC}|{dated}))"
+        yield rf"(?P<week_of>(?:{words['week_of']}|{words['week_ending']})\s+{the}(?:{weekday},?\s+{the})?(?:{_NUMERIC}|{dated}|{self._ordinal_day()}))"
         yield rf"(?P<written>{_NUMERIC})"
         days_of = rf"(?:(?:{words['from']}|(?P<both>{words['between']}))\s+)?{month}\s+{the}(?P<first_day>{_DAY})"
         days_of += rf"(?:(?P<to>\s*[-–]\s*|\s+(?:{words['to']})\s+)|\s+(?:{words['and']})\s+){the}(?P<last_day>{_DAY})"
@@ -436,6 +440,9 @@ class _Grammar:
         yield rf"(?P<year_end>{the}(?:{ends}|(?:{words['last']})\s+{words['units']['month']})\s+{of}{_YEAR})"
         over = rf"|(?:{words['over']})\s+(?:{words['last']})\s+{unit}" if "over" in words else ""
         yield rf"(?P<rolling>{move}\s+{number}\s+{unit}|{number}\s+{move}\s+{unit}{over})"
+        joined = rf"\s+(?:(?P<and>{words['and']})|{words['link']})\s+(?:(?:{words['in_months']})\s+)?{the}"
+        ends = r"(?=\s*(?:[?.!,;]|$))"
+        yield rf"(?P<pair>{the}{step}(?:{joined}{step}\s+{unit}|\s+{unit}{joined.replace('<and>', '<and_then>')}{step}{ends}))"
         for name, noun in ("stepped", unit), ("stepped_weekday", weekday), ("stepped_month", month):
             after = rf"|{noun}\s+{step}" if words["noun_first"] else ""
             yield rf"(?P<{name}>{the}(?:{step}\s+{noun}{after}))"
@@ -445,13 +452,14 @@ class _Grammar:
         yield rf"(?P<weekday_day>{weekday},?\s+{the}{self._ordinal_day()})"
         yield rf"(?P<weekday>{weekday})"
         quarter = words["quarter"].format(ordinal=ordinal)
-        yield rf"(?P<quarter>(?:[qt][1-4]|{quarter})(?:\s+{_YEAR})?|{_YEAR}\s+[qt][1-4])"
+        yield rf"(?P<quarter>(?:[qt][1-4]|{quarter})(?:\s+{of}{_YEAR})?|{_YEAR}\s+[qt][1-4])"
         half = words["half_year"].format(ordinal=ordinal)
-        yield rf"(?P<half_year>(?:h[12]|{half})\s+{_YEAR}|{_YEAR}\s+h[12])"
+        yield rf"(?P<half_year>(?:h[12]|{half})\s+{of}(?:{_YEAR}|{the}(?P<half_of>{step}\s+{words['units']['year']}))|{_YEAR}\s+h[12])"
         if "from_now" in words:
             yield rf"(?P<from_now>{words['from_now'].format(number=number, unit=unit)})"
         yield rf"(?P<ago>{words['ago'].format(number=number, unit=unit)})"
         yield rf"(?P<numbered>{words['numbered'].replace('{day}', day).replace('{ordinal_day}', self._ordinal_day())})"
+        yield rf"(?P<unit>{words.get('whole', '(?!)').format(unit=unit)})"
         yield rf"(?P<near>{'|'.join(words['near'].values())})"
         yield rf"(?P<weekend>{words['weekend']})"
         yield rf"(?P<feast>(?:{'|'.join(words['feasts'].values())})(?:,?\s+{of}{_YEAR})?)"
@@ -766,17 +774,23 @@ class _Reading:
             yield from filter(None, [within])
             return
         until = self._days(second, _SOON_IN_A_RANGE)
-        if (
-            until and first.lastgroup in ("stepped_weekday", "near") and second.lastgroup == "weekday"
-        ):  # next Monday and Tuesday
-            begun = self._days(first)
-            until = begun and _Reading(self.text, begun[0] + timedelta(days=6), self.grammar)._nearest(
-                until[0].weekday(), 0
-            )
+        ahead = (first.lastgroup in ("stepped_weekday", "near") and second.lastgroup == "weekday") or (
+            first.lastgroup in ("dated", "written") and second.lastgroup in ("numbered", "day")
+        )
+        if until and ahead:  # next Monday and Tuesday; 5 January to the 8th
+            until = self._first_after(self._days(first, _SOON_IN_A_RANGE), second)
         since = self._begin(first, until) if until else None
         if until and since and since <= until[1]:
             period = self._period((since, until[1]), start, second.end(), "days")
             yield replace(period, otherwise=self._range_otherwise(first, second, period))
+
+    def _first_after(self, begun: Days | None, match: re.Match[str]) -> Days | None:
+        """The first weekday or day of the month behind a day."""
+        if begun is None:
+            return None
+        others = _Reading(self.text, begun[0], self.grammar)
+        others.future, others.past = True, False
+        return others._days(match)
 
     def _point_at(self, at: int) -> re.Match[str] | None:
         """What has days of its own at a place; of a date with its weekday, the date."""
@@ -787,7 +801,7 @@ class _Reading:
         return match
 
     def _last_of_range(self, first: re.Match[str], at: int) -> re.Match[str] | None:
-        second, ordinal = self._point_at(at), first.lastgroup in ("numbered", "weekday_day")
+        second, ordinal = self._point_at(at), first.lastgroup in ("numbered", "weekday_day", "dated")
         if second is None and ordinal:
             return self.grammar.ordinal_day.match(self.text, at)
         if second is None or (first.lastgroup == "day" and second.lastgroup != "dated"):
@@ -868,12 +882,9 @@ class _Reading:
                 within = self._days_in(match, following)
             named = within or days
             period = self._open_period(match, named) if named else None
-            if (
-                period is not None
-                and following
-                and within
-                and match.lastgroup in ("month", "weekday", "numbered", "quarter")
-            ):
+            if period is None and within and match.lastgroup in ("weekday", "quarter"):  # "Tuesday last week"
+                period = self._period(within, match.start(), match.end(), _grain_of(within))
+            if period is not None and following and within:
                 container, said = following, (period.span[0], following.end())
                 period = replace(period, said=self.text[slice(*said)], span=said, otherwise=None)
             if period is not None:
@@ -908,26 +919,28 @@ class _Reading:
         return self.grammar.beside.fullmatch(self.text[first.end() : second.start()]) is not None
 
     def _days_in(self, match: re.Match[str], container: re.Match[str]) -> Days | None:
-        """A weekday of a week that is named beside it, a month of a year."""
-        days, around = self._days(match), self._days(container)
+        """A weekday of a week that is named beside it, a day of a month, a month or a quarter of a year."""
+        days, around, kind = self._days(match), self._days(container), match.lastgroup
         if days is None or around is None:
-            return days
-        if match.lastgroup == "weekday" and (around[1] - around[0]).days == 6:
+            return None
+        length = (around[1] - around[0]).days + 1
+        if kind == "weekday" and length == 7:
             day = around[0] + timedelta(days=days[0].weekday())
             return day, day
-        if match.lastgroup == "numbered" and 27 <= (around[1] - around[0]).days < 31:
+        if kind == "numbered" and 28 <= length <= 31:
             numbered = _valid(around[0].year, around[0].month, _digits(match[0]))
             return (numbered, numbered) if numbered else None
-        if match.lastgroup == "month" and not re.search(_YEAR, match[0]) and (around[1] - around[0]).days > 360:
-            return days_around(days[0].replace(day=1, year=around[0].year), "month")
-        if match.lastgroup == "quarter" and not re.search(_YEAR, match[0]) and (around[1] - around[0]).days > 360:
-            return days_around(days[0].replace(year=around[0].year), "quarter")
-        return days
+        if kind in ("month", "quarter") and not re.search(_YEAR, match[0]) and length > 360:
+            return days_around(days[0].replace(day=1, year=around[0].year), kind)
+        return None
 
     def _open_period(self, match: re.Match[str], days: Days) -> Period | None:
         grammar, (first, last) = self.grammar, days
         start = match.start()
         later = grammar.find_end_after("onwards", self.text, match.end())
+        ahead = first > self.today and match.lastgroup in ("near", "stepped_weekday")
+        if ahead and grammar.is_before("from", self.text, start):  # "from tomorrow"
+            return self._period((first, None), start, match.end(), "days", "from")
         if later or grammar.is_before("since", self.text, start):
             if first > self.today and not later:
                 others = _Reading(self.text, self.today, grammar)
@@ -936,9 +949,13 @@ class _Reading:
             end, lead = (None, "") if later else (max(self.today, first), "since")
             return self._period((first, end), start, later or match.end(), "days", lead)
         one_day = match.lastgroup in ("written", "dated", "numbered", "weekday_day") or match["one"] is not None
-        by = (one_day or match.lastgroup in ("weekday", "near")) and grammar.is_before("by", self.text, start)
+        due = one_day or match.lastgroup in ("weekday", "near", "unit") or grammar.ends_in_part(self.text[:start])
+        by = due and grammar.is_before("by", self.text, start)
         if by or grammar.is_before("until", self.text, start):
-            begun = self.today if last >= self.today and self.future else None
+            ahead = self.future or (match.lastgroup == "weekday" and not self.past)  # "by Friday" is the next one
+            if ahead and last < self.today:
+                last = (self._first_after((self.today, self.today), match) or days)[1]
+            begun = self.today if last >= self.today and ahead else None
             return self._period((begun, last), start, match.end(), "days", "by" if by else "until")
         if match.lastgroup == "feast":
             one = grammar.is_before("on", self.text, start) or re.search(_YEAR, match[0])
@@ -955,7 +972,8 @@ class _Reading:
         if kind in ("month", "year", "quarter"):
             return re.search(_YEAR, match[0]) is not None
         moved = kind in ("near", "stepped", "stepped_weekday", "twice", "part")
-        return one_day or moved or (kind == "weekday" and not grammar.has("habit", self.text))
+        told = kind == "weekday" and self.future != self.past and not grammar.has("habit", self.text)
+        return one_day or moved or told
 
     def _limit(self, match: re.Match[str], days: Days) -> Period | None:
         start, end, (first, last) = match.start(), match.end(), days
@@ -1013,6 +1031,7 @@ class _Reading:
             leads = grammar.is_before("in_months", self.text, start) or self._stands_alone(match)
             leads = leads or grammar.is_of_records(self.text, start, self.records)
             own = re.match(rf"(?:['’]s)?\s+(?:{grammar.words['records']})(?!\w)", rest, re.I) is not None
+            own = own or (kind == "half_year" and match["half_of"] is not None)
             return own or (leads and not re.match(r"[-–]\w|\s*[-–]\s*\d", rest))
         # "the last day of January with a complaint" is no day that is named
         return kind != "part" or not match["one"] or grammar.is_before("on", self.text, start)
@@ -1057,9 +1076,11 @@ class _Reading:
             "dated": lambda: self._date_of(said, soon),
             "month": lambda: self._month(said),
             "part": lambda: self._part(match),
-            "near": lambda: self._near_day(said),
+            "unit": lambda: days_around(self.today, self.grammar.unit(said)),
+            "near": lambda: self._near_day(match),
             "weekend": self._weekend,
             "twice": lambda: self._twice(said),
+            "pair": lambda: self._pair(match),
             "to_date": lambda: self._to_date(said),
             "ago": lambda: self._ago(said),
             "numbered": lambda: self._choose(self._days_numbered(said, 2), soon),
@@ -1068,7 +1089,7 @@ class _Reading:
             "weekday_day": lambda: self._weekday_day(said, soon),
             "weekday": lambda: self._nearest(self.grammar.weekday(said), soon),
             "quarter": lambda: self._quarter(said),
-            "half_year": lambda: self._half_year(said),
+            "half_year": lambda: self._half_year(match),
             "year_end": lambda: self._year_end(said),
             "feast": lambda: self._feast(said),
             "from_now": lambda: self._from_now(said),
@@ -1112,7 +1133,12 @@ class _Reading:
     def _week_of(self, said: str, soon: int) -> Days | None:
         words = self.grammar.words
         written = re.sub(f"(?:{words['week_of']}|{words['week_ending']})\\s", "", said, flags=re.I).strip()
-        day = self._read(written) if re.search(_NUMERIC, written) else self._date_of(written, soon)
+        if re.search(_NUMERIC, written):
+            day = self._read(written)
+        elif self.grammar.place("months", written) is None:
+            day = self._choose(self._days_numbered(written, 2), soon)
+        else:
+            day = self._date_of(written, soon)
         if day and self.grammar.has("week_ending", said):
             return day[0] - timedelta(days=6), day[0]
         return days_around(day[0], "week") if day else None
@@ -1181,9 +1207,10 @@ class _Reading:
         stepped = offset or self.grammar.has("this", said)
         return self._stepped_month(offset, said) if stepped else self._month(said)
 
-    def _near_day(self, said: str) -> Days:
+    def _near_day(self, match: re.Match[str]) -> Days:
         near = self.grammar.words["near"]
-        offset = next(int(by) for by, words in near.items() if re.fullmatch(words, said, re.I))
+        found = {by: re.compile(words, re.I).match(self.text, match.start()) for by, words in near.items()}
+        offset = next((int(by) for by, each in found.items() if each and each.end() == match.end()), 0)
         day = self.today + timedelta(days=offset)
         return day, day
 
@@ -1198,6 +1225,16 @@ class _Reading:
         unit = self.grammar.unit(said)
         second_last = _stands_in(said, self.grammar.words["second_last"].format(unit=self.grammar.words["units"][unit]))
         return None if unit == "day" else days_around(_shift(self.today, -2 if second_last else 2, unit), unit)
+
+    def _pair(self, match: re.Match[str]) -> Days | None:
+        """Last week and this one, where they are taken together: "this week and next"."""
+        said, unit = match[0], self.grammar.unit(match[0])
+        steps = [by for by, name in ((-1, "last"), (0, "this"), (1, "next")) if self.grammar.has(name, said)]
+        joined = (match["and"] or match["and_then"]) and not self.grammar.has("compare", self.text)
+        if not joined or len(steps) != 2 or steps[1] - steps[0] != 1 or unit in ("day", "fortnight"):
+            return None
+        first, last = (days_around(_shift(self.today, by, unit), unit) for by in steps)
+        return first[0], last[1]
 
     def _to_date(self, said: str) -> Days:
         short = self.grammar.words["to_date_short"]
@@ -1222,8 +1259,11 @@ class _Reading:
         own = int(year[0]) if year else self.today.year - (number > (self.today.month + 2) // 3 and not self.future)
         return days_around(date(own, 3 * number - 2, 1), "quarter")
 
-    def _half_year(self, said: str) -> Days | None:
-        year, digit = int(re.findall(_YEAR, said)[-1]), re.search(r"\bh([12])\b", said, re.I)
+    def _half_year(self, match: re.Match[str]) -> Days | None:
+        said = match[0]
+        digit, years = re.search(r"\bh([12])\b", said, re.I), re.findall(_YEAR, said)
+        around = self._whole(match["half_of"] or years[-1])
+        year = around[0].year if around else self.today.year
         half = int(digit[1]) - 1 if digit else self.grammar.place("ordinals", said)
         halves = ((date(year, 1, 1), date(year, 6, 30)), (date(year, 7, 1), date(year, 12, 31)))
         return halves[half] if half in (0, 1) else None
@@ -1341,7 +1381,8 @@ def _feast_day(name: str, year: int) -> date:
 
     fixed = {"christmas_eve": (12, 24), "christmas": (12, 25), "new_years_eve": (12, 31), "new_year": (1, 1)}
     fixed |= {"halloween": (10, 31), "valentine": (2, 14), "boxing_day": (12, 26)}
-    day: date = easter(year) if name == "easter" else date(year, *fixed[name])
+    moved = {"easter": 0, "easter_monday": 1, "good_friday": -2}
+    day: date = easter(year) + timedelta(days=moved[name]) if name in moved else date(year, *fixed[name])
     return day
 
 

@@ -281,6 +281,24 @@ DAYS = {
     calls the week before last week                    | 2026-01-05..2026-01-11
     calls the day before 5 January                     | 2026-01-04..2026-01-04
     calls two days before 5 January                    | none
+    calls fri last week                                | 2026-01-16..2026-01-16
+    calls on Tuesday last month                        | none
+    calls on the 10th last week                        | 2026-01-12..2026-01-18
+    calls from the 5th of January till the 8th         | 2026-01-05..2026-01-08
+    calls from 29 Dec to the 4th                       | 2025-12-29..2026-01-04
+    calls from 1 January to now                        | 2026-01-01..2026-01-24
+    bookings between now and Friday                    | 2026-01-24..2026-01-30
+    bookings from tomorrow                             | 2026-01-25..
+    bookings by Friday                                 | 2026-01-24..2026-01-30
+    what was delivered by Friday                       | ..2026-01-23
+    who came before Monday                             | ..2026-01-18
+    who will come after Monday                         | 2026-01-27..
+    who comes after Monday                             | none
+    bookings for the week of the 26th                  | 2026-01-26..2026-02-01
+    calls the 10th                                     | 2026-01-10..2026-01-10
+    calls the 2nd customer                             | none
+    calls on Good Friday                               | 2025-04-18..2025-04-18
+    calls on Easter Monday                             | 2025-04-21..2025-04-21
     calls 5.1.2026 - 8.1.2026                          | 2026-01-05..2026-01-08
     calls on the 5th and the 8th                       | none
     the 2nd cheapest                                   | none
@@ -347,6 +365,17 @@ PARTS = {
     calls on the first Monday of January               | 2026-01-05..2026-01-05
     calls since the second Tuesday in January          | 2026-01-13..2026-01-24
     What was the last day of January with a complaint? | none
+    calls H1 of last year                              | 2025-01-01..2025-06-30
+    calls in Q1 of 2025                                | 2025-01-01..2025-03-31
+    calls Q4 last year                                 | 2025-10-01..2025-12-31
+    calls this and last month                          | 2025-12-01..2026-01-31
+    bookings this week and next                        | 2026-01-19..2026-02-01
+    bookings this or next week                         | none
+    Compare this and last month                        | none
+    calls in the first third of January                | none
+    bookings until the end of the month                | ..2026-01-31
+    bookings by the end of January                     | ..2026-01-31
+    bookings up to the end of last week                | ..2026-01-18
     calls in Q1 last year                              | 2025-01-01..2025-03-31
     calls Q1-Q2 2025                                   | 2025-01-01..2025-06-30
     calls last year in January                         | 2025-01-01..2025-01-31
