@@ -309,8 +309,19 @@ class _Grammar:
 
     def _number_before(self, more: str) -> str:
         words = self.words
-        joined = rf"(?:\s*[&/{more}]\s*|\s*,?\s+(?:{words['and']}|{words['link']})\s+)(?:(?:{words['the']})\s+)?"
+        joined = rf"(?:\s*[&/–{more}-]\s*|\s*,?\s+(?:{words['and']}|{words['link']})\s+)(?:(?:{words['the']})\s+)?"
         return rf"(?<![\w.])\d{{1,2}}(?:st|nd|rd|th|\.)?{joined}$"
+
+    @cached_property
+    def place_before(self) -> re.Pattern[str]:
+        """Another part that one is named with: "the first and the"."""
+        which = rf"(?:{self._any('ordinals')}|{self.words['last']})"
+        return re.compile(rf"(?<!\w){which}{self._series()}$", re.I)
+
+    @cached_property
+    def unit_before(self) -> re.Pattern[str]:
+        """What a number behind it counts: "week"."""
+        return re.compile(rf"(?<!\w)(?:{'|'.join(self.words['units'].values())})\s+$", re.I)
 
     @cached_property
     def unit_beside(self) -> re.Pattern[str]:
@@ -412,7 +423,11 @@ class _Grammar:
         step, month = f"(?:{words['last']}|{words['this']}|{words['next']})", words["units"]["month"]
         moved = rf"{step}\s+{month}" + (rf"|{month}\s+{step}" if words["noun_first"] else "")
         moved = rf"(?:(?:{words['of']})\s+)?(?:(?:{words['the']})\s+)?(?:{moved})"
-        return rf"\s*(?:[?!,;:)'’]|\.(?!\d)|$)|\s+[-–]\s|\s+(?:{words['behind_day']}|{words['onwards']}|{moved})(?!\w)"
+        bounds = f"{words['since']}|{words['until']}"
+        ends = r"\s*(?:[?!,;:)'’]|\.(?!\d)|$)|\s+[-–]\s"
+        return (
+            rf"{ends}|\s+(?:(?:{words['and']})\s+)?(?:{words['behind_day']}|{words['onwards']}|{bounds}|{moved})(?!\w)"
+        )
 
     def _kinds(self) -> Iterator[str]:
         words = self.words
@@ -445,7 +460,8 @@ class _Grammar:
         yield rf"(?P<pair>{the}{step}(?:{joined}{step}\s+{unit}|\s+{unit}{joined.replace('<and>', '<and_then>')}{step}{ends}))"
         for name, noun in ("stepped", unit), ("stepped_weekday", weekday), ("stepped_month", month):
             after = rf"|{noun}\s+{step}" if words["noun_first"] else ""
-            yield rf"(?P<{name}>{the}(?:{step}\s+{noun}{after}))"
+            full = rf"(?:(?:{words['full']})\s+)?" if name == "stepped" else ""
+            yield rf"(?P<{name}>{the}(?:{step}\s+{full}{noun}{after}))"
         twice = "|".join(words[name].format(unit=unit) for name in ("second_last", "second_next"))
         yield rf"(?P<twice>{the}(?:{twice}))"
         yield rf"(?P<month>{month}(?:,?\s+{of}{_YEAR})?)"
@@ -549,7 +565,8 @@ def _period_in(text: str, today: date, grammar: _Grammar, records: Sequence[str]
     reading = _Reading(text, today, grammar, records)
     if ranges := reading.all_ranges():
         return ranges[0] if len(ranges) == 1 else None
-    found = _together([period for period in reading.singles() if reading.is_asked(period)])
+    singles = [period for period in reading.singles() if reading.is_asked(period)]
+    found = reading.meet(singles) if reading.are_bounds(singles) else _together(singles)
     return reading.narrow(found) if found else None
 
 
@@ -670,8 +687,9 @@ class _Reading:
         """3 to 9 January, 3-9 January, 3 and 4 January; March to May 2014; Monday to Friday; the years 2012 to 2014."""
         for begun in self.grammar.bare_day.finditer(self.text):
             if not self.grammar.within_date.search(self.text[: begun.start()]):
-                yield from self._short_range(begun, "dash", leads=False)
-                yield from (each for each in self._short_range(begun, "next_day", leads=False) if _days_of(each) == 2)
+                listed = [each for each in self._short_range(begun, "next_day", leads=False) if _days_of(each) == 2]
+                ranges = (*self._short_range(begun, "dash", leads=False), *listed)
+                yield from (each for each in ranges if not self._counts(begun.start(), each.said))
         for begun in self.grammar.point.finditer(self.text):
             if begun.lastgroup == "month":
                 yield from self._short_range(begun, "dash")
@@ -725,6 +743,21 @@ class _Reading:
         if _stands_in(match[0], units[period.grain]):
             days = days_around(period.start - timedelta(days=1), period.grain)
             yield self._period(days, match.start(), match.end(), period.grain)
+
+    def are_bounds(self, periods: Sequence[Period]) -> bool:
+        """Whether the days begin with one and end with the other: after one day and before another."""
+        if len(periods) != 2 or sum(each.start is None for each in periods) != 1:
+            return False
+        between = self.text[periods[0].span[1] : periods[1].span[0]]
+        return not between.strip() or self.grammar.series.fullmatch(between) is not None
+
+    def meet(self, periods: Sequence[Period]) -> Period | None:
+        ended, begun = sorted(periods, key=lambda each: each.start or date.min)
+        if ended.end is None or begun.start is None or not begun.start <= ended.end:
+            return None
+        if begun.grain != "days" or (begun.end == self.today and ended.end > self.today):
+            return None
+        return self._period((begun.start, ended.end), periods[0].span[0], periods[1].span[1], "days")
 
     def narrow(self, period: Period) -> Period:
         """The days of a month that stand beside it: "the second week of January, the 12th to the 18th"."""
@@ -972,7 +1005,8 @@ class _Reading:
         if kind in ("month", "year", "quarter"):
             return re.search(_YEAR, match[0]) is not None
         moved = kind in ("near", "stepped", "stepped_weekday", "twice", "part")
-        told = kind == "weekday" and self.future != self.past and not grammar.has("habit", self.text)
+        told = self.future != self.past or grammar.has("since", self.text)
+        told = kind == "weekday" and told and not grammar.has("habit", self.text)
         return one_day or moved or told
 
     def _limit(self, match: re.Match[str], days: Days) -> Period | None:
@@ -1021,7 +1055,7 @@ class _Reading:
             led = kind == "weekend" or grammar.is_before("on", self.text, start) or self._follows_day(match)
             return led and not grammar.has("habit", self.text)
         if kind == "dated":  # and not the last one of a list: "5 or 6 January"
-            return grammar.number_before.search(self.text[:start]) is None
+            return not (grammar.number_before.search(self.text[:start]) or self._counts(start, match[0]))
         if kind == "year":
             goes_on = rf"\s*(?:[-–/]\s*\d|(?:{grammar.words['to']}|{grammar.words['and_on']})(?!\w))"
             begins = start == 0 and re.match(r"(?: \w+)?\s*:", rest) is not None  # "2015 only: ..."
@@ -1035,6 +1069,11 @@ class _Reading:
             return own or (leads and not re.match(r"[-–]\w|\s*[-–]\s*\d", rest))
         # "the last day of January with a complaint" is no day that is named
         return kind != "part" or not match["one"] or grammar.is_before("on", self.text, start)
+
+    def _counts(self, start: int, said: str) -> bool:
+        """Whether numbers are those of weeks: "week 2 of January"."""
+        of = rf"\d\s+(?:{self.grammar.words['day_of']})\s"
+        return re.search(of, said, re.I) is not None and self.grammar.unit_before.search(self.text[:start]) is not None
 
     def _follows_day(self, match: re.Match[str]) -> bool:
         """Whether it is one of several days: "on Monday or Tuesday"."""
@@ -1174,7 +1213,7 @@ class _Reading:
         """A half, or so many days or weeks, of a month or a year: the first ones, the second, or the last."""
         whole, said = match["whole"], match[0][: match.start("whole") - match.start()]
         around, place = self._whole(whole), self.grammar.place("ordinals", said)
-        if around is None:
+        if around is None or self.grammar.place_before.search(self.text[: match.start()]):
             return None
         if self.grammar.has("half", said):
             return _half(around, place)

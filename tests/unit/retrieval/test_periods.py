@@ -299,6 +299,12 @@ DAYS = {
     calls the 2nd customer                             | none
     calls on Good Friday                               | 2025-04-18..2025-04-18
     calls on Easter Monday                             | 2025-04-21..2025-04-21
+    calls after the 15th and before the 20th           | 2026-01-16..2026-01-19
+    calls after 5 January and before 10 January        | 2026-01-06..2026-01-09
+    calls since Monday and before Thursday             | 2026-01-19..2026-01-21
+    calls since the 2nd until the 4th                  | none
+    calls on the 12th, and how many on the 13th?       | none
+    since the 1st and only visit                       | none
     calls 5.1.2026 - 8.1.2026                          | 2026-01-05..2026-01-08
     calls on the 5th and the 8th                       | none
     the 2nd cheapest                                   | none
@@ -376,6 +382,12 @@ PARTS = {
     bookings until the end of the month                | ..2026-01-31
     bookings by the end of January                     | ..2026-01-31
     bookings up to the end of last week                | ..2026-01-18
+    calls in the 2nd week of January                   | 2026-01-08..2026-01-14
+    calls in the 1st quarter of 2025                   | 2025-01-01..2025-03-31
+    calls in the first and second week of January      | none
+    calls in weeks 1 and 2 of January                  | none
+    calls in week 3 of January                         | none
+    calls in the last full month                       | 2025-12-01..2025-12-31
     calls in Q1 last year                              | 2025-01-01..2025-03-31
     calls Q1-Q2 2025                                   | 2025-01-01..2025-06-30
     calls last year in January                         | 2025-01-01..2025-01-31
