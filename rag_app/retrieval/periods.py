@@ -279,7 +279,7 @@ class _Grammar:
     @cached_property
     def day_leads(self) -> re.Pattern[str]:
         """What stands before a day of the month without its month: "since"."""
-        leads = "|".join(self.words[name] for name in ("on", "since", "until", "by", "before", "after"))
+        leads = "|".join(self.words[name] for name in ("on", "since", "until", "by", "before", "after", "from_on"))
         return re.compile(rf"(?<!\w)(?:{leads})\s+$", re.I)
 
     @cached_property
@@ -972,8 +972,11 @@ class _Reading:
         start = match.start()
         later = grammar.find_end_after("onwards", self.text, match.end())
         ahead = first > self.today and match.lastgroup in ("near", "stepped_weekday")
-        if ahead and grammar.is_before("from", self.text, start):  # "from tomorrow"
-            return self._period((first, None), start, match.end(), "days", "from")
+        lead = "from_on" if grammar.is_before("from_on", self.text, start) else "from" if ahead else ""
+        if lead and grammar.is_before(lead, self.text, start):  # "from tomorrow"
+            if match.lastgroup == "weekday" and not self.past:
+                first = (self._first_after((self.today, self.today), match) or days)[0]
+            return self._period((first, None), start, match.end(), "days", lead)
         if later or grammar.is_before("since", self.text, start):
             if first > self.today and not later:
                 others = _Reading(self.text, self.today, grammar)

@@ -321,6 +321,10 @@ DAYS = {
     qui a appelé entre le 6 et le 8 ?                  | 2026-01-06..2026-01-08
     qui a appelé du 6 au 8 ?                           | 2026-01-06..2026-01-08
     appels jusqu'au 15                                 | ..2026-01-15
+    rendez-vous à partir du 28 janvier                 | 2026-01-28..
+    appels du lundi 5 au vendredi 9                    | 2026-01-05..2026-01-09
+    appels lundi et mardi de la semaine dernière       | 2026-01-12..2026-01-13
+    appels avant hier                                  | 2026-01-22..2026-01-22
     appels le samedi 10                                | 2026-01-10..2026-01-10
     depuis le 2 rue de Paris                           | none
     du 6 au 8 de chaque mois                           | none
@@ -332,6 +336,11 @@ DAYS = {
     Wer hat zwischen dem 6. und 8. angerufen?          | 2026-01-06..2026-01-08
     Anrufe bis zum 15.                                 | ..2026-01-15
     Anrufe am Samstag, dem 10.                         | 2026-01-10..2026-01-10
+    Anrufe am 5. und 6.                                | 2026-02-05..2026-02-06
+    Anrufe am 5. und 8.                                | none
+    Anrufe am 10. des letzten Monats                   | 2025-12-10..2025-12-10
+    Termine ab dem 28.                                 | 2026-01-28..
+    Termine ab Montag                                  | 2026-01-26..
     Wer wohnt im 3. Stock?                             | none
     """),
 }
