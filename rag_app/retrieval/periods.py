@@ -500,7 +500,7 @@ class _Grammar:
     def _joint(self, first: str, second: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
         years = f"(?:\\s+(?:{self.words['units']['year']}))?"
         lead = re.compile(rf"(?<!\w)(?:{self.words[first]})(?:\s+(?:{self.words['the']}))?{years}\s+", re.I)
-        link = re.compile(rf"\s+(?:{self.words[second]})(?:\s+(?:{self.words['the']}))?\s+", re.I)
+        link = re.compile(rf",?\s+(?:{self.words[second]})(?:\s+(?:{self.words['the']}))?\s+", re.I)
         return lead, link
 
     def is_before(self, name: str, text: str, start: int) -> bool:
@@ -906,7 +906,8 @@ class _Reading:
                 weekday = None
                 continue
             if following and self._has_within(match, following):
-                container, within = following, self._days_in(following, match)
+                container = following
+                within = self._moved_day(match, following) or self._days_in(following, match)
                 if within:
                     yield self._period(within, match.start(), following.end(), _grain_of(within))
                 continue
@@ -939,10 +940,20 @@ class _Reading:
         if days is not None:
             yield self._period(days, weekday.start(), match.end(), "day")
 
+    def _moved_day(self, match: re.Match[str], following: re.Match[str]) -> Days | None:
+        """A day as far from today as another time is: "this day last year"."""
+        if following.lastgroup != "stepped" or self.grammar.unit(match[0]) != "day":
+            return None
+        offset = next((by for by, name in ((-1, "last"), (1, "next")) if self.grammar.has(name, following[0])), 0)
+        day = _shift(self.today, offset, self.grammar.unit(following[0]))
+        return day, day
+
     def _has_within(self, match: re.Match[str], following: re.Match[str]) -> bool:
         """Last week on Tuesday, last year in July."""
         if not self._adjoin(match, following) or match.lastgroup not in ("stepped", "twice"):
             return False
+        if following.lastgroup == "stepped":
+            return self.grammar.unit(match[0]) == "day" and self.grammar.has("this", match[0])
         if following.lastgroup == "month":
             bare = "," not in self.text[match.end() : following.start()] and not re.search(_YEAR, following[0])
             return bare and self.grammar.unit(match[0]) == "year"
@@ -968,22 +979,9 @@ class _Reading:
         return None
 
     def _open_period(self, match: re.Match[str], days: Days) -> Period | None:
-        grammar, (first, last) = self.grammar, days
-        start = match.start()
-        later = grammar.find_end_after("onwards", self.text, match.end())
-        ahead = first > self.today and match.lastgroup in ("near", "stepped_weekday")
-        lead = "from_on" if grammar.is_before("from_on", self.text, start) else "from" if ahead else ""
-        if lead and grammar.is_before(lead, self.text, start):  # "from tomorrow"
-            if match.lastgroup == "weekday" and not self.past:
-                first = (self._first_after((self.today, self.today), match) or days)[0]
-            return self._period((first, None), start, match.end(), "days", lead)
-        if later or grammar.is_before("since", self.text, start):
-            if first > self.today and not later:
-                others = _Reading(self.text, self.today, grammar)
-                others.future, others.past = False, True
-                first = (others._days(match, soon=0) or days)[0]
-            end, lead = (None, "") if later else (max(self.today, first), "since")
-            return self._period((first, end), start, later or match.end(), "days", lead)
+        grammar, (_, last), start = self.grammar, days, match.start()
+        if begun := self._period_from(match, days):
+            return begun
         one_day = match.lastgroup in ("written", "dated", "numbered", "weekday_day") or match["one"] is not None
         due = one_day or match.lastgroup in ("weekday", "near", "unit") or grammar.ends_in_part(self.text[:start])
         by = due and grammar.is_before("by", self.text, start)
@@ -991,14 +989,36 @@ class _Reading:
             ahead = self.future or (match.lastgroup == "weekday" and not self.past)  # "by Friday" is the next one
             if ahead and last < self.today:
                 last = (self._first_after((self.today, self.today), match) or days)[1]
-            begun = self.today if last >= self.today and ahead else None
-            return self._period((begun, last), start, match.end(), "days", "by" if by else "until")
+            first = self.today if last >= self.today and ahead else None
+            return self._period((first, last), start, match.end(), "days", "by" if by else "until")
         if match.lastgroup == "feast":
             one = grammar.is_before("on", self.text, start) or re.search(_YEAR, match[0])
             return self._named_period(match, days) if one else None  # "gifts for Christmas"
         if self._has_bounds(match, one_day):
             return self._limit(match, days)
         return self._named_period(match, days) if self._is_named(match) else None
+
+    def _period_from(self, match: re.Match[str], days: Days) -> Period | None:
+        """Since a day, or from a day on."""
+        grammar, first, start = self.grammar, days[0], match.start()
+        so_far = grammar.find_end_after("so_far", self.text, match.end())
+        if so_far and first <= self.today and (first == days[1] or self.today <= days[1]):
+            return self._period((first, self.today), start, so_far, "days", "since")
+        ahead = first > self.today and match.lastgroup in ("near", "stepped_weekday")
+        lead = "from_on" if grammar.is_before("from_on", self.text, start) else "from" if ahead else ""
+        if lead and grammar.is_before(lead, self.text, start):  # "from tomorrow"
+            if match.lastgroup == "weekday" and not self.past:
+                first = (self._first_after((self.today, self.today), match) or days)[0]
+            return self._period((first, None), start, match.end(), "days", lead)
+        later = grammar.find_end_after("onwards", self.text, match.end())
+        if not later and not grammar.is_before("since", self.text, start):
+            return None
+        if first > self.today and not later:
+            others = _Reading(self.text, self.today, grammar)
+            others.future, others.past = False, True
+            first = (others._days(match, soon=0) or days)[0]
+        end, lead = (None, "") if later else (max(self.today, first), "since")
+        return self._period((first, end), start, later or match.end(), "days", lead)
 
     def _has_bounds(self, match: re.Match[str], one_day: bool) -> bool:
         """Whether days before or after it are meant."""

@@ -305,6 +305,9 @@ DAYS = {
     calls since the 2nd until the 4th                  | none
     calls on the 12th, and how many on the 13th?       | none
     since the 1st and only visit                       | none
+    calls 1st Jan to date                              | 2026-01-01..2026-01-24
+    calls on this day last year                        | 2025-01-24..2025-01-24
+    calls from Monday, until Wednesday                 | 2026-01-19..2026-01-21
     calls 5.1.2026 - 8.1.2026                          | 2026-01-05..2026-01-08
     calls on the 5th and the 8th                       | none
     the 2nd cheapest                                   | none
