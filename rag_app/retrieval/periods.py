@@ -882,8 +882,8 @@ class _Reading:
         """The first day of a range: of the same month as the last, or the nearest before it."""
         if first.lastgroup in ("day", "numbered"):
             day = _digits(first[0])
-            month = until[0].replace(day=1)
-            if first.lastgroup == "numbered" and day > until[0].day:
+            month = until[1].replace(day=1)
+            if first.lastgroup == "numbered" and day > until[1].day:
                 month = _shift(month, -1, "month")
             return _valid(month.year, month.month, day)
         begun = _Reading(self.text, until[1], self.grammar)
@@ -1074,7 +1074,7 @@ class _Reading:
         """Whether a month, a quarter, a year or a weekday is meant as a time: said with "in" or "on", not as a name."""
         kind, start, grammar = match.lastgroup, match.start(), self.grammar
         rest = self.text[match.end() :]
-        if kind in ("weekday", "weekend"):
+        if kind in ("weekday", "weekend", "unit"):
             led = kind == "weekend" or grammar.is_before("on", self.text, start) or self._follows_day(match)
             return led and not grammar.has("habit", self.text)
         if kind == "dated":  # and not the last one of a list: "5 or 6 January"

@@ -392,6 +392,9 @@ PARTS = {
     Compare this and last month                        | none
     calls in the first third of January                | none
     bookings until the end of the month                | ..2026-01-31
+    Is it paid at the end of the month?                | none
+    bookings from the 28th to the end of the month     | 2026-01-28..2026-01-31
+    calls from 5 December to the end of January        | 2025-12-05..2026-01-31
     bookings by the end of January                     | ..2026-01-31
     bookings up to the end of last week                | ..2026-01-18
     calls in the 2nd week of January                   | 2026-01-08..2026-01-14
