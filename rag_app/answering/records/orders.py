@@ -59,6 +59,8 @@ class Orders(Comparisons):
             ways = [(name, False) for name, high in ways if high and vocabulary_of(self.spec, name).best == "high"]
             if not ways:
                 return None
+        if self._has("best") and any(not high and vocabulary_of(self.spec, name).best == "high" for name, high in ways):
+            return None  # "our best and worst seller"
         by = self._ordered_field()
         for role, descending in ("most", True), ("least", False):
             if self._has(role) and not ways:

@@ -693,7 +693,8 @@ class _Reader(Orders):
             return narrowed and query.aggregate is Aggregate.COUNT and query.group is None and any(things)
         names = [self.spec.all_fields[each.name] for each in self._meanings_with("value")]
         own = self._has("own") and self.tokens[0].stem in word_set("whether")
-        every = narrowed and any(token.stem in word_set("all") for token in self.tokens[: 3 if own else 1])
+        begun = [token for token in self.tokens if not token.inside][: 3 if own else 1]
+        every = narrowed and any(token.stem in word_set("all") for token in begun)
         every &= {*names} <= {FieldType.KEYWORD, FieldType.TAGS} or (asks_for_all(self.tokens) and len(names) == 1)
         every |= narrowed and self.tokens[0].stem in word_set("which_of") and {*names} == {FieldType.BOOLEAN}
         return every or bool(self.figures) or query.order not in (None, "date")

@@ -259,6 +259,8 @@ def _share_of_sum(text: str, read: Read, spec: IndexSpec, lead: str) -> Steps | 
     if whole is None or whole.query.aggregate is not Aggregate.SUM or whole.query.group is not None:
         return None
     words = vocabulary_of(spec, whole.query.of)
+    if not words.adds_up:
+        return None
     part = read(f"{words.words[0]} {rest[verb.end() :]}")
     if part is None or part.query.group is not None or part.query.order is not None or part.kind != whole.kind:
         return None

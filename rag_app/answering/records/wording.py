@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 from pathlib import Path
 
 from msgspec import Struct
@@ -756,25 +756,54 @@ def _taken_in(at: _Place) -> Meaning | None:
     field, token = takings_field(at.spec), at.token
     if not token.is_unmeant or token.stem not in word_set("takes_in"):
         return None
-    behind = [each for each in at.behind if not each.inside]
-    roles = {each.role for each in behind[1:]}
-    more = bool(behind) and behind[0].role == "more" and not behind[0].name
-    compares = more and roles <= {"value", "or", "on_weekday", "own", "apart"}
-    before = [each for each in at.tokens[: at.number] if not each.inside]
+    compares = _weighs_takings(at, field)
     if field is None:  # nobody knows more of what
-        whose = any(each.stem in word_set("us") for each in before)
+        whose = any(each.stem in word_set("us") for each in at.tokens[: at.number])
         return Meaning("unclear") if compares and whose else None
-    asks = bool(before) and (before[0].role == "much" or (before[0].stem in word_set("what") and token.stem == "taken"))
-    of_whom = [each for each in before[1:] if each.meaning is not None]
-    ours = bool(of_whom) or any(each.stem in word_set("us") for each in before)
-    others = {people_field(at.spec)}  # nobody who pays takes anything in
-    named = all(
-        each.role == "own" or each.name == field or (each.role == "value" and each.name not in others)
-        for each in of_whom
+    return _total_of(at.spec, field, (token.stem,)) if compares or _asks_takings(at, field) else None
+
+
+def _takes_records(at: _Place) -> bool:
+    """Whether a verb that may be of money is of records, which are counted: "how many calls did we take"."""
+    phrase = [at.token, *takewhile(lambda each: each.inside, at.tokens[at.number + 1 :])]
+    meant = [each for each in at.tokens if each.meaning]
+    counted = any(one.role in ("count", "most", "least") and other.role == "kind" for one, other in pairwise(meant))
+    return counted and any(each.stem in word_set("takes_in") for each in phrase)
+
+
+def _weighs_takings(at: _Place, field: str | None) -> bool:
+    """Whether more, or the most, of nothing else stands behind a verb: "more with Ada or with Bo", "more money than Ada"."""
+    first, *others = [*(each for each in at.behind if not each.inside), None]
+    if first is None or first.name or any(figure(each.text) is not None for each in at.tokens):
+        return False
+    whose, people = at.tokens[: at.number], people_field(at.spec)
+    if any(each.name == people and each.meaning for each in whose) and not any(
+        each.stem in word_set("us") for each in whose
+    ):
+        return False
+    more = first.role in ("more", "most", "least") or (first.role in ("over", "under") and first.text != "over")
+    names = {"value", "or", "on_weekday", "own", "apart"}
+    return more and all(
+        each is None or each.role in names or each.name == field or (each.is_left and each.text[:1].isupper())
+        for each in others
     )
-    if not (compares or (asks and ours and named and not behind)):
-        return None
-    return _total_of(at.spec, field, (token.stem,))
+
+
+def _asks_takings(at: _Place, field: str) -> bool:
+    """Whether it is asked how much somebody took, who is none of those that pay: "what has each clerk taken"."""
+    before = [each for each in at.tokens[: at.number] if not each.inside]
+    much = bool(before) and before[0].role == "much"
+    if not (much or (before and before[0].stem in word_set("what") and at.token.stem == "taken")):
+        return False
+    people, of_whom = people_field(at.spec), [each for each in before[1:] if each.meaning is not None]
+    passive = much and before[-1].stem in word_set("passive")  # "how much was taken by Ada"
+    named = all(
+        each.role in ("own", "each") or each.name == field
+        or (each.role in ("value", "field") and each.name != people and at.spec.fields.get(each.name) is FieldType.KEYWORD)
+        for each in (*of_whom, *at.behind)
+    )  # fmt: skip
+    ours = bool(of_whom) or passive or any(each.stem in word_set("us") for each in before)
+    return ours and named and (passive or not at.behind)
 
 
 def _comes_next(at: _Place) -> Meaning | None:
@@ -917,6 +946,8 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
         ),
         None,
     ),
+    # "how many calls did we take", "which clerk takes the most calls"
+    (("total",), _takes_records, None),
     # "what else do we have besides tents"
     (("unclear",), lambda at: at.token.stem == "else" and at.is_among("not"), None),
     # the value of the demand index

@@ -28,7 +28,8 @@ HIRES = IndexSpec.model_validate(
             },
             "state": {"type": "keyword", "values": {"done": ["done"], "late": ["late"]}},
             "ready": {"type": "boolean", "values": {"true": ["in stock"], "false": ["out of stock"]}},
-            "rides": {"type": "integer", "words": ["rides"], "kind": "bike", "high": ["bestseller"], "best": "high"},
+            "rides": {"type": "integer", "words": ["rides"], "kind": "bike", "high": ["bestseller"], "low": ["emptiest"], "best": "high"},
+            "speed": {"type": "integer", "words": ["speed"], "kind": "bike"},
             "brand": {"type": "keyword", "words": ["brand"], "kind": "bike"},
         },
         "records": {
@@ -61,6 +62,7 @@ def filters(text: str) -> list[tuple[str, str, object]]:
         "what has Ada taken this month so far",
         "How much has Ada taken in January?",
         "how much money has Ada taken in January",
+        "how much was taken by Ada?",
         "Was hat Ada diesen Monat eingenommen?",
         "Combien Ada a-t-elle encaissé en janvier ?",
         "How much did Ada earn in January?",
@@ -82,6 +84,8 @@ def test_a_guest_takes_nothing_in(text: str) -> None:
     [
         "do we make more with Ada or with Bo in January?",
         "do we earn more from Ada or from Bo?",
+        "do we make more money with Ada or with Bo?",
+        "Is Ada making more than Bo?",
         "Haben wir mit Ada oder mit Bo mehr verdient?",
         "Avec Ada ou avec Bo, on a gagné plus ?",
     ],
@@ -90,6 +94,26 @@ def test_with_whom_more_is_made(text: str) -> None:
     query = read(text).query
     assert (query.aggregate, query.of, query.group, query.limit) == (Aggregate.SUM, "fee", "clerk", 2)
     assert filters(text) == [BOTH, DONE]
+
+
+@pytest.mark.parametrize(
+    ("text", "of", "limit"),
+    [
+        ("which clerk has taken the most this month?", "fee", 1),
+        ("what has each clerk taken this month?", "fee", 24),
+        ("which clerk takes the most hires?", None, 1),
+        ("which guest has made the most hires?", None, 1),
+    ],
+)
+def test_who_takes_the_most(text: str, of: str | None, limit: int) -> None:
+    query = read(text).query
+    assert (query.of, query.limit) == (of, limit) and query.group in ("clerk", "guest")
+
+
+def test_hires_that_are_taken_are_counted() -> None:
+    query = read("how many hires did we take in January?").query
+    assert (query.aggregate, query.of) == (Aggregate.COUNT, None)
+    assert may_ask("do we make more with Ada or with Bo?", HIRES)
 
 
 def test_nobody_knows_more_of_what_is_made() -> None:
@@ -210,6 +234,7 @@ def test_a_word_that_may_be_two_values_is_unclear() -> None:
 
 def test_a_top_seller_is_no_shop() -> None:
     assert [read(text).query.limit for text in ("our top seller", "our top sellers")] == [1, 5]
+    assert read("our best and emptiest bike") is None
 
 
 def test_what_one_is_more_than_another_is_the_price_of_one() -> None:
@@ -229,5 +254,6 @@ def test_a_share_may_be_one_of_a_total() -> None:
     assert (part.aggregate, part.of, whole.aggregate, whole.of) == (Aggregate.SUM, "fee", Aggregate.SUM, "fee")
     more = [each for each in part.filters if each not in whole.filters]
     assert [each.key for each in more if isinstance(each, MetadataFilter)] == ["clerk"]
+    assert read_steps("What share of the speed is that of Ada?", HIRES, VALUES, None, TODAY) is None
     mixed = "What percentage of the takings did Ada earn?"  # of all that is booked, what is done
     assert read_steps(mixed, HIRES, VALUES, None, TODAY) is None
