@@ -294,6 +294,8 @@ DAYS = {
     who came before Monday                             | ..2026-01-18
     who will come after Monday                         | 2026-01-27..
     who comes after Monday                             | none
+    who did Ada look after last week                   | 2026-01-12..2026-01-18
+    whom was she looking after on Monday               | 2026-01-19..2026-01-19
     bookings for the week of the 26th                  | 2026-01-26..2026-02-01
     calls the 10th                                     | 2026-01-10..2026-01-10
     calls the 2nd customer                             | none
