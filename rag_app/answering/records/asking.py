@@ -201,7 +201,8 @@ def asks_possession(tokens: Sequence[Token], spec: IndexSpec) -> bool:
         return False
     counted, verb, last = plain[asks + 1], plain[asks + 2], plain[-1]
     does = verb.text.casefold() in word_set("does") and not verb.role
-    return does and counted.role in ("", "value") and last.stem in word_set("has") and not last.role
+    owns = (last.stem in word_set("has") and not last.role) or last.stem == "own"
+    return does and counted.role in ("", "value") and owns
 
 
 def bounds_somebody(tokens: Sequence[Token], spec: IndexSpec) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -559,9 +559,17 @@ class RecordFinder:
         if names_kind_first(text, self._spec):
             bounded = any(figure(word) is not None for word in reading.unknown)  # those that begin before ten
             return NotRecorded("", reading.unknown, bounded)
+        if self.knows_rows_alone and self._totals_all(text):
+            return NotRecorded(unread_text(unknown), reading.unknown, limits=True)
         quoted = stems(" ".join(_QUOTED.findall(text)))
         said = [word for word in unknown if reading.another or stem(word) in quoted]
         return NotRecorded(unread_text(said), tuple(said)) if said else None
+
+    def _totals_all(self, text: str) -> bool:
+        """Whether a figure that adds up is named, and no value: no single row tells it."""
+        tokens = read_words(text, self._spec, self._known.get((text, self._question.period), ()))
+        added = any(token.name and vocabulary_of(self._spec, token.name).adds_up for token in tokens)
+        return added and not any(token.role == "value" for token in tokens)
 
     def _goes_on(self, question: Question, before: Sequence[str], *, back: bool) -> bool:
         """Whether it asks for a figure or an order of what an earlier question named, which is not known or not understood."""
@@ -682,7 +690,8 @@ class RecordFinder:
         best one that meets conditions.
         """
         filters, found = self._filters, Records()
-        for each in plan.years:
+        missing = plan.with_missing(self._spec)  # "without bottles", where none has 0
+        for each in chain(plan.years, () if missing is None else (missing,)):
             found = yield self._store.find_records(self._limit_query(each))
             found = (yield from self._leave_groups(each, found)) if each.never is not None else found
             if found.total:

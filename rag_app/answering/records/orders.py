@@ -118,6 +118,8 @@ class Orders(Comparisons):
         if self.group is not None and self.grain is None and name and self._is_first_of_each(name):
             return replace(record, group=self.group, limit=MOST_GROUPS)
         group, grain = (self.group, self.grain) if self.group else self._subject(name)
+        counted = self._numbered_group() if group is None else None
+        group, name = (counted, "") if counted is not None else (group, name)
         largest = self._has("most") or self._has("least") or grain is not None
         who = next((token for token in self.tokens[:2] if token.stem in word_set("whose")), None)
         extreme = self._has("most") or self._has("least")
@@ -147,6 +149,13 @@ class Orders(Comparisons):
         if vocabulary_of(self.spec, name).adds_up and not self._is_of_one():
             return replace(by_group, aggregate=Aggregate.SUM, of=name)
         return record if grain is None else None
+
+    def _numbered_group(self) -> str | None:
+        """The field of whole numbers of which the one with the most records is asked for: "which year has the most trips"."""
+        asked = next((token for token in self.tokens if token.meaning), None)
+        which = any(token.stem in word_set("which_of") for token in self.tokens[:2])
+        whole = asked is not None and asked.role == "field" and self.spec.fields.get(asked.name) is FieldType.INTEGER
+        return asked.name if asked is not None and which and whole and self._counts_kind() else None
 
     def _counts_kind(self) -> bool:
         """Whether "most" stands before what is counted: "the most trips", "the fewest late trips"."""

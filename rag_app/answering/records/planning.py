@@ -396,6 +396,8 @@ class _Reader(Orders):
         if kind is None and len(self.spec.source_types) > 1 and not self._asks_of_any(query, bool(values)):
             return None
         query = query if kind is None else self._of_kind(query, kind)
+        if query.group == "date" and (time := time_done(self.tokens, self.spec)) is not None:
+            query = replace(query, group=time, order=time if query.order == "date" else query.order)
         there = tuple(each.key for each in values if is_presence(each))
         stated = [each for each in (filter_of(each, self.spec) for each in values) if each is not None]
         everything = replace(query, filters=query.filters if self.dated else (*query.filters, *days), own=own)

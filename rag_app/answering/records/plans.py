@@ -6,10 +6,11 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rag_app.answering.records.conditions import told_condition
 from rag_app.answering.records.settling import days_label
 from rag_app.answering.records.wording import vocabulary_of
 from rag_app.domain import Filters
-from rag_app.retrieval.filters import CONTAINS, IN, NE, condition, fields_of
+from rag_app.retrieval.filters import CONTAINS, EQ, IN, IS_EMPTY, NE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period, conditions_of
 from rag_app.retrieval.records import Aggregate, RecordQuery, Records
@@ -94,6 +95,22 @@ class Plan(Struct, frozen=True):
         filters = (*self.query.filters, condition("source_id", IN, sorted(sources)))
         told = (*self.conditions, f"{' and '.join(f'“{word}”' for word in words)} in title or text")
         return replace(self, query=replace(self.query, filters=filters), conditions=told, theme=True)
+
+    def with_missing(self, spec: IndexSpec) -> "Plan | None":
+        """The same of records that have no such figure, instead of 0 of one that adds up; None without such a condition."""
+        zero = [
+            each
+            for each in self.query.filters
+            if isinstance(each, MetadataFilter) and each.operator is EQ and each.value == 0
+            if vocabulary_of(spec, each.key).adds_up
+        ]
+        if len(zero) != 1 or zero[0].key in (self.query.of, self.query.order):
+            return None
+        empty = condition(zero[0].key, IS_EMPTY)
+        filters = tuple(empty if each is zero[0] else each for each in self.query.filters)
+        told = told_condition(zero[0], spec), told_condition(empty, spec)
+        conditions = tuple(told[1] if each == told[0] else each for each in self.conditions)
+        return replace(self, query=replace(self.query, filters=filters), conditions=conditions)
 
     def finds_no_best(self, found: Records) -> bool:
         """Whether the group with the most records is asked for, and each has one: the question meant something else."""

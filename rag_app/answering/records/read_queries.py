@@ -15,7 +15,8 @@ from rag_app.answering.records.asking import asks_possession, bounds_somebody, w
 from rag_app.answering.records.conditions import SUPERLATIVES
 from rag_app.answering.records.parser import Item, parse
 from rag_app.answering.records.plans import Plan
-from rag_app.answering.records.settling import doers, stands_in_role
+from rag_app.answering.records.settling import THERE, dated_field, doers, stands_in_role
+from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import (
     Token,
     figure,
@@ -53,9 +54,9 @@ def read_plan(question: Question, spec: IndexSpec, values: Sequence[NamedValue])
     tokens = read_words(question.text, spec)
     if query is None or read.certainty < CERTAIN or _says_more(question, tokens, query, spec):
         return None
-    if _leaves_words(question, query, read.title, spec) or _takes_wrong_role(tokens, query, spec, values):
+    if _asks_of_fields_alone(question, query, spec) or _takes_wrong_role(tokens, query, spec, values):
         return None
-    if query.of is not None and not is_figure(spec, query.of):
+    if (query.of is not None and not is_figure(spec, query.of)) or _leaves_words(question, query, read.title, spec):
         return None  # numbers that records go by make no total
     equal = [each.field for each in query.filters if each.operator == "=="]
     if len(equal) > len({*equal}) or (read.title and (named is None or period is not None)):
@@ -156,6 +157,20 @@ def _takes_wrong_role(
     named = {token.name for token in tokens if token.role == "field"} | doers(tokens, spec) | {people_field(spec)}
     nobody = who and ranks and query.group not in named - {None}
     return nobody or asks_possession(tokens, spec) or bounds_somebody(tokens, spec)
+
+
+def _asks_of_fields_alone(question: Question, query: WrittenQuery, spec: IndexSpec) -> bool:
+    """Whether it is asked that a field is there, of the days of another time than the date, or of what is not clear: the model
+    knows none of these."""
+    period, bare = question.period, without_period(question.text, question.period)
+    tokens = read_names(bare, spec, ())
+    filtered = {each.field for each in query.filters}
+    states = [token for token in tokens if token.meaning is not None and token.meaning.value in (THERE, "==0")]
+    there = any(token.meaning and (token.meaning.value == THERE or token.name not in filtered) for token in states)
+    known = any(token.role == "unclear" for token in read_words(bare, spec))
+    unclear = any(token.role == "unclear" for token in tokens) and not known
+    before = question.text[: period.span[0]] if period is not None else ""
+    return there or unclear or (before != "" and dated_field(read_names(before, spec, ()), spec) is not None)
 
 
 def _leaves_words(question: Question, query: WrittenQuery, title: str, spec: IndexSpec) -> bool:

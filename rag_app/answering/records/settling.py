@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from rag_app.answering.records.wording import (
     BOUND_ROLES,
+    SUPERLATIVE_ROLES,
     Meaning,
     Token,
     figure,
@@ -30,6 +31,7 @@ from rag_app.retrieval.periods import Period
 THERE = "*"  # the value of a field that is there, whatever it is
 _YEARS = range(1900, 2101)
 _PLAIN = frozenset({FieldType.KEYWORD, FieldType.TIME, FieldType.INTEGER, FieldType.NUMBER})
+_BEGUN = 3  # letters
 _NEAR = 3  # words between a name and its role: "Ada as the grower"
 _FIGURED = frozenset({"count", "sum", "average", "much"})
 
@@ -48,6 +50,8 @@ def settle_fields(tokens: Sequence[Token], spec: IndexSpec) -> None:
             token.meaning = Meaning("unclear")  # "what we have in oak": which oak
         elif token.role == "field" and kind is FieldType.BOOLEAN and _is_of_any(tokens, place):
             token.meaning = Meaning("value", token.name, "true")  # "were sent a reminder"
+        elif token.role == "field" and kind in _PLAIN and _is_with_and_without(tokens, place):
+            token.meaning = Meaning("unclear")
         elif token.role == "field" and kind in _PLAIN and _says_there(tokens, place, spec):
             token.meaning = Meaning("value", token.name, THERE)
 
@@ -67,11 +71,11 @@ def dated_field(tokens: Sequence[Token], spec: IndexSpec) -> str | None:
     counted = [other for one, other in pairwise(meant) if one.role == "count" and other.name in times_of(spec)]
     if counted or not meant:
         return counted[0].name if counted else None
-    own = {word for name in times_of(spec) for word in _own_words(spec, name)}
+    own = {verb for name in times_of(spec) for verb in _own_verbs(spec, name)}
     while (
         len(meant) > 1
         and meant[-1].role == "value"
-        and meant[-1].stem not in own
+        and _verb(meant[-1].stem) not in own
         and meant[-1].name not in times_of(spec)
     ):
         meant.pop()  # "paid by card in October"
@@ -79,14 +83,14 @@ def dated_field(tokens: Sequence[Token], spec: IndexSpec) -> str | None:
     if last.name in times_of(spec):
         place = next(at for at, each in enumerate(tokens) if each is last)
         return None if _lead_of(tokens, place)[0] is not None else last.name
-    named = [name for name in times_of(spec) if last.stem in _own_words(spec, name)]
+    named = [name for name in times_of(spec) if _verb(last.stem) in _own_verbs(spec, name)]
     return named[0] if len(named) == 1 else None
 
 
 def drop_verb_of(tokens: Sequence[Token], spec: IndexSpec, name: str) -> None:
     """The word that leads to a period of a field says no more than that: "paid in October"."""
     for token in tokens:
-        if token.role == "value" and token.name != name and token.stem in _own_words(spec, name):
+        if token.role == "value" and token.name != name and _verb(token.stem) in _own_verbs(spec, name):
             token.meaning, token.said = None, True
 
 
@@ -151,7 +155,7 @@ def time_done(tokens: Sequence[Token], spec: IndexSpec) -> str | None:
     """The time that is named, or that a verb of the question is of: "paid on" of "who was the last to pay"."""
     named = {each.name for each in tokens if each.role == "value" and each.name in times_of(spec)}
     said = {_verb(token.stem): token for token in tokens if token.role in ("", "field", "value")}
-    verbs = {each: {_verb(word) for word in _own_words(spec, each)} for each in times_of(spec)}
+    verbs = {each: _own_verbs(spec, each) for each in times_of(spec)}
     found = [*named] or [each for each in verbs if said.keys() & verbs[each]]
     if len(found) != 1:
         return None
@@ -167,7 +171,7 @@ def _settle_roles(tokens: Sequence[Token], spec: IndexSpec) -> None:
         of = {each.name: each for each in token.others if each.role == "value"}
         if token.role == "unclear" and len(of) > 1:
             beside = [each for each in _roles_beside(tokens, place) if each.name in of]
-            named = {each.name for each in beside} or (acting & {*of})
+            named = {each.name for each in beside} | (acting & {*of})
             if len(named) == 1:
                 token.meaning = of[named.pop()]
                 for each in beside:
@@ -231,10 +235,11 @@ def _is_done(verb: str, bases: frozenset[str] | set[str]) -> bool:
     return len(verb) > 2 and any(base.endswith(verb) for base in bases)
 
 
-def _own_words(spec: IndexSpec, name: str) -> frozenset[str]:
+def _own_verbs(spec: IndexSpec, name: str) -> set[str]:
     """The words of a time's names that lead to its days, without those of every date: "paid" of "paid on"."""
     phrases = (*vocabulary_of(spec, name).words, name.replace("_", " "))
-    return frozenset(word for phrase in phrases for word in stems(phrase) if len(word) > 2) - word_set("of_dates")
+    words = {word for phrase in phrases for word in stems(phrase) if len(word) > 2} - word_set("of_dates")
+    return {_verb(word) for word in words}
 
 
 def _lead_of(tokens: Sequence[Token], place: int) -> tuple[Token | None, bool]:
@@ -271,10 +276,28 @@ def _says_there(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool:
         return _is_been(tokens, place, behind)
     lead, article = _lead_of(tokens, place)
     if lead is None:
-        return False
+        return article and _goes_on(tokens, place)
     figured = any(each.role in _FIGURED for each in tokens)
     named = any(each.role == "value" and each.name == token.name for each in behind[:1])
     return not named and (lead.role == "not" or article or figured)
+
+
+def _goes_on(tokens: Sequence[Token], place: int) -> bool:
+    """Whether "and" joins a further thing to those that are there: "with a score over 90 and a price"."""
+    before = [each for each in tokens[:place] if not each.inside]
+    joined = len(before) > 1 and before[-2].stem in word_set("joins") and before[-1].text.casefold() in word_set("some")
+    led = any(each.stem in word_set("with") | word_set("has") and not each.role for each in before[:-2])
+    return joined and led and not any(each.role == "not" for each in before)
+
+
+def _is_with_and_without(tokens: Sequence[Token], place: int) -> bool:
+    """Whether both are asked for: "with and without a nurse"."""
+    before = [each for each in tokens[:place] if not each.inside and each.text.casefold() not in word_set("some")]
+    first, joint, last = (*before[-3:], *before[:3])[:3] if len(before) > 2 else (None, None, None)
+    if first is None or joint is None or last is None:
+        return False
+    both = joint.stem in word_set("joins") and first.stem in word_set("with") | word_set("has") | word_set("none")
+    return both and (last.role == "not" or last.stem in word_set("with"))
 
 
 def _is_measured(behind: Sequence[Token]) -> bool:
@@ -290,12 +313,16 @@ def _is_measured(behind: Sequence[Token]) -> bool:
 def _is_participle(token: Token, spec: IndexSpec) -> bool:
     """Whether the name of a figure stands as a verb: "scored"."""
     own = {stem(word) for word in vocabulary_of(spec, token.name).words}
-    return token.text.casefold().endswith("ed") and token.stem not in own and is_figure(spec, token.name)
+    beside = any(word[:_BEGUN] == token.stem[:_BEGUN] and word != token.stem for word in own)  # "rated" beside "rating"
+    done = token.text.casefold().endswith("ed") and (token.stem not in own or beside)
+    return done and is_figure(spec, token.name)
 
 
 def _is_been(tokens: Sequence[Token], place: int, behind: Sequence[Token]) -> bool:
     """Whether something was done to records, and nothing more is said: "have been scored", "that are not scored yet"."""
     before = [each for each in tokens[:place] if not each.inside]
+    if behind and behind[0].role == "kind":
+        return not any(each.role in SUPERLATIVE_ROLES or each.role == "not" for each in tokens)  # "rated visits"
     been = any(each.stem in word_set("is") | word_set("become") for each in before[-2:])
     been |= any(each.role == "not" for each in before[-3:])
     kinds = any(each.role == "kind" for each in before)

@@ -80,7 +80,7 @@ class Telling:
             conditions = f"{self._conditions}," if self._conditions else ""
             own, of = "your " if query.own else "", f"{self._aggregate} of " if query.of else ""
             sized = f", {self._size_wanted} each" if query.least or query.most else ""
-            return f"{of}{own}{self._noun(2)}{conditions} by {self._plan.query.grain or self._name(query.group)}{sized}"
+            return f"{of}{own}{self._noun(2)}{conditions} by {self._grouped_by}{sized}"
         counted = self._count_text(self._found.total if self._outcome == "found" else 0)
         if query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE):
             return f"the {self._aggregate} of {counted}"
@@ -334,13 +334,19 @@ class Telling:
             lead = f"{self._found.total} {plural_of(name, self._found.total)}{self._conditions}"
             return f"{lead}: {'; '.join(lines)}."
         if query.limit == 1:
-            group, most = self._plan.query.grain or self._name(query.group or ""), f"{self._ordinal}{self._of_most()}"
+            group, most = self._grouped_by, f"{self._ordinal}{self._of_most()}"
             lead = f"the {group} with the {most}{self._conditions}"
         else:
             lead = self.understood
             if len(rows) < self._found.total:
                 lead = f"the first {len(rows)} of {self._found.total}: {lead}"
         return f"{lead[:1].upper()}{lead[1:]}: {'; '.join(lines)}."
+
+    @property
+    def _grouped_by(self) -> str:
+        """ "stylist", "month", "month of paid on"."""
+        group, grain = self._plan.query.group or "", self._plan.query.grain
+        return f"{grain} of {self._name(group)}" if grain and group != "date" else grain or self._name(group)
 
     def _of_most(self) -> str:
         """ "most bookings", "least precipitation", "highest average price"."""

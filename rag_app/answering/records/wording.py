@@ -27,7 +27,7 @@ _CONTRACTED = re.compile(r"\b(is|are|was|were|do|does|did|has|have|had|could|wou
 _MONEY = re.compile(r"([€£$])\s?(\d[\d.,]*\d|\d)")
 _IF_SO = re.compile(r"\b(?:if (?:so|yes|any|there (?:is|are)(?: any)?)|wenn ja|falls ja|si oui)\b,?(?=\s)", re.I)
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
-_EXTREMES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
+SUPERLATIVE_ROLES = _EXTREMES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
 BOUND_ROLES = frozenset({"under", "over", "least_of", "most_of"})
 _FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total"})
 _HISSES = ("ch", "sh", "ss", "x")  # ends of words whose plural has "es"
@@ -859,7 +859,8 @@ def _settle_figures(tokens: Sequence[Token], spec: IndexSpec) -> None:
     asked_of_it = bool(asked) and not any(spec.fields.get(each) in NUMBER_FIELDS for each in named)
     for place, token in enumerate(tokens):
         much = any(each.role == "much" for each in tokens[max(0, place - 2) : place])  # how much rain
-        if token.role in ("value", "unclear"):
+        none = token.meaning is not None and token.meaning.value == "==0" and token.meaning not in token.others
+        if token.role in ("value", "unclear") and not none:  # "without bottles"
             figures = [
                 each
                 for each in token.others

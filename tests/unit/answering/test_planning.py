@@ -1094,6 +1094,9 @@ def stated_of_lots(text: str) -> tuple[list[tuple[str, str, object]], tuple[str,
         ("how many bottles of 2022 are there", [("vintage", "==", 2022)], ()),
         ("how many lots of vintage 2021 or 2022", [("vintage", "in", [2021, 2022])], ()),
         ("lots with over 2000 bottles", [("bottles", ">", 2000)], ()),
+        ("how many lots have a score over 90 and a price", [("points", ">", 90), ("price", ">", 0)], ("price",)),
+        ("how many scored lots are there", [], ("points",)),
+        ("lots without bottles", [("bottles", "==", 0)], ()),
         ("lots over 12 pounds but under 13", [("price", ">", 12.0), ("price", "<", 13.0)], ()),
     ],
 )
@@ -1110,6 +1113,8 @@ def test_what_fields_make_of_words(text: str, wanted: list[tuple[str, str, objec
         "how many old lots under 12 pounds",  # none of the Old Forest
         "how much do the lots still have to pay",
         "which lots do we have in oak",  # which oak
+        "average price with and without an oak",
+        "lots grown and made by Eva Voss",
         "how many lots after the harvest",  # no part of the note
     ],
 )
@@ -1121,6 +1126,7 @@ def test_who_did_most_and_who_is_rated_worst_are_groups() -> None:
     made, rated = plan_of_lots("who made the most lots"), plan_of_lots("which winemaker has the worst average score")
     assert (made.query.group, made.query.aggregate) == ("maker", Aggregate.COUNT)
     assert (rated.query.group, rated.query.descending, rated.query.limit) == ("maker", False, 1)
+    assert plan_of_lots("which year has the most lots").query.group == "vintage"
     each = plan_of_lots("average price of Marc Tis and of Bo Lind")
     assert (each.query.group, each.query.aggregate) == ("grower", Aggregate.AVERAGE)
 
@@ -1179,7 +1185,11 @@ def test_the_days_of_another_year_are_of_the_same_time() -> None:
 
 def test_times_are_no_field_and_things_of_somebody_no_visits() -> None:
     assert plan_of_visits("owners who came at least three times").query.least == 3
-    assert plan_of_visits("How many cats does Ada Holm have?") is None
+    assert (
+        plan_of_visits("How many cats does Ada Holm have?") is plan_of_visits("how many cats does Ada Holm own") is None
+    )
+    months = plan_of_visits("follow-ups by month").query
+    assert (months.group, months.order, months.grain) == ("follow_up", "follow_up", Grain.MONTH)
     assert plan_of_visits("owners who owe more than 100 pounds") is None
     often, most = plan_of_visits("which owner owes most often"), plan_of_visits("which owner has the largest fee")
     assert (often.query.aggregate, often.query.group) == (Aggregate.COUNT, "owner") and most.query.group is None
