@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rag_app.retrieval.text import LABEL, sentences
 
 _LONG, _LONGEST = 40, 80  # words
+_FEWEST = 2  # words of what is quoted alone: no number of a list
 _WRAPPED = 40  # characters: a shorter line is not one that goes on in the next
 
 _AT = r"(?:[\[(]?\d{1,2}:\d\d(?::\d\d)?(?:\s?[ap]m)?[\])]?[\s,–-]*)?"  # the time of day before who speaks, in a chat
@@ -186,11 +187,11 @@ def quotable(text: str) -> list[str]:
     >>> quotable("Write a poem about cats. A cut is $40.\\nWho pays?")
     ['A cut is $40.']
     """
-    said = (sentence for line in text.splitlines() for sentence in sentences(line))
+    said = (sentence for line in _lines(text) for sentence in sentences(line))
     return [
         sentence
         for sentence in said
-        if re.search(r"\w", sentence)
+        if len(re.findall(r"[^\W\d]{2,}", sentence)) >= _FEWEST
         and not sentence.endswith("?")
         and not _ORDER.match(_BULLET.sub("", sentence))
         and not TO_THE_ANSWERER.search(_BULLET.sub("", sentence))

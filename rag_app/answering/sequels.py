@@ -1,4 +1,5 @@
-"""What belongs to a sentence in those around it: an exception to it, and what was decided about what it proposes.
+"""What belongs to a sentence in those around it: an exception to it, what was decided about what it proposes, and what it
+only announces ("Two things annoy us.").
 
 Rules for English and German. Without the sentence that limits it, a general one is untrue: "Sale items cannot be
 returned. However, faulty ones can." A proposal alone reads like a fact.
@@ -41,6 +42,14 @@ _OVERRIDES = re.compile(
     r"\b(?:above|below|exceptions?|rules?|conditions?|terms|oben|ausnahmen?|regeln?|bedingungen)\b",
     re.IGNORECASE,
 )
+# A short sentence that says how many things follow, and none of them.
+_ANNOUNCES = re.compile(
+    r"(?=(?:\W*\w+){2,9}\W*\Z)(?:[^,;]*\W)?(?P<number>two|three|four|several|a few|some|zwei|drei|vier|mehrere|einige) (?:\w+ ){0,2}"
+    r"(?:things|points|reasons|problems|issues|complaints|worries|wishes|changes|options|ways|conditions|questions|requests"
+    r"|dinge|punkte|gründe|probleme|wünsche|bedingungen|möglichkeiten|fragen)\b",
+    re.IGNORECASE,
+)
+_NUMBERS = {"three": 3, "four": 4, "drei": 3, "vier": 4}
 _PROPOSES = re.compile(
     r"\b(?:propos(?:ed|es|als?)|suggest(?:ed|s|ions?)|put forward|moved (?:that|to)|motions?|request(?:ed|s)?|asked|appli(?:ed|cations?)|planned"
     r"|the plan|wanted|recommend(?:ed|s|ations?)|sought|pleaded"
@@ -63,6 +72,9 @@ def add_sequels(chosen: Sequence[Passage], pool: Sequence[Passage], question: st
     >>> said = [Passage(0, 0, "Loans are free."), Passage(0, 1, "However, drills cost £2.", goes_on=True)]
     >>> add_sequels(said[:1], said, "Are loans free?") == said
     True
+    >>> said = [Passage(0, 0, "Two things annoy us."), Passage(0, 1, "Exports are slow."), Passage(0, 2, "Texts are dear.")]
+    >>> add_sequels(said[:1], said, "What annoys them?") == said
+    True
     """
     at = {(each.block, each.place): each for each in pool}
     found = dict.fromkeys(chosen)
@@ -70,9 +82,12 @@ def add_sequels(chosen: Sequence[Passage], pool: Sequence[Passage], question: st
         before = at.get((one.block, one.place - 1))
         if before is not None and one.goes_on and _is_sequel(before, one) and _FROM_WHAT_STANDS_BEFORE.match(one.text):
             found[before] = None
-        for place in range(one.place + 1, one.place + 1 + MOST):
+        announces = _ANNOUNCES.match(one.text)
+        announced = _NUMBERS.get(announces["number"].casefold(), MOST) if announces else 0
+        for place in range(one.place + 1, one.place + 1 + max(MOST, announced)):
             following = at.get((one.block, place))
-            if following is None or not _is_sequel(at[one.block, place - 1], following):
+            listed = place <= one.place + announced
+            if following is None or not (listed or _is_sequel(at[one.block, place - 1], following)):
                 break
             found[following] = None
     blocks, asked = {each.block for each in chosen}, _stems([question])
