@@ -152,7 +152,7 @@ _MOST_NUMBERS = 100
 _LETTERS = 5  # of a name that are looked for, so that "Frieda's" is found in "Frieda"
 _BESIDE = 40  # characters beside a figure, among which is what it counts
 _RULE = _pattern(
-    r"\b(?:must|(?-i:may)|can|could|should|shall|allowed|do (?:i|you|we) (?:get|need)|ha(?:ve|s|d) to|darf|dürfen|muss|müssen|kann|können|soll|sollen|peut|peuvent|doit)\b"
+    r"\b(?:must|(?-i:may)|can|could|should|shall|allowed|do (?:i|you|we) get|(?:i|you|we) need|ha(?:ve|s|d) to|darf|dürfen|muss|müssen|kann|können|soll|sollen|peut|peuvent|doit)\b"
 )
 _PLURAL = re.compile(r"\w+s|[A-ZÄÖÜ]\w+|people|children|men|women", re.UNICODE)
 _MEASURED = _pattern(
