@@ -405,6 +405,10 @@ def test_all_of_somebodys_and_those_who_never_had_one(salon: Salon) -> None:
     )
     assert never["understood"] == "bookings with status never cancelled, by customer"
     assert none["answer"].startswith("No: none of the 22 bookings has customer Carly Nguyen and status cancelled")
+    often = salon.post(ASK, {"question": "Which customers cancelled more than twice?"})
+    assert often["answer"].startswith("No customer has 3 or more bookings with status cancelled [Source 1]"), (
+        "one has one"
+    )
 
 
 @only_postgres

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter, defaultdict
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -80,6 +81,12 @@ async def test_lists_totals_and_groups_are_those_of_a_loop(stores: Stores, org: 
         "1970-01-01": sum(row["date"] < 31 * 86_400 for row in rows),
         "1970-02-01": sum(row["date"] >= 31 * 86_400 for row in rows),
     }
+    weekdays = await store.find_records(
+        RecordQuery(aggregate=Aggregate.COUNT, group="date", grain=Grain.WEEKDAY, limit=50)
+    )
+    assert {row.group: row.value for row in weekdays.rows} == Counter(
+        str(datetime.fromtimestamp(row["date"], UTC).isoweekday()) for row in rows
+    )
 
 
 async def test_groups_of_a_size_and_the_first_of_each_are_those_of_a_loop(

@@ -25,6 +25,7 @@ from rag_app.retrieval.periods import Period
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery
 
 NAME_TYPES = frozenset({FieldType.KEYWORD, FieldType.UUID})
+_OF_ANY = frozenset({"a", "any", "every", "each", "or", "and", "jedem", "jeden", "oder", "und"})  # before a weekday
 _BETTER = {"better": "best", "worse": "worst"}
 
 
@@ -104,6 +105,8 @@ class Comparisons(Conditions):
         if any(figure(token.text) is not None for token in self.tokens if token.is_left):
             return
         thans = [place for place, each in enumerate(self.tokens) if each.stem in word_set("than")]
+        if len(thans) == 1 and self._has("more") and len({*self._meanings_with("on_weekday")}) == 2:
+            self.tokens[thans[0]].meaning, self.tokens[thans[0]].said = None, True  # "is Friday busier than Saturday"
         if len(rivals) < 2:
             if self._asks_which() and not (self.named or self.comparing or thans):
                 self._settle_which_has_more()
@@ -242,6 +245,17 @@ class Comparisons(Conditions):
         days = {*self._meanings_with("on_weekday")}
         joined = any(map(self._has, ("or", "apart"))) or any(token.stem in word_set("than") for token in self.tokens)
         return len(days) > 1 and joined and not self._rivals() and len(self.figures) < 2
+
+    def _names_next_days(self) -> bool:
+        """Whether days of one week may be meant, and no weekdays: "on Monday or Tuesday", but not "on a Monday"."""
+        pairs = pairwise(token for token in self.tokens if not token.inside)
+        named = [(before, each) for before, each in pairs if each.role == "on_weekday"]
+        single = [before for before, each in named if each.text.casefold().endswith(("day", "tag"))]
+        return (
+            len(named) > 1
+            and any(before.text.casefold() not in _OF_ANY for before in single)
+            and not (self._has("more") or self._has("apart") or self._has("each"))
+        )
 
     def _larger_of_weekdays(self) -> RecordQuery:
         """The weekdays by what is compared, the one with more of it first."""

@@ -601,6 +601,7 @@ class _Reader(Orders):
             or (self._has("more") and not (self.comparing or self._compares_values() or self._compares_weekdays()))
             or self._points_back()
             or (len({*self._meanings_with("on_weekday")}) > 1 and bool(self._rivals()) and not self._joins_weekdays())
+            or self._names_next_days()
             or self._orders_by_words()
             or self._leaves_out_a_sort()
             or self._groups_twice()

@@ -96,6 +96,16 @@ def stated(plan: Plan) -> list[tuple[str, str, object]]:
         ("the trip with the lowest catch", {"order": "catch", "descending": False, "limit": 1}),
         ("average catch by harbour", {"aggregate": Aggregate.AVERAGE, "of": "catch", "group": "harbour"}),
         ("How many trips were on a Sunday?", {"aggregate": Aggregate.COUNT, "weekdays": (7,)}),
+        (
+            "Which weekday has the most trips?",
+            {"aggregate": Aggregate.COUNT, "group": "date", "grain": Grain.WEEKDAY, "limit": 1},
+        ),
+        ("fish by day of the week", {"aggregate": Aggregate.SUM, "of": "catch", "grain": Grain.WEEKDAY}),
+        (
+            "Do we make more trips on Mondays or Fridays?",
+            {"aggregate": Aggregate.COUNT, "group": "date", "grain": Grain.WEEKDAY, "weekdays": (1, 5)},
+        ),
+        ("Are there more trips on Friday than on Saturday?", {"grain": Grain.WEEKDAY, "weekdays": (5, 6)}),
         ("lucky trips", {"order": "catch", "descending": True}),
         ("Which of these trips is fuller?", {"order": "catch", "descending": True}),
         ("Which trip had less fish?", {"order": "catch", "descending": False, "limit": 1}),
@@ -448,6 +458,11 @@ def test_a_number_or_a_total_is_asked_to_keep_to_a_bound(
 )
 def test_a_bound_on_the_totals_of_several_is_not_understood(text: str) -> None:
     assert read(text) is None
+
+
+def test_two_days_of_a_week_are_no_weekdays() -> None:
+    assert read("How many trips on Monday or Tuesday?") is None
+    assert read("How many trips on a Monday or Tuesday?").query.weekdays == (1, 2)
 
 
 def test_a_bound_may_be_of_one_or_of_all_together() -> None:
