@@ -787,6 +787,8 @@ class _Reader(Orders):
         way, of = Aggregate.SUM, pieces or (summed if much or many_of_it or per_group else [])
         if much and self.period is not None and not (adds_up or self.kind or self.group or of):
             way, of = Aggregate.AVERAGE, self.figures  # how warm was it on 4 July
+        if many and of_a_key and not (pieces or self._has("much")):
+            of = []  # "how many skippers owe something" asks for no total
         if len(of) == 1:
             return self._aggregate_over(way, of[0])
         if much or (self.group is not None and not many and (self.figures or self._fields("unit"))):

@@ -376,12 +376,11 @@ class Telling:
     def _tell_nearest(self) -> str:
         """That nothing is recorded for the days, and what is next to them."""
         (number, hit), *_ = self._hits.values()
-        days = self._plan.period.label if self._plan.period else "then"
+        days = f"for {self._plan.period.label}" if self._plan.period else "for then"
+        days = self._when.strip() if self._date_name and self._when else days
         what = f" of {self._noun(2)}" if self._plan.kind else ""
         when = day_text(day_of(hit.date)) if hit.date is not None else "an unknown day"
-        return (
-            f"Nothing is recorded{what} for {days}; the nearest is of {when}: {self._sentence(hit)} [Source {number}]."
-        )
+        return f"Nothing is recorded{what} {days}; the nearest is of {when}: {self._sentence(hit)} [Source {number}]."
 
     def _tell_none(self) -> str:
         """That no record is as it was asked for, of so many that there are; that all groups have what never was."""

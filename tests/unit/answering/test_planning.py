@@ -1205,7 +1205,9 @@ def test_times_are_no_field_and_things_of_somebody_no_visits() -> None:
     )
     months = plan_of_visits("follow-ups by month").query
     assert (months.group, months.order, months.grain) == ("follow_up", "follow_up", Grain.MONTH)
-    assert plan_of_visits("owners who owe more than 100 pounds") is None
+    assert (
+        plan_of_visits("owners who owe more than 100 pounds") is plan_of_visits("how many owners owe something") is None
+    )
     often, most = plan_of_visits("which owner owes most often"), plan_of_visits("which owner has the largest fee")
     assert (often.query.aggregate, often.query.group) == (Aggregate.COUNT, "owner") and most.query.group is None
     assert [each.value for each in plan_of_visits("visits of those who had an insurance").query.filters][1:] == [True]
