@@ -406,6 +406,8 @@ def test_all_of_somebodys_and_those_who_never_had_one(salon: Salon) -> None:
     assert never["understood"] == "bookings with status never cancelled, by customer"
     assert none["answer"].startswith("No: none of the 22 bookings has customer Carly Nguyen and status cancelled")
     often = salon.post(ASK, {"question": "Which customers cancelled more than twice?"})
+    one = salon.post(ASK, {"question": "How much is a short cut?"})
+    assert one["understood"] == "3 bookings with service short cut", "and not what all of them come to"
     assert often["answer"].startswith("No customer has 3 or more bookings with status cancelled [Source 1]"), (
         "one has one"
     )

@@ -770,6 +770,12 @@ class _Reader(Orders):
         told = self._has("value") or (self.keys and self.period)  # or the weather, and how warm it got
         if self.figures and (self.named or (self._has("much") and not (adds_up or self.kind) and told)):
             return RecordQuery(limit=MOST_LISTED)  # how high is the demand for linen aprons
+        if (
+            self._has("much")
+            and self._names_one_thing()
+            and not (self._has("sum") or self._has("total") or self.period)
+        ):
+            return RecordQuery(limit=MOST_LISTED)  # "how much is a short cut" is no total
         much, many = self._asks_what_is_spent() or any(map(self._has, ("much", "total", "more"))), self._has("count")
         of_kind = self.kind is not None or (self.comparing and self._has("value"))
         if self._has("more") and of_kind and not self.figures:
@@ -799,6 +805,11 @@ class _Reader(Orders):
         if self._has("rank") or self._has("each"):
             return RecordQuery(order=self.figures[0], limit=MOST_RANKED) if len(self.figures) == 1 else None
         return RecordQuery(limit=MOST_LISTED)
+
+    def _names_one_thing(self) -> bool:
+        """Whether one of what a value names is spoken of: "a short cut"."""
+        pairs = pairwise(self.tokens)
+        return any(other.role == "value" and one.text.casefold() in word_set("one") for one, other in pairs)
 
     def _asks_what_is_spent(self) -> bool:
         """Whether the total of a figure is asked for by "what": "what has Ada spent"."""
