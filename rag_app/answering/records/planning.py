@@ -761,7 +761,8 @@ class _Reader(Orders):
             return self._put_first(*orders[0])
         if (self._has("more") or self._has("apart")) and not self.comparing:
             return self._larger_of_weekdays() if self._compares_weekdays() else self._larger_of_values()
-        query = self._count() if self._has("count") and self._tells_different() else self._plainly()
+        different = self._has("count") and self._tells_different()
+        query = self._count() if different else self._price_of_one() or self._plainly()
         return self._compared_figure(query) if self.comparing else query
 
     def _plainly(self) -> RecordQuery | None:
@@ -770,12 +771,6 @@ class _Reader(Orders):
         told = self._has("value") or (self.keys and self.period)  # or the weather, and how warm it got
         if self.figures and (self.named or (self._has("much") and not (adds_up or self.kind) and told)):
             return RecordQuery(limit=MOST_LISTED)  # how high is the demand for linen aprons
-        if (
-            self._has("much")
-            and self._names_one_thing()
-            and not (self._has("sum") or self._has("total") or self.period)
-        ):
-            return RecordQuery(limit=MOST_LISTED)  # "how much is a short cut" is no total
         much, many = self._asks_what_is_spent() or any(map(self._has, ("much", "total", "more"))), self._has("count")
         of_kind = self.kind is not None or (self.comparing and self._has("value"))
         if self._has("more") and of_kind and not self.figures:
@@ -806,10 +801,12 @@ class _Reader(Orders):
             return RecordQuery(order=self.figures[0], limit=MOST_RANKED) if len(self.figures) == 1 else None
         return RecordQuery(limit=MOST_LISTED)
 
-    def _names_one_thing(self) -> bool:
-        """Whether one of what a value names is spoken of: "a short cut"."""
+    def _price_of_one(self) -> RecordQuery | None:
+        """The records of one of what a value names: "how much is a short cut" is no total."""
         pairs = pairwise(self.tokens)
-        return any(other.role == "value" and one.text.casefold() in word_set("one") for one, other in pairs)
+        one = any(other.role == "value" and before.text.casefold() in word_set("one") for before, other in pairs)
+        added = self._has("sum") or self._has("total") or self.period is not None
+        return RecordQuery(limit=MOST_LISTED) if one and self._has("much") and not added else None
 
     def _asks_what_is_spent(self) -> bool:
         """Whether the total of a figure is asked for by "what": "what has Ada spent"."""
