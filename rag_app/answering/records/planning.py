@@ -607,6 +607,7 @@ class _Reader(Orders):
             or self._groups_twice()
             or asks_possession(self.tokens, self.spec)
             or bounds_somebody(self.tokens, self.spec)
+            or self._counts_debtors()
             or (self._names_spender() and not any(map(self._has, ("most", "least"))))
         ):
             return False
@@ -625,6 +626,12 @@ class _Reader(Orders):
             if by.role == "each" and all(fields) and link.stem in word_set("joins"):
                 return True
         return False
+
+    def _counts_debtors(self) -> bool:
+        """Whether those are to be counted who owe anything: "how many owners owe something"."""
+        counted = self._counted_token()
+        owing = any(token.stem in word_set("owes") and token.role in ("field", "total") for token in self.tokens)
+        return counted is not None and counted.role == "field" and counted.name in self.keys and owing
 
     def _leaves_out_a_sort(self) -> bool:
         """Whether what is left out may be all of a sort, of which a title names one: "apart from rings"."""
@@ -788,8 +795,6 @@ class _Reader(Orders):
         way, of = Aggregate.SUM, pieces or (summed if much or many_of_it or per_group else [])
         if much and self.period is not None and not (adds_up or self.kind or self.group or of):
             way, of = Aggregate.AVERAGE, self.figures  # how warm was it on 4 July
-        if many and of_a_key and not (pieces or self._has("much")):
-            of = []  # "how many skippers owe something" asks for no total
         if len(of) == 1:
             return self._aggregate_over(way, of[0])
         if much or (self.group is not None and not many and (self.figures or self._fields("unit"))):
