@@ -303,11 +303,11 @@ class _Reader(Orders):
         said = told_condition(denied[0], self.spec).replace(" not ", " never ", 1)
         return replace(plan, conditions=(*plan.conditions, said), distinct=True, never=never)
 
-    def _times_shown(self, query: RecordQuery) -> list[str]:
-        """The times that are named, which records in a list are told with."""
-        named = [name for name in times_of(self.spec) if self._values_of(name)]
+    def _times_shown(self, query: RecordQuery) -> tuple[str, ...]:
+        """The times that records in a list are told with: those that are named, or that the list is of or in the order of."""
         denied = {each.name for each in self._denied_values()}
-        return [name for name in named if query.aggregate is None and name not in denied]
+        asked = {self.dated, query.order, *self._fields("value")} - denied
+        return tuple(name for name in times_of(self.spec) if name in asked and query.aggregate is None)
 
     def _names_a_state(self, query: RecordQuery) -> bool:
         """Whether a field that holds or not is named, and neither: "how many products have stock"."""
@@ -424,7 +424,8 @@ class _Reader(Orders):
             ),
             period=period,
             distinct=query.group is not None and query.limit == MOST_GROUPS and not self._has("each"),
-            figures=(*self.figures, *self._times_shown(query)),
+            figures=tuple(self.figures),
+            times=self._times_shown(query),
             place=place,
             everybody=self._has("everybody"),
             contest=self._contest(),

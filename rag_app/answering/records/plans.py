@@ -44,7 +44,7 @@ class Plan(Struct, frozen=True):
     record that is named, or the figure of a query with an aggregate, keeps to this condition is to be told. `together`: it
     may be asked of all of them together as well. `whether`: yes or no is asked for. `every`: whether all records keep to this
     condition is. `never`: the groups are asked for in which no record keeps to this condition. `dated`: the time that the
-    period is of, where it is not the record's own date.
+    period is of, where it is not the record's own date. `times` are told with each record as well.
     """
 
     query: RecordQuery
@@ -66,6 +66,7 @@ class Plan(Struct, frozen=True):
     every: MetadataFilter | None = None
     never: MetadataFilter | None = None
     dated: str | None = None
+    times: tuple[str, ...] = ()
 
     @property
     def is_list(self) -> bool:

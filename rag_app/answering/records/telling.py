@@ -278,12 +278,20 @@ class Telling:
         if hit.date is not None:
             shown["date"] = day_text(day_of(hit.date))
         figures = values.keys() & set(self._plan.figures)
-        ordered = values.keys() & {self._plan.query.order} | figures
+        ordered = values.keys() & {self._plan.query.order} - {*self._plan.times} | figures
         for wanted in (ordered, figures):
             for template in self._templates(hit):
                 if wanted <= template_fields(template) <= shown.keys():
-                    return self._inflect(template, shown).format_map(shown).rstrip(".").strip()
-        asked = [name for name in (*self._plan.figures, self._plan.query.order, self._plan.query.of) if name in values]
+                    said = self._inflect(template, shown).format_map(shown).rstrip(".").strip()
+                    times = [
+                        each for each in self._plan.times if each in shown and each not in template_fields(template)
+                    ]
+                    return "".join((said, *(f", {self._name(each)} {shown[each]}" for each in times)))
+        asked = [
+            name
+            for name in (*self._plan.figures, *self._plan.times, self._plan.query.order, self._plan.query.of)
+            if name in values
+        ]
         told = dict.fromkeys([*asked, *(name for name in values if self._spec.fields[name] is not FieldType.TAGS)])
         fields = ", ".join(f"{self._name(name)} {shown[name]}" for name in [*told][:_FIELDS])
         dated = f" ({shown['date']})" if "date" in shown else ""

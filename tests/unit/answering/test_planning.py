@@ -1212,6 +1212,6 @@ def test_times_are_no_field_and_things_of_somebody_no_visits() -> None:
     assert (often.query.aggregate, often.query.group) == (Aggregate.COUNT, "owner") and most.query.group is None
     assert [each.value for each in plan_of_visits("visits of those who had an insurance").query.filters][1:] == [True]
     paid = plan_of_visits("who was the last to pay")
-    assert (paid.query.order, paid.dated) == ("paid_on", "paid_on")
+    assert (paid.query.order, paid.dated, paid.times) == ("paid_on", "paid_on", ("paid_on",))
     owes, never = plan_of_visits("who owes the most?"), plan_of_visits("how many pets never had a cat")
     assert (owes.query.group, owes.query.of) == ("owner", "fee") and never.never is not None
