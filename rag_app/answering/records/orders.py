@@ -313,7 +313,7 @@ class Orders(Comparisons):
         first = [self.tokens[place] for place in ranked[:1] if self.tokens[place].role in ("high", "low")]
         phrase = [*first, *takewhile(lambda token: token.inside, behind)]  # "our bestsellers", "our top sellers"
         named = [*phrase[-1:], *([] if kind is None else [kind])]
-        return any(token.text.casefold() != token.stem for token in named)
+        return any(token.text.casefold() not in (token.stem, "plus", "moins") for token in named)
 
     def _series(self) -> str | None:
         """The kind that has a record for each month, where a month is asked for, or a mean over more than one."""

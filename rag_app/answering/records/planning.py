@@ -377,6 +377,7 @@ class _Reader(Orders):
         weekdays = tuple(int(day) for each in self._meanings_with("on_weekday") for day in each.value.split(","))
         coming = self.today is not None and self.period is None and (self._has("ahead") or self._has("next"))
         period = self.period or (Period(self.today, None, "", (0, 0)) if coming else self._until_today())
+        period = self._rest_of(period) if self._has("ahead") else period
         days = days_in(self.dated, period) if period is not None else ()
         own = (
             self._has("own")
@@ -435,6 +436,14 @@ class _Reader(Orders):
             every=self._every_asked(query, compared, values),
             dated=self.dated if period is not None else None,
         )
+
+    def _rest_of(self, period: Period | None) -> Period | None:
+        """What is still to come of the days that today is one of: "upcoming in January"."""
+        if period is None or self.today is None or period.start is None or period.end is None:
+            return period
+        if not period.start < self.today <= period.end:
+            return period
+        return replace(period, start=self.today, grain="days", otherwise=None)
 
     def _asked_of_all(self, query: RecordQuery, values: Sequence[MetadataFilter]) -> Sequence[MetadataFilter] | None:
         """The conditions without the one that is asked to be the first: "is Ada our busiest skipper?", "is Ada's trip the longest?".

@@ -996,6 +996,21 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
 """What words mean nothing, or something else, because of what stands around them."""
 
 
+def _settle_fastest(at: _Place) -> None:
+    """The most of what a figure does that is said as a verb: "falling hardest", "fällt am meisten"."""
+    tokens, token, number = at.tokens, at.token, at.number
+    of_way = number > 0 and not at.behind and _is_bounded(tokens[number - 1], at.spec)
+    if of_way and token.role == "least":
+        token.meaning = Meaning("unclear")
+    if not number or not ((token.is_left and token.stem in word_set("fastest")) or (of_way and token.role == "most")):
+        return
+    before = (each for each in reversed(tokens[:number]) if each.role not in ("", "field") or each.is_left)
+    way = next(before, token)
+    if _is_bounded(way, at.spec) and way.meaning is not None:
+        token.meaning = Meaning("low" if way.meaning.value.startswith("<") else "high", way.name)
+        way.meaning = None
+
+
 def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
     """Decides what a word means by what stands around it."""
     for number, token in enumerate(tokens):
@@ -1011,13 +1026,7 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
             less = trend is not None and trend.value.startswith("<")
             token.meaning = Meaning("more", way.name, "less" if less else "than")  # "rising faster"
             way.meaning = None
-        if number and token.is_left and token.stem in word_set("fastest"):
-            way = next(
-                (each for each in reversed(tokens[:number]) if each.role not in ("", "field") or each.is_left), token
-            )
-            if _is_bounded(way, spec) and way.meaning is not None:  # "falling hardest"
-                token.meaning = Meaning("low" if way.meaning.value.startswith("<") else "high", way.name)
-                way.meaning = None
+        _settle_fastest(at)
         if token.said and token.meaning is None and not token.inside and _asks_how_much(tokens, number, spec):
             token.meaning = Meaning("much")  # "how warm"
         places = [each for each in token.others if each.role == "ordinal"]

@@ -1,5 +1,6 @@
 """Questions about what is taken in, who pays it, and who comes again, over an index that tells what is done from what is booked."""
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -177,6 +178,19 @@ def test_what_those_spent_who_come_again_is_not_understood() -> None:
 def test_when_somebody_comes_again_asks_for_the_next_time(text: str) -> None:
     query = read(text).query
     assert (query.order, query.descending, query.limit) == ("date", False, 1) and may_ask(text, HIRES)
+
+
+@pytest.mark.parametrize(
+    "text", ["which of Ada's hires are yet to happen?", "Ada's hires that are still to take place"]
+)
+def test_what_is_yet_to_happen_is_to_come(text: str) -> None:
+    plan = read(text)
+    assert plan.period.start == TODAY and filters(text) == [("clerk", "==", "Ada Holm")]
+
+
+def test_what_is_to_come_of_a_month_begins_today() -> None:
+    period = read("hires that are still to come in January").period
+    assert (period.start, period.end) == (TODAY, date(2026, 1, 31))
 
 
 def test_when_somebody_came_back_is_past() -> None:
