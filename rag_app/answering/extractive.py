@@ -185,9 +185,8 @@ def score_passages(ranking: Ranking, context: Context) -> PassageScores:
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
     held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     held |= ranking.read[1:] >= SURE
-    held &= ~np.asarray([names_nothing(part, ranking.ranked) for part in ranking.asked[1:]]) | (
-        ranking.read[1:] >= LIKELY
-    )
+    bare = np.asarray([names_nothing(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
+    held &= ~bare | (ranking.read[1:] >= LIKELY)
     texts = (
         part for each in context.blocks for part in (each.title, each.body, *(named for _, named in each.sections))
     )

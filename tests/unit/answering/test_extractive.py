@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from uuid import uuid4
 
+import numpy as np
 import pytest
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field
@@ -13,8 +14,15 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from msgspec.structs import replace
 
 from rag_app.answering.context import Context, build_context
-from rag_app.answering.extractive import MAX_RANKED, ExtractiveSynthesizer, excerpt, holds, rank_passages
-from rag_app.answering.passages import Passage, passages
+from rag_app.answering.extractive import (
+    MAX_RANKED,
+    ExtractiveSynthesizer,
+    excerpt,
+    holds,
+    rank_passages,
+    score_passages,
+)
+from rag_app.answering.passages import Passage, Ranking, passages
 from rag_app.domain.answer import Question
 from rag_app.domain.errors import EmbeddingFailed
 from rag_app.retrieval.embedding import MiniLM
@@ -560,3 +568,31 @@ async def test_what_no_source_names_is_not_offered(synthesizer: ExtractiveSynthe
     )
     told = [(await synthesizer.write(Question(each), context(KENNELS))).text for each in asked]
     assert told[:2] == ["", ""] and "do not clip" in told[2] and "Bicycles are lent" in told[3]
+
+
+async def test_of_no_passages_nothing_is_chosen() -> None:
+    """Where a title is all that was found: a sum over nothing is no error."""
+    nothing = np.empty((2, 0))
+    scored = score_passages(
+        Ranking(("What does it cost?",) * 2, (), (), nothing, nothing, nothing[0], nothing), Context()
+    )
+    assert scored.scores.shape == scored.holds.shape == (1, 0)
+
+
+PRACTICE = """# Prices and hours
+
+A tom cat is castrated for 88 pounds. The buster collar is extra. Dr Kessel sees reptiles on Mondays.
+Two things annoy us. Invoices come late. Texts cost too much."""
+
+
+async def test_a_price_is_of_what_is_asked_and_a_doctor_the_one_who_is_named(
+    synthesizer: ExtractiveSynthesizer,
+) -> None:
+    asked = (
+        "What is the price of a leash for a labrador?",
+        "Which days does Dr Soames work?",
+        "What annoys the practice?",
+    )
+    told = [(await synthesizer.write(Question(each), context(PRACTICE))).text for each in asked]
+    assert told[:2] == ["", ""]
+    assert "Invoices come late" in told[2] and "Texts cost too much" in told[2], "and not only how many things"
