@@ -358,22 +358,9 @@ class _Reader(Orders):
         self, query: RecordQuery, compared: Sequence[MetadataFilter], values: Sequence[MetadataFilter], place: int
     ) -> Plan | None:
         """The plan of a query with its conditions; None where nothing is asked of it, or of nobody knows what."""
-        if self.named:  # whether it is in stock is told, and no condition
-            self.figures += [each.key for each in values if self.spec.all_fields[each.key] is FieldType.BOOLEAN]
-            values = [each for each in values if self.spec.all_fields[each.key] is not FieldType.BOOLEAN]
-        if self._asks_whether() and query.limit == 1 and (query.group or query.order):
-            if (rest := self._asked_of_all(query, values)) is None:
-                return None
-            values = rest
-        of_totals = {} if self.named else self._implied_by_totals()
-        values = [*values, *(condition(name, EQ, of_totals[name]) for name in of_totals if not self._values_of(name))]
-        whole = asks_for_all(self.tokens) and len(self.spec.records) > 1  # of any kind
-        kind = self.kind or (None if whole else self._kind_meant(query, [*compared, *values]))
-        counted = query.aggregate is Aggregate.COUNT and query.group == "date"  # the quietest day of January
-        somebody = any(token.stem in word_set("anyone") for token in self.tokens[:3])
-        busy = any(token.stem in word_set("busier") for token in self.tokens)
-        if kind is None and ((counted and (busy or self.period is not None)) or (somebody and self.period is not None)):
-            kind = self._usual()
+        if (asked := self._values_asked(query, values)) is None:
+            return None
+        values, kind = asked, self._kind_of_plan(query, [*compared, *asked])
         weekdays = tuple(int(day) for each in self._meanings_with("on_weekday") for day in each.value.split(","))
         coming = self.today is not None and self.period is None and (self._has("ahead") or self._has("next"))
         period = self.period or (Period(self.today, None, "", (0, 0)) if coming else self._until_today())
@@ -384,13 +371,7 @@ class _Reader(Orders):
             and len(self.named) < 2
             and not any(vocabulary_of(self.spec, each.key).own for each in values)
         )
-        if coming and query.aggregate is None and query.order is None:
-            query = replace(
-                query, order=self.dated or "date", descending=False, limit=1 if self._has("next") else query.limit
-            )
-        ranked = [each for each in values if each.operator in (GT, LT) and is_figure(self.spec, each.key)]
-        if query.aggregate is None and query.order is None and len(ranked) == 1:  # "trending": the most of it first
-            query = replace(query, order=ranked[0].key, descending=ranked[0].operator is GT)
+        query = self._put_usual_first(query, values, coming)
         narrowed = compared or values or weekdays or own or days or query.aggregate or query.order
         if not narrowed and not (self._has("all") and kind is not None):
             return None
@@ -413,16 +394,7 @@ class _Reader(Orders):
             everything,
             kind,
             single=query.aggregate is None and query.order is not None and query.limit == 1,
-            conditions=(
-                *(
-                    told_condition(each, self.spec)
-                    for each in (*compared, *values)
-                    if not vocabulary_of(self.spec, each.key).own and each.key not in ("source_id", self.dated)
-                ),
-                *([days_label(self.dated, period)] if self.dated and period is not None else []),
-                *(f"title “{each.title}”" for each in self.named),
-                *(f"title not “{each.title}”" for each in self.denied),
-            ),
+            conditions=self._conditions_told(compared, values, period),
             period=period,
             distinct=query.group is not None and query.limit == MOST_GROUPS and not self._has("each"),
             figures=tuple(self.figures),
@@ -435,6 +407,53 @@ class _Reader(Orders):
             whether=self._asks_whether() and not (self.named or self._has("not")),
             every=self._every_asked(query, compared, values),
             dated=self.dated if period is not None else None,
+        )
+
+    def _values_asked(self, query: RecordQuery, values: Sequence[MetadataFilter]) -> Sequence[MetadataFilter] | None:
+        """The values without what is told, or asked to be the first, and with what a word for a total implies; None where
+        nobody can tell."""
+        if self.named:  # whether it is in stock is told, and no condition
+            self.figures += [each.key for each in values if self.spec.all_fields[each.key] is FieldType.BOOLEAN]
+            values = [each for each in values if self.spec.all_fields[each.key] is not FieldType.BOOLEAN]
+        if self._asks_whether() and query.limit == 1 and (query.group or query.order):
+            if (rest := self._asked_of_all(query, values)) is None:
+                return None
+            values = rest
+        of_totals = {} if self.named else self._implied_by_totals()
+        return [*values, *(condition(name, EQ, of_totals[name]) for name in of_totals if not self._values_of(name))]
+
+    def _kind_of_plan(self, query: RecordQuery, conditions: Sequence[MetadataFilter]) -> str | None:
+        """The kind that is named or meant; of days that are counted, or of anybody, the usual one."""
+        whole = asks_for_all(self.tokens) and len(self.spec.records) > 1  # of any kind
+        kind = self.kind or (None if whole else self._kind_meant(query, conditions))
+        counted = query.aggregate is Aggregate.COUNT and query.group == "date"  # the quietest day of January
+        somebody = any(token.stem in word_set("anyone") for token in self.tokens[:3])
+        busy = any(token.stem in word_set("busier") for token in self.tokens)
+        dated = self.period is not None and (counted or somebody)
+        return self._usual() if kind is None and (dated or (counted and busy)) else kind
+
+    def _put_usual_first(self, query: RecordQuery, values: Sequence[MetadataFilter], coming: bool) -> RecordQuery:
+        """The query with the order that is meant where none is said: what comes next, "trending" with the most of it."""
+        if coming and query.aggregate is None and query.order is None:
+            most = 1 if self._has("next") else query.limit
+            query = replace(query, order=self.dated or "date", descending=False, limit=most)
+        ranked = [each for each in values if each.operator in (GT, LT) and is_figure(self.spec, each.key)]
+        if query.aggregate is None and query.order is None and len(ranked) == 1:
+            query = replace(query, order=ranked[0].key, descending=ranked[0].operator is GT)
+        return query
+
+    def _conditions_told(
+        self, compared: Sequence[MetadataFilter], values: Sequence[MetadataFilter], period: Period | None
+    ) -> tuple[str, ...]:
+        return (
+            *(
+                told_condition(each, self.spec)
+                for each in (*compared, *values)
+                if not vocabulary_of(self.spec, each.key).own and each.key not in ("source_id", self.dated)
+            ),
+            *([days_label(self.dated, period)] if self.dated and period is not None else []),
+            *(f"title “{each.title}”" for each in self.named),
+            *(f"title not “{each.title}”" for each in self.denied),
         )
 
     def _rest_of(self, period: Period | None) -> Period | None:
