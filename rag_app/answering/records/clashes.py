@@ -10,7 +10,7 @@ from rag_app.retrieval.index import IndexSpec
 
 _NOUNS = ("word", "total", "name")
 # Meanings that nothing is lost with: no query is asked by them, or a field says the same more exactly.
-_SPARE = frozenset({"unclear", "said", "apart", "everybody", "weekday", "day", "week", "month", "year"})
+_SPARE = frozenset({"unclear", "said", "apart", "everybody", "weekday", "on_weekday", "day", "week", "month", "year"})
 
 
 class Clash(Struct, frozen=True):
