@@ -124,7 +124,8 @@ def _plain(key: str, value: object) -> Any:
 
 def convert_metadata(source: Source, spec: IndexSpec) -> Source:
     """The source with the metadata that `spec` declares now, in their types. Raises InvalidInput for a value of another type."""
-    return replace(source, metadata=_type_metadata(source.metadata, spec))
+    whole = {key: _whole(spec.fields.get(key), value) for key, value in source.metadata.items()}  # numbers until now
+    return replace(source, metadata=_type_metadata(whole, spec))
 
 
 def _type_metadata(said: Mapping[str, object], spec: IndexSpec) -> dict[str, MetadataValue]:
@@ -132,8 +133,13 @@ def _type_metadata(said: Mapping[str, object], spec: IndexSpec) -> dict[str, Met
     typed = {key: _value(key, kind, said[key]) for key, kind in spec.fields.items() if key in said}
     for name, words in spec.vocabulary.items():
         if words.formula and name not in typed and (figure := compute(words.formula, typed)) is not None:
-            typed[name] = _value(name, spec.fields[name], figure)
+            typed[name] = _value(name, spec.fields[name], _whole(spec.fields[name], figure))
     return typed
+
+
+def _whole(kind: FieldType | None, value: object) -> object:
+    """A whole figure of a field of whole numbers, whatever it was kept as: 5 of 5.0."""
+    return int(value) if kind is FieldType.INTEGER and isinstance(value, float) and value.is_integer() else value
 
 
 def _value(name: str, kind: FieldType, value: object) -> MetadataValue:

@@ -250,8 +250,6 @@ def coerce(name: str, kind: FieldType, value: object) -> Value:
         return language_code(checked_text(name, value)) if name == "lang" else checked_text(name, value)
     if kind is FieldType.TIME:
         return epoch_seconds(name, value)
-    if kind is FieldType.INTEGER and isinstance(value, float) and value.is_integer():
-        value = int(value)  # of a field that was a number until now
     text = str(value).strip().lower() if isinstance(value, str | int | float) else ""
     try:
         if kind is FieldType.UUID:
