@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from rag_app.answering.records.conditions import BOUND_OPERATORS, SUPERLATIVES
+from rag_app.answering.records.conditions import BOUND_OPERATORS
 from rag_app.answering.records.wording import (
     BEGINNING,
+    SUPERLATIVES,
     Token,
     figure,
     is_figure,

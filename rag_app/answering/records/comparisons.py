@@ -6,9 +6,10 @@ from itertools import pairwise
 from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec.structs import replace
 
-from rag_app.answering.records.conditions import BOUND_OPERATORS, SUPERLATIVES, Conditions
+from rag_app.answering.records.conditions import BOUND_OPERATORS, Conditions
 from rag_app.answering.records.plans import Contest
 from rag_app.answering.records.wording import (
+    SUPERLATIVES,
     Meaning,
     Token,
     figure,

@@ -8,7 +8,17 @@ from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter,
 
 from rag_app.answering.records.settling import THERE, is_nothing_without
 from rag_app.answering.records.titles import list_neighbours
-from rag_app.answering.records.wording import Meaning, Token, figure, goes_by, is_figure, stems, vocabulary_of, word_set
+from rag_app.answering.records.wording import (
+    SUPERLATIVES,
+    Meaning,
+    Token,
+    figure,
+    goes_by,
+    is_figure,
+    stems,
+    vocabulary_of,
+    word_set,
+)
 from rag_app.domain import FieldType
 from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, NE, condition, or_missing
 from rag_app.retrieval.index import IndexSpec, Kind
@@ -16,7 +26,6 @@ from rag_app.retrieval.records import NUMBER_FIELDS, RecordQuery
 
 GRAINS = ("day", "week", "month", "year", "weekday")
 BOUND_OPERATORS = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
-SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "newest", "oldest"})
 _BOUNDS = frozenset({"over", "under"})
 _IMPLY = frozenset({"under", "over", "between"})
 _CONDITION = re.compile(r"(<=|>=|<|>|==)\s*(-?\d+(?:\.\d+)?)")

@@ -25,7 +25,7 @@ from rag_app.answering.records.asking import (
     words_left,
 )
 from rag_app.answering.records.briefs import read_lists, subject_of
-from rag_app.answering.records.conditions import GRAINS, SUPERLATIVES, kind_conditions, told_condition
+from rag_app.answering.records.conditions import GRAINS, kind_conditions, told_condition
 from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
 from rag_app.answering.records.leads import lead_of, without_lead
 from rag_app.answering.records.planning import read_question, respell
@@ -47,6 +47,7 @@ from rag_app.answering.records.steps import (
 from rag_app.answering.records.telling import OPENS, Outcome, Telling, missing_text, unread_text
 from rag_app.answering.records.titles import read_names, words_of_titles
 from rag_app.answering.records.wording import (
+    SUPERLATIVES,
     Token,
     figure,
     is_figure,
@@ -711,11 +712,7 @@ class RecordFinder:
             fields = fields_of(tuple(narrow)) - empty
             fields |= {name for name in (plan.query.order, plan.query.of) if name and name in self._spec.fields}
             having = (*everything.having, *sorted(fields))  # where none has the field, nothing can be said of it
-            base = replace(
-                everything, having=having, order=None, aggregate=None, of=None, group=None, grain=None, least=0, most=0,
-                limit=_EQUALS,
-            )  # fmt: skip
-            others: Records = yield self._store.find_records(base)
+            others: Records = yield self._store.find_records(replace(_records_of(everything), having=having))
             if others.total:
                 return plan, others, "none"
         nearest: list[tuple[float, Plan, Records]] = []
@@ -734,10 +731,7 @@ class RecordFinder:
         figures = [name for name in (plan.query.order, plan.query.of) if name in self._spec.fields]
         if not figures or plan.kind is None or not plan.conditions or plan.by_tags or plan.names_record:
             return None
-        bare = replace(
-            self._limit_query(plan), order=None, aggregate=None, of=None, group=None, grain=None, least=0, most=0, limit=_EQUALS
-        )  # fmt: skip
-        found: Records = yield self._store.find_records(bare)
+        found: Records = yield self._store.find_records(_records_of(self._limit_query(plan)))
         return found
 
     def _leave_groups(self, plan: Plan, found: Records) -> Work[Records]:
@@ -755,6 +749,13 @@ class RecordFinder:
         if plan.is_list and not plan.is_first_of_each:
             return replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
         return replace(query, limit=_EQUALS) if query.limit == 1 else query
+
+
+def _records_of(query: RecordQuery) -> RecordQuery:
+    """The records that a query is about, in no order, with nothing computed of them."""
+    return replace(
+        query, order=None, aggregate=None, of=None, group=None, grain=None, least=0, most=0, limit=_EQUALS
+    )  # fmt: skip
 
 
 def _holds(bound: MetadataFilter, value: float) -> bool:

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from rag_app.answering.leaning import said_before
 from rag_app.answering.records.asking import without_period
-from rag_app.answering.records.conditions import BOUND_OPERATORS, SUPERLATIVES
+from rag_app.answering.records.conditions import BOUND_OPERATORS
 from rag_app.answering.records.titles import read_names
-from rag_app.answering.records.wording import Token, figure, read_words, stem, vocabulary_of, word_set
+from rag_app.answering.records.wording import SUPERLATIVES, Token, figure, read_words, stem, vocabulary_of, word_set
 from rag_app.domain import Question
 from rag_app.retrieval.index import IndexSpec, Vocabulary
 from rag_app.retrieval.periods import Period

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from rag_app.answering.leaning import announcement_in
 from rag_app.answering.records.asking import without_period
-from rag_app.answering.records.conditions import BOUND_OPERATORS, SUPERLATIVES
+from rag_app.answering.records.conditions import BOUND_OPERATORS
 from rag_app.answering.records.titles import read_names
-from rag_app.answering.records.wording import noun_of, read_words, word_set
+from rag_app.answering.records.wording import SUPERLATIVES, noun_of, read_words, word_set
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period, find_period, means_part, move_to_year_of
 from rag_app.retrieval.records import NamedValue

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from rag_app.answering.records.asking import NAMES_OF_FIELDS
 from rag_app.answering.records.comparisons import Comparisons
-from rag_app.answering.records.conditions import GRAINS, SUPERLATIVES
+from rag_app.answering.records.conditions import GRAINS
 from rag_app.answering.records.settling import doers
 from rag_app.answering.records.wording import (
+    SUPERLATIVES,
     Meaning,
     Token,
     figure,

@@ -31,7 +31,6 @@ from rag_app.answering.records.comparisons import NAME_TYPES
 from rag_app.answering.records.conditions import (
     BOUND_OPERATORS,
     GRAINS,
-    SUPERLATIVES,
     filter_of,
     is_presence,
     kind_conditions,
@@ -42,6 +41,7 @@ from rag_app.answering.records.plans import Plan, Reading, days_in
 from rag_app.answering.records.settling import dated_field, days_label, drop_verb_of, time_done, times_of
 from rag_app.answering.records.titles import kind_of, read_names
 from rag_app.answering.records.wording import (
+    SUPERLATIVES,
     Meaning,
     Token,
     figure,

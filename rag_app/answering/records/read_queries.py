@@ -12,12 +12,12 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from rag_app.answering.records.asking import asks_possession, bounds_somebody, without_period
-from rag_app.answering.records.conditions import SUPERLATIVES
 from rag_app.answering.records.parser import Item, parse
 from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.settling import THERE, dated_field, doers, stands_in_role
 from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import (
+    SUPERLATIVES,
     Token,
     figure,
     figures_in,

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from rag_app.answering.records.wording import (
     BOUND_ROLES,
-    SUPERLATIVE_ROLES,
+    SUPERLATIVES,
     Meaning,
     Token,
     figure,
@@ -322,7 +322,7 @@ def _is_been(tokens: Sequence[Token], place: int, behind: Sequence[Token]) -> bo
     """Whether something was done to records, and nothing more is said: "have been scored", "that are not scored yet"."""
     before = [each for each in tokens[:place] if not each.inside]
     if behind and behind[0].role == "kind":
-        return not any(each.role in SUPERLATIVE_ROLES or each.role == "not" for each in tokens)  # "rated visits"
+        return not any(each.role in SUPERLATIVES or each.role == "not" for each in tokens)  # "rated visits"
     been = any(each.stem in word_set("is") | word_set("become") for each in before[-2:])
     been |= any(each.role == "not" for each in before[-3:])
     kinds = any(each.role == "kind" for each in before)

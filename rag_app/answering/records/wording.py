@@ -27,7 +27,7 @@ _CONTRACTED = re.compile(r"\b(is|are|was|were|do|does|did|has|have|had|could|wou
 _MONEY = re.compile(r"([€£$])\s?(\d[\d.,]*\d|\d)")
 _IF_SO = re.compile(r"\b(?:if (?:so|yes|any|there (?:is|are)(?: any)?)|wenn ja|falls ja|si oui)\b,?(?=\s)", re.I)
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
-SUPERLATIVE_ROLES = _EXTREMES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
+SUPERLATIVES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
 BOUND_ROLES = frozenset({"under", "over", "least_of", "most_of"})
 _FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total"})
 _HISSES = ("ch", "sh", "ss", "x")  # ends of words whose plural has "es"
@@ -151,10 +151,7 @@ def stock_field(spec: IndexSpec) -> str | None:
 
 def money_field(spec: IndexSpec) -> str | None:
     """The one figure in money that adds up, else the one that records go by."""
-    units = _table()["money"]["units"].split()
-    named = [
-        name for name, words in spec.vocabulary.items() if words.adds_up and words.unit.casefold() in _in_money(units)
-    ]
+    named = [name for name, words in spec.vocabulary.items() if words.adds_up and in_money(words.unit)]
     usual = [name for name in named if any(kind.by == name for kind in spec.records.values())]
     return next((each[0] for each in (named, usual) if len(each) == 1), None)
 
@@ -162,16 +159,12 @@ def money_field(spec: IndexSpec) -> str | None:
 def takings_field(spec: IndexSpec) -> str | None:
     """The one figure in money that has words for its total."""
     named = [name for name, words in spec.vocabulary.items() if words.totals or words.earned]
-    units = _in_money(_table()["money"]["units"].split())
-    return named[0] if len(named) == 1 and vocabulary_of(spec, named[0]).unit.casefold() in units else None
-
-
-def _in_money(units: Sequence[str]) -> frozenset[str]:
-    return frozenset({*units, *map(stem, units)})
+    return named[0] if len(named) == 1 and in_money(vocabulary_of(spec, named[0]).unit) else None
 
 
 def in_money(unit: str) -> bool:
-    return unit.casefold() in _in_money(_table()["money"]["units"].split())
+    units = _table()["money"]["units"].split()
+    return unit.casefold() in {*units, *map(stem, units)}
 
 
 def only_figure(spec: IndexSpec) -> str | None:
@@ -721,14 +714,14 @@ def _asks_what_it_comes_to(tokens: Sequence[Token], place: int) -> bool:
 def _names_extreme(tokens: Sequence[Token], place: int) -> bool:
     """Whether words for the most or the least stand right before a place."""
     before = next(token for token in reversed(tokens[:place]) if not token.inside)
-    return before.role in _EXTREMES and tokens[place].text.casefold() in word_set("heads")
+    return before.role in SUPERLATIVES and tokens[place].text.casefold() in word_set("heads")
 
 
 def _is_head(at: _Place) -> bool:
     """Whether "on top" stands behind what all records begin with: "the slowest kiln on top"."""
     before = at.tokens[: at.number]
     on = bool(before) and before[-1].text.casefold() in word_set("upon")
-    return on and at.token.text.casefold() == "top" and any(each.role in _EXTREMES for each in before)
+    return on and at.token.text.casefold() == "top" and any(each.role in SUPERLATIVES for each in before)
 
 
 def _says_more_again(at: _Place) -> bool:
@@ -810,7 +803,7 @@ def _comes_next(at: _Place) -> Meaning | None:
     """The next time, where it is asked when somebody comes again: "when is Ada back"."""
     whose = any(each.role == "value" and each.name == people_field(at.spec) for each in at.tokens)
     when = any(each.stem in word_set("when") for each in at.tokens[:2])
-    past = any(each.stem in word_set("past") for each in at.tokens) or at.is_among("next", *_EXTREMES)
+    past = any(each.stem in word_set("past") for each in at.tokens) or at.is_among("next", *SUPERLATIVES)
     again = not at.token.meaning and at.token.stem in word_set("again") and not at.token.inside
     return Meaning("next") if again and when and whose and not past else None
 
@@ -825,7 +818,7 @@ def _says_there_is(at: _Place) -> bool:
         else "kind"
     )
     asked = at.is_among(
-        "much", "sum", "average", "more", "total", "over", "under", "between", "rank", "each", *_EXTREMES
+        "much", "sum", "average", "more", "total", "over", "under", "between", "rank", "each", *SUPERLATIVES
     )
     return tuple(each.stem for each in phrase) in _available() and counted == "kind" and not asked
 
@@ -917,7 +910,7 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
         Meaning("average"),
     ),
     # every critical alert
-    (("each",), lambda at: at.is_before("value", "kind") and not at.is_among(*_FIGURES, *_EXTREMES), Meaning("all")),
+    (("each",), lambda at: at.is_before("value", "kind") and not at.is_among(*_FIGURES, *SUPERLATIVES), Meaning("all")),
     # "who came to Theo", "visits that come to less than 20"
     (
         ("sum",),
@@ -930,7 +923,7 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
         lambda at: (
             at.number == 0
             and at.token.stem in word_set("doubts")
-            and not at.is_among("more", "over", "under", *_EXTREMES)
+            and not at.is_among("more", "over", "under", *SUPERLATIVES)
         ),
         None,
     ),
@@ -1030,7 +1023,7 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
         if token.said and token.meaning is None and not token.inside and _asks_how_much(tokens, number, spec):
             token.meaning = Meaning("much")  # "how warm"
         places = [each for each in token.others if each.role == "ordinal"]
-        if places and token.role == "unit" and at.is_before(*_EXTREMES):
+        if places and token.role == "unit" and at.is_before(*SUPERLATIVES):
             token.meaning = places[0]  # "the second heaviest", where something is in seconds
         if token.is_left and figure(token.text) is not None and _says_how_many_there_are(tokens, number):
             token.said = True  # "our three listings"
