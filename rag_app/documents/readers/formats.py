@@ -93,7 +93,7 @@ def read_stream(stream: BinaryIO, name: str, shown: str, reader: Reader | None =
     if (known := format_of(name)) is None:
         suffix = suffix_of(name)
         kind = f"unsupported type {suffix}" if suffix else "unsupported type: no suffix"
-        raise UnreadableDocument(shown, f"{kind}; supported: {' '.join(READERS)}, each also with .gz")
+        raise UnreadableDocument(shown, f"{kind}; supported: {' '.join(sorted(READERS))}, each also with .gz")
     try:
         if name.lower().endswith(".gz"):
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=stream))

@@ -868,7 +868,7 @@ REFUSED = {
     "fake-encrypted.eml": "encrypted",
     "empty.txt": "empty",
     "fake-text-all-whitespace.txt": "white space",
-    "random.bin": "unsupported type .bin; supported: .txt",
+    "random.bin": "unsupported type .bin; supported: .csv .docx .eml",
 }
 
 
