@@ -128,7 +128,8 @@ def searched_text(text: str, earlier: Sequence[str]) -> str:
     said: list[str] = []
     for message in reversed(earlier):
         if len(said) < _FOLLOW_UPS and (not said or points_back(said[0])):
-            said.insert(0, message)
+            ends = not said or message.rstrip().endswith((".", "?", "!"))  # each stays a sentence
+            said.insert(0, message if ends else f"{message.rstrip()}.")
     previous = beginning_of(" ".join(neutralise(" ".join(said)).split()), _PREVIOUS)
     return f"{previous}\n{text}" if previous and previous != text.strip() else text
 

@@ -26,7 +26,18 @@ from rag_app.answering.records.asking import (
 )
 from rag_app.answering.records.briefs import read_lists, subject_of
 from rag_app.answering.records.conditions import GRAINS, kind_conditions, told_condition
-from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
+from rag_app.answering.records.following import (
+    asks_of_any_day,
+    asks_of_person,
+    asks_of_those,
+    before_in,
+    carry,
+    follow,
+    goes_on_alone,
+    name_first,
+    say_place,
+    without_opening,
+)
 from rag_app.answering.records.leads import lead_of, without_lead
 from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan, Reading
@@ -51,6 +62,7 @@ from rag_app.answering.records.wording import (
     Token,
     figure,
     is_figure,
+    people_field,
     read_words,
     stem,
     stems,
@@ -82,6 +94,9 @@ _FEW = 8  # values of a field that are all shown to the parser
 _COMPARED = 2  # sources of each of two periods
 _TITLED = 100  # chunks whose titles are read
 _EQUALS = 5  # records that are the best together
+
+
+_COUNTED = SUPERLATIVES | {"count"}
 
 
 class FoundRecords(Struct, frozen=True):
@@ -658,26 +673,72 @@ class RecordFinder:
     def _follow(self, question: Question, before: Sequence[str]) -> Work[Question | None]:
         """The question as one that goes on with those before it, the newest first; None where it does not."""
         spec, after = self._spec, list[Question]()
-        asked = self._say(question, without_opening(question.text))
+        asked = self._say(question, say_place(without_opening(question.text), before))
         if asked.period is None and (dated := self._say(question, f"in {asked.text}")).period is not None:
             asked = dated  # "and February?"
-        for text in before:
+        for place, text in enumerate(before):
             said = self._say(question, text)
             values: list[NamedValue] = [*(yield from self._values(text, said.period))]
-            for each in (asked, *after):
-                forms = self._forms(without_period(each.text, each.period))
-                values += (yield self._store.named_values(forms)) if forms else ()
-            if read_question(text, spec, values, said.period, question.today).plan is None:
-                after.insert(0, self._say(question, without_opening(text)))
-                continue
-            merged: Question | None = said
-            for each in (*after, asked):
-                if merged is None:
-                    break
-                dated = each if merged.period is None else replace(each, period=_period_after(merged.period, each))
-                merged = follow(merged, dated, spec, values) or carry(merged, dated, spec, values)
-            return merged
+            if read_question(text, spec, values, said.period, question.today).plan is not None:
+                return (yield from self._go_on(said, (*after, asked), values))
+            after.insert(0, self._say(question, say_place(without_opening(text), before[place + 1 :])))
         return None
+
+    def _go_on(
+        self, merged: Question | None, after: Sequence[Question], values: list[NamedValue]
+    ) -> Work[Question | None]:
+        """A question with what those `after` it say, each of the one before it."""
+        for each in after:
+            if merged is None:
+                return None
+            forms = self._forms(without_period(each.text, each.period))
+            values += (yield self._store.named_values(forms)) if forms else ()
+            if (named := (yield from self._name_first(each, merged))) is not None:
+                values += yield from self._values(named.text, named.period)
+                merged = named
+                continue
+            tokens = read_names(without_period(merged.text, merged.period), self._spec, values)
+            someone = any(token.role == "value" for token in tokens)
+            if asks_of_person(each.text) and asks_of_any_day(each.text) and not someone:
+                return None  # nobody knows of whom
+            dated = each if merged.period is None else replace(each, period=_period_after(merged.period, each))
+            merged = follow(merged, dated, self._spec, values) or carry(merged, dated, self._spec, values)
+        return merged
+
+    def _name_first(self, question: Question, before: Question) -> Work[Question | None]:
+        """The question with the name of the group that the one before put first in place of "she" or "that one"."""
+        if name_first(question.text, "") is None:
+            return None
+        values = yield from self._values(before.text, before.period)
+        plan = read_question(before.text, self._spec, values, before.period, question.today).plan
+        ranking = plan and self._ranking_behind(plan, question.text)
+        if plan is None or ranking is None:
+            return None
+        found: Records = yield self._store.find_records(self._limit_query(ranking))
+        first = found.rows[ranking.place - 1 : ranking.place]
+        equal = [row for row in found.rows if first and (row.value == first[0].value or plan.is_list)]
+        named = name_first(question.text, str(first[0].group)) if len(equal) == 1 else None
+        if named is None:
+            return None
+        roles = {token.role for token in read_words(named, self._spec)}
+        if plan.kind is not None and roles & _COUNTED and not roles & {"kind", "field", "total"}:
+            named += f" {self._spec.records[plan.kind].words[0]}"  # "how many did she have?"
+        named += " our" if plan.query.own and "own" not in roles else ""
+        asked = self._say(question, named)
+        kept = asked.period is not None or asks_of_any_day(named)
+        return asked if kept else replace(asked, period=before.period)
+
+    def _ranking_behind(self, plan: Plan, text: str) -> Plan | None:
+        """The groups that a plan ranks, or the people of the records that it lists, where a text speaks of one of them."""
+        query, people = plan.query, people_field(self._spec)
+        if not plan.is_list:
+            return plan if query.group is not None and query.grain is None else None
+        named = fields_of(query.filters) - fields_of(plan.everything.filters) - {people, "source_id"}
+        others = [each for each in named if self._spec.all_fields.get(each) is FieldType.KEYWORD]
+        others = [each for each in others if not vocabulary_of(self._spec, each).values]  # no status
+        if people is None or plan.kind is None or others or not asks_of_person(text):
+            return None  # of a booking with somebody "she" may be either
+        return replace(plan, query=replace(_records_of(query), aggregate=Aggregate.COUNT, group=people, order=None))
 
     def _say(self, question: Question, text: str) -> Question:
         """The question in other words, with the days that they say."""

@@ -23,6 +23,7 @@ from rag_app.retrieval.records import NamedValue
 BOUNDS = frozenset({*BOUND_OPERATORS, "between"})
 _BEST = frozenset({"best", "worst"})
 _ONE_THING = re.compile(r"\b(?:it|its|that one|this one|that(?=\W*$))\b", re.I)
+_ONE_RECORD = frozenset({"high", "low", "newest", "oldest"})
 _TAKEN_UP = SUPERLATIVES | BOUNDS | {"value", "ordinal"}
 _OPENING = re.compile(
     r"\W*(?:(?:ok(?:ay)?|and|but|now|then|so|well|right|what about|how about|what of|(?:the )?same(?: thing| question)? (?:for|with|of)|und|was ist mit|et)\b[\s,.!:;–-]*)+",
@@ -41,6 +42,19 @@ _THAT_TIME = re.compile(
     re.I,
 )
 _AGAIN = re.compile(r"\b(?:again|another time|the next time|wieder|das nächste mal|de nouveau)\b", re.I)
+_POINTS = re.compile(
+    r"\b(?:(?P<whose>(?:his|their|its)|her(?=\s+(?!on\b|in\b|for\b|at\b|last\b|this\b)\w))|s?he|him|her|they|them|it|that one|that (?:person|man|woman|lady|guy))\b",
+    re.I,
+)
+_EACH = re.compile(r"\b(?:each|any|all|both|none|every ?one|how many) of them\b|\bthey each\b", re.I)
+_EVER = re.compile(r"\b(?:ever|always|usually|all together|in total|altogether|before|normally)\b", re.I)
+_PERSON = re.compile(r"\b(?:s?he|him|her|his|they|their)\b", re.I)
+_ONE_AFTER = re.compile(
+    r"(?:(?:who|which|what)(?:['’]?s| is| was| came| comes)? )?(?:then )?"
+    r"(?:(?:the )?next(?: (?:one|best))?|(?:the )?(?:one )?(?:after|behind|below|following) (?:that(?: one)?|it|him|her|them))\W*",
+    re.I,
+)
+_PLACES = ("second", "third", "fourth", "fifth")
 _SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
 
 
@@ -112,6 +126,48 @@ def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[N
     return replace(text, text=words, period=text.period or before.period)
 
 
+def asks_of_person(text: str) -> bool:
+    return _PERSON.search(text) is not None and _EACH.search(text) is None
+
+
+def asks_of_any_day(text: str) -> bool:
+    """Whether the days of the question before no longer hold: "has she ever missed one?"."""
+    return _EVER.search(text) is not None
+
+
+def say_place(text: str, before: Sequence[str]) -> str:
+    """Whoever comes after the first of an order as one with a place; `before` are the questions before it, the newest first.
+
+    >>> say_place("who's next?", ("which stylist takes the most?",))
+    'the second'
+    >>> say_place("the one after that", ("and the next?", "which stylist takes the most?"))
+    'the third'
+    """
+    if not _ONE_AFTER.fullmatch(text):
+        return text
+    place = 0
+    for each in map(without_opening, before):
+        placed = [number for number, word in enumerate(_PLACES, 1) if re.search(rf"\b{word}\b", each, re.I)]
+        place += placed[0] if placed else 1 if _ONE_AFTER.fullmatch(each) else 0
+        if placed or not _ONE_AFTER.fullmatch(each):
+            break
+    return f"the {_PLACES[place]}" if place < len(_PLACES) else text
+
+
+def name_first(text: str, name: str) -> str | None:
+    """A text with the name of what an order put first where it points back at it; None where it does not.
+
+    >>> name_first("and what did she take last week", "Mia Berg")
+    'and what did Mia Berg take last week'
+    >>> name_first("what were her takings", "Mia Berg")
+    "what were Mia Berg's takings"
+    """
+    found = _POINTS.search(text)
+    if found is None or _EACH.search(text):
+        return None
+    return f"{text[: found.start()]}{name}{chr(39) + 's' if found['whose'] else ''}{text[found.end() :]}"
+
+
 def _with_other_figure(asked: Sequence[Token], tokens: Sequence[Token]) -> str | None:
     """The question before with the one figure that a follow-up says, and at most its field: "and with six cylinders?"."""
     [before, said] = [
@@ -148,7 +204,7 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
     if not any(token.role in ("field", "high", "low", "count") for token in tokens):  # "which day brought the most?"
         taken |= {"field"} if any(token.role in ("most", "least") for token in tokens) else set()
     taken -= {token.role for token in tokens}
-    if _asks_of_first(asked, tokens, text.text, spec):
+    if _asks_of_first(asked, tokens, text, spec):
         return replace(text, text=before.text, period=before.period)
     kept, goes = [], False
     for token in asked:
@@ -175,16 +231,18 @@ def _days_behind(period: Period | None) -> Period | None:
     return Period(period.end + timedelta(days=1), None, "", (0, 0), "days")
 
 
-def _asks_of_first(asked: Sequence[Token], tokens: Sequence[Token], text: str, spec: IndexSpec) -> bool:
+def _asks_of_first(asked: Sequence[Token], tokens: Sequence[Token], text: Question, spec: IndexSpec) -> bool:
     """Whether what an order put first is asked for something that its record is told with: "what is its price?"."""
     figures = any(token.role == "field" for token in tokens)
-    pointing = _ONE_THING.search(text) or (figures and _OF_THEM.search(text))
-    ranked = any(token.role in SUPERLATIVES for token in asked) and pointing is not None
+    single = text.period is None and any(token.role in _ONE_RECORD for token in asked)
+    pointing = _ONE_THING.search(text.text) or (figures and (single or _OF_THEM.search(text.text)))
+    each = figures and _EACH.search(text.text)  # "what did each of them pay?"
+    ranked = (any(token.role in SUPERLATIVES for token in asked) and bool(pointing)) or bool(each)
     kinds = [spec.records[token.name] for token in asked if token.role == "kind"] or [*spec.records.values()]
     told = " ".join(sentence for kind in kinds for sentence in kind.sentence)
     named = [token for token in tokens if token.meaning is not None or token.is_left]
     fields = all(f"{{{token.name}}}" in told for token in named if token.role == "field")
-    return ranked and fields and all(token.role in ("field", "much", "count", "own") for token in named)
+    return ranked and fields and all(token.role in ("field", "much", "count", "own", "each") for token in named)
 
 
 def _keep_tokens(asked: Sequence[Token], tokens: Sequence[Token], ranked: Vocabulary) -> Iterator[Token]:

@@ -126,6 +126,8 @@ class Orders(Comparisons):
         extreme = self._has("most") or self._has("least")
         if who is not None and who.stem in word_set("who") and group is grain is None and self._counts_kind():
             group, name = self._who_did(), ""  # "who has the most lots", where nobody may know whose they are
+        elif who is not None and who.stem in word_set("who") and group is grain is None and not name and self._visits():
+            group = people_field(self.spec)  # "who came in most often"
         elif who and extreme and group is None and grain is None and name and vocabulary_of(self.spec, name).adds_up:
             spends = any(token.stem in word_set("spends") | word_set("owes") for token in self.tokens)
             once = bool(self._words_for_once())
@@ -165,6 +167,12 @@ class Orders(Comparisons):
             one.role in ("most", "least") and other.role == "kind" and other.text.casefold() != other.stem
             for one, other in pairwise(plain)
         )
+
+    def _visits(self) -> bool:
+        """Whether a verb says what customers do: "who cancels most"."""
+        known = self.kind is not None or len(self.spec.records) == 1 or self._has("value")
+        come = [token for token in self.tokens[1:3] if token.stem in word_set("visits")]
+        return bool(come) or (known and any(token.role in ("kind", "value") for token in self.tokens[1:3]))
 
     def _who_did(self) -> str | None:
         """The field of those whom "who" asks for: by what they did, else the index's one field of people."""

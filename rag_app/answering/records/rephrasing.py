@@ -30,6 +30,8 @@ _PLAINLY = [
             r",?\s*\b(?:no matter (?:the|what|which)|regardless of(?: the)?|irrespective of(?: the)?|whatever the) \w+(?: (?:is|was|it is|they are))?\s*(?=[,?.!]|$)",
             "",
         ),
+        # a day that stands first: "on which date did most people come"
+        (r"\b(which|what) date\b(?=.*\b(?:most|least|fewest|busiest|quietest)\b)", r"\1 day"),
         # what one costs more than another
         (
             rf"^({_FIELD})\s+{_AGAINST}\s+({_FIELD})[,;:?]?\s+(?:and\s+)?what(?:['’]?s| is)\s+the\s+(?:extra|surcharge)\W*$",

@@ -17,6 +17,7 @@ from rag_app.answering.records.wording import (
     figures_in,
     in_money,
     is_figure,
+    price_field,
     says_year,
     stem,
     stems,
@@ -33,6 +34,8 @@ _YEARS = range(1900, 2101)
 _PLAIN = frozenset({FieldType.KEYWORD, FieldType.TIME, FieldType.INTEGER, FieldType.NUMBER})
 _BEGUN = 3  # letters
 _NEAR = 3  # words between a name and its role: "Ada as the grower"
+_PAST = frozenset({"did", "was", "were", "had", "have", "war", "waren", "hat", "haben"})
+_FOR = frozenset({"for", "für", "pour"})
 _FIGURED = frozenset({"count", "sum", "average", "much"})
 
 
@@ -41,6 +44,8 @@ def settle_fields(tokens: Sequence[Token], spec: IndexSpec) -> None:
     for before, token in pairwise(tokens):
         if token.role in ("field", "total") and token.stem == "time" and figure(before.text) is not None:
             token.meaning, token.said = None, True  # "more than ten times"
+    _settle_made(tokens)
+    _settle_rule(tokens, spec)
     _settle_years(tokens, spec)
     _settle_roles(tokens, spec)
     _settle_predicate(tokens, spec)
@@ -123,6 +128,30 @@ def _settle_years(tokens: Sequence[Token], spec: IndexSpec) -> None:
         if before and before[-1].role == "field" and before[-1].name == years[0]:
             before[-1].meaning = None
         token.meaning, token.said = Meaning("value", years[0], f"=={token.text}"), True
+
+
+def _settle_made(tokens: Sequence[Token]) -> None:
+    """That something was booked says that there is a record: "who booked most", "how often was it booked"."""
+    plain = [token for token in tokens if not token.inside]
+    counted = any(token.role == "count" for token in tokens)
+    often = counted and any(token.text.casefold() in ("often", "times") for token in tokens)
+    who = [token for token in plain[1:2] if plain[0].stem in word_set("who")]
+    for token in [*who, *(plain if often else ())]:
+        if token.role == "value" and token.text.casefold() in word_set("booked"):
+            token.meaning, token.said = None, True
+
+
+def _settle_rule(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """What is charged for what happens, "what do we charge for no-shows", is a rule that no record tells."""
+    plain = [token for token in tokens if not token.inside]
+    past = any(token.text.casefold() in _PAST for token in plain)
+    if past or any(token.role in ("kind", "sum", "average", "count") for token in plain):
+        return
+    for lead, token in pairwise(plain):
+        priced = any(each.name == price_field(spec) for each in plain[: plain.index(lead)] if each.name)
+        happened = token.role == "value" and vocabulary_of(spec, token.name).values
+        if priced and happened and lead.text.casefold() in _FOR:
+            token.meaning = Meaning("unclear")
 
 
 def _settle_predicate(tokens: Sequence[Token], spec: IndexSpec) -> None:

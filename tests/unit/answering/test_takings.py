@@ -271,3 +271,49 @@ def test_a_share_may_be_one_of_a_total() -> None:
     assert read_steps("What share of the speed is that of Ada?", HIRES, VALUES, None, TODAY) is None
     mixed = "What percentage of the takings did Ada earn?"  # of all that is booked, what is done
     assert read_steps(mixed, HIRES, VALUES, None, TODAY) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "of"),
+    [
+        ("Who comes most often?", []),
+        ("who came in the least in May", []),
+        ("Who hires most often?", []),
+        ("Who was late most often?", [("state", "==", "late")]),
+    ],
+)
+def test_who_does_what_guests_do_most(text: str, of: list[tuple[str, str, object]]) -> None:
+    query = read(text).query
+    assert (query.aggregate, query.group, query.limit) == (Aggregate.COUNT, "guest", 1)
+    assert filters(text) == of
+
+
+def test_that_something_was_booked_is_no_state() -> None:
+    spec = IndexSpec.model_validate(
+        {
+            "name": "diary",
+            "source_types": ("visit",),
+            "default_source_type": "visit",
+            "fields": {
+                "guest": {"type": "keyword", "words": ["customer"]},
+                "service": {"type": "keyword", "words": ["service"]},
+                "state": {"type": "keyword", "values": {"booked": ["still booked"]}},
+            },
+            "records": {"visit": {"words": ["visit"], "source_types": ["visit"]}},
+        }
+    )
+    values = [NamedValue("service", "trim"), NamedValue("state", "booked")]
+    for text, fields in (
+        ("how often was a trim booked", ["service"]),
+        ("who booked the most", []),
+        ("how many trims are still booked", ["service", "state"]),
+    ):
+        plan = read_question(text, spec, values, None, TODAY).plan
+        assert plan is not None
+        found = [each.key for each in plan.query.filters if isinstance(each, MetadataFilter)]
+        assert [key for key in found if key != "source_type"] == fields, text
+
+
+def test_what_is_charged_for_what_happens_is_a_rule() -> None:
+    assert read("What fee do we take for late?") is None
+    assert filters("What was the fee for late hires?") == [("state", "==", "late")]
