@@ -1,5 +1,7 @@
 """Questions about records that go on with what the answer before put first, over the real route."""
 
+from typing import Any
+
 import pytest
 
 from tests.integration.lexybrain import Chat
@@ -16,7 +18,8 @@ def chat(running: Chat) -> Chat:
 
 def understood(chat: Chat, *messages: str) -> str:
     """How the last of several messages was read."""
-    thread, reply = {}, {}
+    thread: dict[str, str] = {}
+    reply: dict[str, Any] = {}
     for message in messages:
         reply = chat.post(message, **thread)
         thread = {"threadId": reply["threadId"]}
