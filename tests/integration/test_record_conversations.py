@@ -18,7 +18,7 @@ def chat(running: Chat) -> Chat:
 
 def understood(chat: Chat, *messages: str) -> str:
     """How the last of several messages was read."""
-    thread: dict[str, str] = {}
+    thread: dict[str, Any] = {}
     reply: dict[str, Any] = {}
     for message in messages:
         reply = chat.post(message, **thread)
