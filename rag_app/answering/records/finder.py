@@ -725,8 +725,10 @@ class RecordFinder:
             named += f" {self._spec.records[plan.kind].words[0]}"  # "how many did she have?"
         named += " our" if plan.query.own and "own" not in roles else ""
         asked = self._say(question, named)
-        kept = asked.period is not None or asks_of_any_day(named)
-        return asked if kept else replace(asked, period=before.period)
+        if before.period is None:
+            return asked
+        kept = None if asks_of_any_day(named) else before.period
+        return replace(asked, period=_period_after(before.period, asked) or kept)
 
     def _ranking_behind(self, plan: Plan, text: str) -> Plan | None:
         """The groups that a plan ranks, or the people of the records that it lists, where a text speaks of one of them."""

@@ -127,6 +127,7 @@ def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[N
 
 
 def asks_of_person(text: str) -> bool:
+    """Whether one person is spoken of who is not named: "what did she take?", but not "what did each of them pay?"."""
     return _PERSON.search(text) is not None and _EACH.search(text) is None
 
 
@@ -165,7 +166,8 @@ def name_first(text: str, name: str) -> str | None:
     found = _POINTS.search(text)
     if found is None or _EACH.search(text):
         return None
-    return f"{text[: found.start()]}{name}{chr(39) + 's' if found['whose'] else ''}{text[found.end() :]}"
+    own = "'s" if found["whose"] else ""
+    return f"{text[: found.start()]}{name}{own}{text[found.end() :]}"
 
 
 def _with_other_figure(asked: Sequence[Token], tokens: Sequence[Token]) -> str | None:
@@ -236,8 +238,8 @@ def _asks_of_first(asked: Sequence[Token], tokens: Sequence[Token], text: Questi
     figures = any(token.role == "field" for token in tokens)
     single = text.period is None and any(token.role in _ONE_RECORD for token in asked)
     pointing = _ONE_THING.search(text.text) or (figures and (single or _OF_THEM.search(text.text)))
-    each = figures and _EACH.search(text.text)  # "what did each of them pay?"
-    ranked = (any(token.role in SUPERLATIVES for token in asked) and bool(pointing)) or bool(each)
+    first = any(token.role in SUPERLATIVES for token in asked) and bool(pointing)
+    ranked = first or (figures and bool(_EACH.search(text.text)))  # "what did each of them pay?"
     kinds = [spec.records[token.name] for token in asked if token.role == "kind"] or [*spec.records.values()]
     told = " ".join(sentence for kind in kinds for sentence in kind.sentence)
     named = [token for token in tokens if token.meaning is not None or token.is_left]
