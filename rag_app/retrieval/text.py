@@ -11,9 +11,9 @@ from rag_app.retrieval.embedders import TOKENIZER_FILE
 
 # sentencex 1.0.32 panics on a capital letter, one of these and a full stop; a panic is no Exception.
 _WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
-# "am 1. Mai": the library splits German dates unless it knows that the text is German
+# "am 1. Mai", "vom 1. bis zum 3.": the library splits German dates unless it knows that the text is German
 _DAY = re.compile(r"\b\d{1,2}\.\s*\Z")
-_GERMAN_MONTH = re.compile(r"(?:Jan|Jän|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
+_GERMAN_DATE = re.compile(r"(?:Jan|Jän|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|(?:bis|und|oder|auf) )")
 # Abbreviations that it takes for the end of a sentence.
 _SHORTENED = re.compile(r"\b(?:incl|excl|approx|max|tel)\.\s*\Z", re.IGNORECASE)
 _GOES_ON = re.compile(r"[\d£$€+(a-z]|[A-Z]{2}")
@@ -38,6 +38,8 @@ def sentences(text: str, lang: str = "en") -> list[str]:
     ['Dr. Smith paid $3.50.', 'She left!']
     >>> sentences("Der Kurs beginnt am 14. September. Er dauert zwei Tage.")
     ['Der Kurs beginnt am 14. September.', 'Er dauert zwei Tage.']
+    >>> sentences("Vom 3. bis zum 9. März ist zu. Danach ist offen.")
+    ['Vom 3. bis zum 9. März ist zu.', 'Danach ist offen.']
     """
     return [part for raw in _segments(text, lang) if (part := raw.strip())]
 
@@ -87,7 +89,7 @@ def _pieces(text: str, lang: str) -> Iterator[str]:
 
 def _belongs_together(before: str, after: str) -> bool:
     """Whether what the library has cut is one sentence."""
-    if _DAY.search(before) and _GERMAN_MONTH.match(after):
+    if _DAY.search(before) and _GERMAN_DATE.match(after):
         return True
     return bool(
         (_SHORTENED.search(before) and _GOES_ON.match(after)) or (_LABEL_CUT.search(before) and after[:1].islower())
