@@ -14,7 +14,16 @@ from rag_app.answering.leaning import said_before
 from rag_app.answering.records.asking import without_period
 from rag_app.answering.records.conditions import BOUND_OPERATORS
 from rag_app.answering.records.titles import read_names
-from rag_app.answering.records.wording import SUPERLATIVES, Token, figure, read_words, stem, vocabulary_of, word_set
+from rag_app.answering.records.wording import (
+    SUPERLATIVES,
+    Token,
+    figure,
+    read_words,
+    stem,
+    table_of,
+    vocabulary_of,
+    word_set,
+)
 from rag_app.domain import Question
 from rag_app.retrieval.index import IndexSpec, Vocabulary
 from rag_app.retrieval.periods import Period
@@ -48,13 +57,11 @@ _POINTS = re.compile(
 )
 _EACH = re.compile(r"\b(?:each|any|all|both|none|every ?one|how many) of them\b|\bthey each\b", re.I)
 _EVER = re.compile(r"\b(?:ever|always|usually|all together|in total|altogether|before|normally)\b", re.I)
-_PERSON = re.compile(r"\b(?:s?he|him|her|his|they|their)\b", re.I)
 _ONE_AFTER = re.compile(
     r"(?:(?:who|which|what)(?:['’]?s| is| was| came| comes)? )?(?:then )?"
     r"(?:(?:the )?next(?: (?:one|best))?|(?:the )?(?:one )?(?:after|behind|below|following) (?:that(?: one)?|it|him|her|them))\W*",
     re.I,
 )
-_PLACES = ("second", "third", "fourth", "fifth")
 _SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
 
 
@@ -128,7 +135,8 @@ def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[N
 
 def asks_of_person(text: str) -> bool:
     """Whether one person is spoken of who is not named: "what did she take?", but not "what did each of them pay?"."""
-    return _PERSON.search(text) is not None and _EACH.search(text) is None
+    persons = word_set("persons") | {"they", "their"}
+    return any(word in persons for word in re.findall(r"\w+", text.casefold())) and _EACH.search(text) is None
 
 
 def asks_of_any_day(text: str) -> bool:
@@ -146,13 +154,14 @@ def say_place(text: str, before: Sequence[str]) -> str:
     """
     if not _ONE_AFTER.fullmatch(text):
         return text
-    place = 0
+    place, ordinals = 2, table_of("ordinals")
     for each in map(without_opening, before):
-        placed = [number for number, word in enumerate(_PLACES, 1) if re.search(rf"\b{word}\b", each, re.I)]
-        place += placed[0] if placed else 1 if _ONE_AFTER.fullmatch(each) else 0
-        if placed or not _ONE_AFTER.fullmatch(each):
+        placed = [int(at) for word, at in ordinals.items() if re.search(rf"\b{word}\b", each, re.I)]
+        follows = _ONE_AFTER.fullmatch(each) is not None
+        place += placed[0] - 1 if placed else int(follows)
+        if placed or not follows:
             break
-    return f"the {_PLACES[place]}" if place < len(_PLACES) else text
+    return next((f"the {word}" for word, at in ordinals.items() if int(at) == place), text)
 
 
 def name_first(text: str, name: str) -> str | None:

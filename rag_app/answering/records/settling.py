@@ -34,7 +34,6 @@ _YEARS = range(1900, 2101)
 _PLAIN = frozenset({FieldType.KEYWORD, FieldType.TIME, FieldType.INTEGER, FieldType.NUMBER})
 _BEGUN = 3  # letters
 _NEAR = 3  # words between a name and its role: "Ada as the grower"
-_PAST = frozenset({"did", "was", "were", "had", "have", "war", "waren", "hat", "haben"})
 _FOR = frozenset({"for", "für", "pour"})
 _FIGURED = frozenset({"count", "sum", "average", "much"})
 
@@ -143,12 +142,12 @@ def _settle_made(tokens: Sequence[Token]) -> None:
 
 def _settle_rule(tokens: Sequence[Token], spec: IndexSpec) -> None:
     """What is charged for what happens, "what do we charge for no-shows", is a rule that no record tells."""
-    plain = [token for token in tokens if not token.inside]
-    past = any(token.text.casefold() in _PAST for token in plain)
-    if past or any(token.role in ("kind", "sum", "average", "count") for token in plain):
+    plain, price = [token for token in tokens if not token.inside], price_field(spec)
+    past = any(token.stem in word_set("past") for token in plain)
+    if price is None or past or any(token.role in ("kind", "sum", "average", "count") for token in plain):
         return
-    for lead, token in pairwise(plain):
-        priced = any(each.name == price_field(spec) for each in plain[: plain.index(lead)] if each.name)
+    for place, (lead, token) in enumerate(pairwise(plain)):
+        priced = any(each.name == price for each in plain[:place])
         happened = token.role == "value" and vocabulary_of(spec, token.name).values
         if priced and happened and lead.text.casefold() in _FOR:
             token.meaning = Meaning("unclear")
