@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 _HEARTBEAT, _SILENT = 5.0, 20.0  # seconds between two signs of life of a worker, and after which it counts as gone
 _POLL = 2.0  # seconds between two looks at the queue, should a notification be lost
 _TO_STOP = 8.0  # seconds that a turn may still take when the worker is to stop; then the next worker does it again
+_CANCEL_AGAIN = 1.0  # seconds after which a task that was cancelled and goes on is cancelled again
 _PAUSE = 3  # seconds after which a turn that failed is taken again; each time that many more
 
 TakeTurn = Callable[[UUID], Awaitable[None]]
@@ -70,9 +71,14 @@ async def _open(url: str, take_turn: TakeTurn) -> AsyncIterator[App]:
         try:
             yield app
         finally:
-            sweeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await sweeping
+            await _cancel(sweeping)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    """Cancel until the task ends: a pool that is handing out a connection can swallow the first cancellation."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=_CANCEL_AGAIN)
 
 
 async def _sweep(app: App, ended: dict[int | None, float]) -> None:

@@ -261,6 +261,27 @@ async def test_a_turn_that_fails_is_taken_again_and_given_up_in_the_end(
     assert (done.state, done.done) == ("done", 2)
 
 
+async def test_a_worker_stops_though_its_sweep_swallows_a_cancellation(
+    application: Application, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, swallowed = asyncio.Event(), asyncio.Event()
+
+    async def sweep(*_: object) -> None:
+        while True:
+            try:
+                await asyncio.sleep(0.05)
+                started.set()
+            except asyncio.CancelledError:
+                if swallowed.is_set():
+                    raise
+                swallowed.set()
+
+    monkeypatch.setattr(worker, "_sweep", sweep)
+    async with working(application):
+        await started.wait()
+    assert swallowed.is_set()
+
+
 @pytest.mark.parametrize("leaves", [False, True])
 async def test_a_waiting_job_stops_where_its_sender_may_not_write_any_more(
     application: Application, org: UUID, user: UUID, leaves: bool
