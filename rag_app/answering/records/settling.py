@@ -24,6 +24,7 @@ from rag_app.answering.records.wording import (
     table_of,
     vocabulary_of,
     word_set,
+    workers_field,
 )
 from rag_app.domain import FieldType
 from rag_app.retrieval.index import IndexSpec
@@ -45,6 +46,7 @@ def settle_fields(tokens: Sequence[Token], spec: IndexSpec) -> None:
             token.meaning, token.said = None, True  # "more than ten times"
     _settle_made(tokens)
     _settle_rule(tokens, spec)
+    _settle_workers(tokens, spec)
     _settle_years(tokens, spec)
     _settle_roles(tokens, spec)
     _settle_predicate(tokens, spec)
@@ -151,6 +153,18 @@ def _settle_rule(tokens: Sequence[Token], spec: IndexSpec) -> None:
         happened = token.role == "value" and vocabulary_of(spec, token.name).values
         if priced and happened and lead.text.casefold() in _FOR:
             token.meaning = Meaning("unclear")
+
+
+def _settle_workers(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """Of those who work there it is asked who is busy or earns the most; "who earned us the most" may be a customer."""
+    plain = [token for token in tokens if not token.inside]
+    ranked = any(token.role in ("most", "least") for token in plain)
+    works = any(token.stem in word_set("busier") or token.role == "total" for token in plain)
+    others = any(token.role in ("field", "kind") and not is_figure(spec, token.name) for token in plain)
+    others |= any(token.text.casefold() in word_set("to_us") or token.stem in word_set("spends") for token in tokens)
+    workers = workers_field(spec)
+    if ranked and works and not others and workers is not None and plain[0].stem in word_set("who"):
+        plain[0].meaning = Meaning("field", workers)
 
 
 def _settle_predicate(tokens: Sequence[Token], spec: IndexSpec) -> None:

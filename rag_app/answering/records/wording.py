@@ -133,6 +133,17 @@ def people_field(spec: IndexSpec) -> str | None:
     return _only_called(spec, "customers", (FieldType.KEYWORD,))
 
 
+def workers_field(spec: IndexSpec) -> str | None:
+    """The one field whose values are the people who work there: who is busy, or earns."""
+    named = [
+        name
+        for name, kind in spec.fields.items()
+        if kind is FieldType.KEYWORD
+        and word_set("workers") & {stem(word) for word in (*vocabulary_of(spec, name).words, name)}
+    ]
+    return named[0] if len(named) == 1 else None
+
+
 def price_field(spec: IndexSpec) -> str | None:
     """The one figure that "how much" asks for of a thing that is named."""
     return _only_called(spec, "price", NUMBER_FIELDS)

@@ -317,3 +317,26 @@ def test_that_something_was_booked_is_no_state() -> None:
 def test_what_is_charged_for_what_happens_is_a_rule() -> None:
     assert read("What fee do we take for late?") is None
     assert filters("What was the fee for late hires?") == [("state", "==", "late")]
+
+
+@pytest.mark.parametrize(
+    ("text", "aggregate", "descending"),
+    [
+        ("who was busiest in January?", Aggregate.COUNT, True),
+        ("who was the quietest?", Aggregate.COUNT, False),
+        ("who earned the most?", Aggregate.SUM, True),
+        ("Who brought in the least last week?", Aggregate.SUM, False),
+    ],
+)
+def test_who_is_busy_or_earns_works_there(text: str, aggregate: Aggregate, descending: bool) -> None:
+    query = read(text).query
+    assert (query.aggregate, query.group, query.descending) == (aggregate, "clerk", descending)
+
+
+@pytest.mark.parametrize("text", ["who earned us the most?", "who is the busiest?"])
+def test_one_field_has_those_who_work_there(text: str) -> None:
+    assistants = HIRES.fields | {"helper": HIRES.fields["clerk"]}
+    words = HIRES.vocabulary | {"helper": HIRES.vocabulary["clerk"]}
+    spec = HIRES.model_copy(update={"fields": assistants, "vocabulary": words})
+    plan = read_question(text, spec, VALUES, None, TODAY).plan
+    assert plan is None or plan.query.group is None
