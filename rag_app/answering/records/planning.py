@@ -721,8 +721,13 @@ class _Reader(Orders):
             return RecordQuery(limit=MOST_LISTED)
         holds = self.kind is not None and bool(self.spec.records[self.kind].holds)  # what is on the bridal watchlist
         told = any(self.spec.all_fields[each.name] is FieldType.BOOLEAN for each in self._meanings_with("value"))
-        told |= any(token.stem in word_set("when") for token in self.tokens[:2])  # every record is told with its day
+        told |= self._is_dated() and any(token.stem in word_set("when") for token in self.tokens[:2])
         return query if query.aggregate or query.order or self.figures or holds or told else None
+
+    def _is_dated(self) -> bool:
+        """Whether records of the kind are told with their day, which a document of the index need not have."""
+        types = () if self.kind is None else self.spec.records[self.kind].source_types
+        return self.spec.dated_types is None or bool({*types} & {*self.spec.dated_types})
 
     def _asks_of_any(self, query: RecordQuery, narrowed: bool) -> bool:
         """Whether records of any kind are asked for: "everything that is sold out", "how many pieces by Ada", or by a field."""

@@ -174,3 +174,9 @@ def test_what_is_paid_more_is_a_difference_of_prices(text: str) -> None:
         (["moor"], "price"),
         (["fen"], "price"),
     ]
+
+
+@pytest.mark.parametrize(("dated", "found"), [(None, True), (("lamp",), True), (("guide",), False), ((), False)])
+def test_when_asks_for_the_day_of_what_has_one(dated: tuple[str, ...] | None, found: bool) -> None:
+    spec = LAMPS.model_copy(update={"dated_types": dated})
+    assert (read_question("when was the Moor lamp?", spec, VALUES, None).plan is not None) is found
