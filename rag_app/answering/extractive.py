@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.comparing import compare, name_thing, order_of
 from rag_app.answering.context import Context, header_line, neutralise
+from rag_app.answering.contrasts import speaks_of_another
 from rag_app.answering.disagreement import disagree
 from rag_app.answering.kinds import (
     FIGURES,
@@ -102,6 +103,7 @@ _OF_FIGURES = frozenset(
         "cost price fee charge pay paid much many euro dollar pound euros dollars pounds money set back number amount"
     )
 )
+_PRICE = re.compile(r"\b(?:charge|cost|fee|kosten|kostet|preis|price|rent)\w*\b", re.IGNORECASE)
 _KIND_WEIGHT = 0.1  # for a sentence without the kind of value that a part asks for: a price, a date, somebody's name
 _PART_WEIGHT = 0.5  # of a part of the question; the rest is the whole question's
 # For a sentence that follows a chosen one: an answer often goes on where the question's words are no longer repeated.
@@ -223,16 +225,18 @@ def names_nothing(question: str, found: Sequence[Passage]) -> list[bool]:
 
 
 def holds(question: str, found: Sequence[Passage]) -> list[bool]:
-    """Which passages can answer a question: those with a figure where one is asked for, and, of what is to be worked out
-    over several things, those that state the result themselves.
+    """Which passages can answer a question: those with a figure where one is asked for, and of the same thing; of what is to
+    be worked out over several things those that state the result themselves.
 
     >>> holds("How many dogs live here?", [Passage(0, 0, "Dogs are welcome."), Passage(0, 1, "Two dogs live here.")])
     [False, True]
     """
     result, figure = find_calculation(question), kind_of(question) in FIGURES
     lacking = lacks_kind(question, found) if figure else [False] * len(found)
+    measured = figure or _PRICE.search(question) is not None
     return [
-        not lacks and (result is None or states(result, each.said, question))
+        not (lacks or (measured and speaks_of_another(question, each.said)))
+        and (result is None or states(result, each.said, question))
         for each, lacks in zip(found, lacking, strict=True)
     ]
 

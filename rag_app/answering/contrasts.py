@@ -1,0 +1,54 @@
+"""Whether a text speaks of another thing than a question: of dogs, where cats are asked about. English and German words."""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_SETS = [[frozenset(each.split()) for each in one] for one in (*_WORDS["ordered"], *_WORDS["sets"])]
+_ORDERED = len(_WORDS["ordered"])
+_EVERYTHING = frozenset(_WORDS["everything"].split())
+_APART = re.compile(
+    r"(?<!in )\bmay\b(?!\s?(?:to|and|until|[-–]))|\b(?:per|pro) \w+|/ ?\w+"
+)  # the verb; "£9 per person"
+_NON = re.compile(r"\bnon[- ]", re.IGNORECASE)
+_TO = frozenset({"to", "until", "till", "through", "bis", "-", "–"})
+
+
+def speaks_of_another(question: str, text: str) -> bool:
+    """Whether a text names another one of a set than the one that a question names, and not that one.
+
+    >>> [speaks_of_another("What does a cat cost?", text) for text in ("Dogs: $9", "Dogs and cats: $9", "Any pet: $9")]
+    [True, False, False]
+    >>> speaks_of_another("What is a room in June?", "May to September: $90"), speaks_of_another("on Friday", "Saturday: $9")
+    (False, True)
+    """
+    asked, said = _words(question), _words(text)
+    if _EVERYTHING & {*said}:
+        return False
+    for number, groups in enumerate(_SETS):
+        wanted = _groups_of(asked, groups)
+        named = _between(said, groups) if number < _ORDERED else _groups_of(said, groups)
+        if len({*wanted}) == 1 and named and wanted[0] not in named:
+            return True
+    return False
+
+
+def _groups_of(words: Sequence[str], groups: Sequence[frozenset[str]]) -> list[int]:
+    return [number for word in words for number, group in enumerate(groups) if word in group]
+
+
+def _between(words: Sequence[str], groups: Sequence[frozenset[str]]) -> list[int]:
+    """The groups that are named, and those between two of them: "Monday to Friday"."""
+    found = _groups_of(words, groups)
+    for place, word in enumerate(words):
+        ends = _groups_of(words[place - 1 : place], groups), _groups_of(words[place + 1 : place + 2], groups)
+        if word in _TO and all(ends):
+            first, last = ends[0][0], ends[1][0]
+            found += range(first, last if first <= last else last + len(groups))
+    return [each % len(groups) for each in found]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W\d_]+|[-–]", _APART.sub(" ", _NON.sub("non", text)).casefold())
