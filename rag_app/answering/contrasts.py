@@ -29,7 +29,7 @@ def speaks_of_another(question: str, text: str) -> bool:
         return False
     for number, groups in enumerate(_SETS):
         wanted = _groups_of(asked, groups)
-        named = _between(said, groups) if number < _ORDERED else _groups_of(said, groups)
+        named = _fill_ranges(said, groups) if number < _ORDERED else _groups_of(said, groups)
         if len({*wanted}) == 1 and named and wanted[0] not in named:
             return True
     return False
@@ -39,7 +39,7 @@ def _groups_of(words: Sequence[str], groups: Sequence[frozenset[str]]) -> list[i
     return [number for word in words for number, group in enumerate(groups) if word in group]
 
 
-def _between(words: Sequence[str], groups: Sequence[frozenset[str]]) -> list[int]:
+def _fill_ranges(words: Sequence[str], groups: Sequence[frozenset[str]]) -> list[int]:
     """The groups that are named, and those between two of them: "Monday to Friday"."""
     found = _groups_of(words, groups)
     for place, word in enumerate(words):
