@@ -335,8 +335,8 @@ def test_who_is_busy_or_earns_works_there(text: str, aggregate: Aggregate, desce
 
 @pytest.mark.parametrize("text", ["who earned us the most?", "who is the busiest?"])
 def test_one_field_has_those_who_work_there(text: str) -> None:
-    assistants = HIRES.fields | {"helper": HIRES.fields["clerk"]}
-    words = HIRES.vocabulary | {"helper": HIRES.vocabulary["clerk"]}
-    spec = HIRES.model_copy(update={"fields": assistants, "vocabulary": words})
+    fields = {**HIRES.fields, "helper": HIRES.fields["clerk"]}
+    words = {**HIRES.vocabulary, "helper": HIRES.vocabulary["clerk"]}
+    spec = HIRES.model_copy(update={"fields": fields, "vocabulary": words})
     plan = read_question(text, spec, VALUES, None, TODAY).plan
     assert plan is None or plan.query.group is None
