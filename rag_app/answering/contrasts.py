@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -16,23 +16,36 @@ _NON = re.compile(r"\bnon[- ]", re.IGNORECASE)
 _TO = frozenset({"to", "until", "till", "through", "bis", "-", "–"})
 
 
-def speaks_of_another(question: str, text: str) -> bool:
-    """Whether a text names another one of a set than the one that a question names, and not that one.
+def speaks_of_another(question: str, text: str, *, times: bool = False) -> bool:
+    """Whether a text names another one of a set than the one that a question names, and not that one; of `times` alone, of
+    days of the week and months.
 
     >>> [speaks_of_another("What does a cat cost?", text) for text in ("Dogs: $9", "Dogs and cats: $9", "Any pet: $9")]
     [True, False, False]
     >>> speaks_of_another("What is a room in June?", "May to September: $90"), speaks_of_another("on Friday", "Saturday: $9")
     (False, True)
     """
+    return not _EVERYTHING & {*_words(text)} and any(
+        named and wanted not in named for wanted, named in _compare(question, text, times)
+    )
+
+
+def names_time(question: str, text: str) -> bool:
+    """Whether a text names the day of the week or the month that a question names.
+
+    >>> names_time("Is it open on Friday?", "Thursday to Saturday: 9 to 5"), names_time("Is it open?", "Friday: 9 to 5")
+    (True, False)
+    """
+    return any(wanted in named for wanted, named in _compare(question, text, times=True))
+
+
+def _compare(question: str, text: str, times: bool) -> Iterator[tuple[int, list[int]]]:
+    """Of each set of which a question names one: its place, and the places of those that a text names."""
     asked, said = _words(question), _words(text)
-    if _EVERYTHING & {*said}:
-        return False
-    for number, groups in enumerate(_SETS):
-        wanted = _groups_of(asked, groups)
-        named = _fill_ranges(said, groups) if number < _ORDERED else _groups_of(said, groups)
-        if len({*wanted}) == 1 and named and wanted[0] not in named:
-            return True
-    return False
+    for number, groups in enumerate(_SETS[:_ORDERED] if times else _SETS):
+        wanted = {*_groups_of(asked, groups)}
+        if len(wanted) == 1:
+            yield wanted.pop(), _fill_ranges(said, groups) if number < _ORDERED else _groups_of(said, groups)
 
 
 def _groups_of(words: Sequence[str], groups: Sequence[frozenset[str]]) -> list[int]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.comparing import compare, name_thing, order_of
 from rag_app.answering.context import Context, header_line, neutralise
-from rag_app.answering.contrasts import speaks_of_another
+from rag_app.answering.contrasts import names_time, speaks_of_another
 from rag_app.answering.disagreement import disagree
 from rag_app.answering.kinds import (
     FIGURES,
@@ -258,6 +258,10 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
         each
         for each in pool
         if not _is_of_another(each, context, question.text) and not only_lists_names(each.text, question.text)
+    )
+    timed = {each.block for each in pool if names_time(question.text, each.said)}
+    pool = tuple(
+        each for each in pool if not (each.block in timed and speaks_of_another(question.text, each.said, times=True))
     )
     promises = _promises(pool, question)
     asked = (question.searched or question.text, *parts(question.text))
