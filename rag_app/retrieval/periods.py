@@ -1089,6 +1089,11 @@ class _Reading:
             leads = leads or grammar.is_of_records(self.text, start, self.records)
             own = re.match(rf"(?:['’]s)?\s+(?:{grammar.words['records']})(?!\w)", rest, re.I) is not None
             own = own or (kind == "half_year" and match["half_of"] is not None)
+            sure = (
+                re.match(rf"(?:{grammar.words['sure_months']})(?!\w)", match[0], re.I) is not None
+            )  # and nobody's name
+            of_year = grammar.is_before("of", self.text, start) and re.search(_YEAR, match[0]) is not None
+            own = own or (sure and (of_year or re.match(r"['’]s\s", rest) is not None))
             return own or (leads and not re.match(r"[-–]\w|\s*[-–]\s*\d", rest))
         # "the last day of January with a complaint" is no day that is named
         return kind != "part" or not match["one"] or grammar.is_before("on", self.text, start)

@@ -41,7 +41,7 @@ from rag_app.answering.records.following import (
 from rag_app.answering.records.leads import lead_of, without_lead
 from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan, Reading
-from rag_app.answering.records.rephrasing import say_plainly
+from rag_app.answering.records.rephrasing import say_plainly, write_out
 from rag_app.answering.records.sides import Side, has_own_day, share_words, split_sides
 from rag_app.answering.records.steps import (
     Steps,
@@ -175,8 +175,10 @@ class RecordFinder:
         The question's own filters hold as well, those of a second look where it has one. Raises StoreFailed and
         EmbeddingFailed.
         """
+        if (written := write_out(self._question.text)) != self._question.text:
+            self._question = self._say(self._question, written)
         question = self._question
-        before = before_in(question)
+        before = tuple(map(write_out, before_in(question)))
         misspelt = bool(self._spec.records) and bool(suspects(question.text, ()))
         asks = not question.leans and (misspelt or may_ask(question.text, self._spec, question.period))
         briefs = bool(self._lists) and not question.leans and subject_of(question.text) is not None

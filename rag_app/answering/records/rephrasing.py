@@ -1,6 +1,11 @@
 """Turns of phrase that are said in other words before a question is read, and what is only said beside it."""
 
 import re
+from functools import cache
+
+from rag_app.answering.records.wording import table_of
+from rag_app.domain.period import FRENCH_MONTHS, GERMAN_MONTHS, MONTHS
+from rag_app.retrieval.spelling import correct_spelling, spellings, suspects
 
 _FIELD = r"[^,;:.?!]{1,40}?"
 _AGAINST = r"(?:vs\.?|versus|against|compared (?:to|with))"
@@ -68,6 +73,32 @@ _WITHOUT = [
         (rf"(?:^|(?<=,))\s*(?:leave|leaving|taking|stripping)\s+({_FIELD})\s+out(?=[,?:])", r" without \1"),
     )
 ]
+
+
+_AND = re.compile(rf"^an(?=\s(?:in|on|for|at|from|to|with|the|my|our|{_ASKS})\b)", re.I)
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def write_out(text: str) -> str:
+    """A message with what people write short or by ear as it is spelt, and its misspelt months and days of the week.
+
+    >>> write_out("an how mny in febuary"), write_out("Wat came on wensday, 3 mths ago?"), write_out("the order of Agusta Marsh")
+    ('and how many in february', 'what came on wednesday, 3 months ago?', 'the order of Agusta Marsh')
+    """
+    short, text = table_of("written"), _AND.sub("and", text)
+    text = _WORD.sub(lambda found: short.get(found[0].lower(), found[0]), text)
+    doubtful = [word for word in suspects(text, ()) if word in text]  # in small letters: no name
+    times = {
+        word: sorted((cost, each) for each, cost in spellings(word).items() if each in _times()) for word in doubtful
+    }
+    return correct_spelling(text, {word: found[0][1] for word, found in times.items() if found})
+
+
+@cache
+def _times() -> frozenset[str]:
+    days = (day for names in table_of("weekdays").values() for day in names.split(" | "))
+    months = (month.lower() for names in (MONTHS, FRENCH_MONTHS, GERMAN_MONTHS) for month in names)
+    return frozenset((*days, *months, "yesterday", "tomorrow"))
 
 
 def say_plainly(text: str) -> str:

@@ -30,6 +30,9 @@ May 2026 total sales                                      | 2026-05-01..2026-05-
 How is the May 2026 newsletter called?                    | none
 the second dearest booking of January                     | 2026-01-01..2026-01-31
 the minutes of January                                    | none
+the total price of January 2026 without tips              | 2026-01-01..2026-01-31
+what share of September's revenue                         | 2026-09-01..2026-09-30
+What is May's number?                                     | none
 sales in the first half of 2025                           | 2025-01-01..2025-06-30
 sales H2 2025                                             | 2025-07-01..2025-12-31
 sales in the third half of 2025                           | none
