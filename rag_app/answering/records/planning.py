@@ -427,10 +427,16 @@ class _Reader(Orders):
         whole = asks_for_all(self.tokens) and len(self.spec.records) > 1  # of any kind
         kind = self.kind or (None if whole else self._kind_meant(query, conditions))
         counted = query.aggregate is Aggregate.COUNT and query.group == "date"  # the quietest day of January
-        somebody = any(token.stem in word_set("anyone") for token in self.tokens[:3])
+        somebody = any(token.stem in word_set("anyone") for token in self.tokens[:3]) or self._asks_whats_on()
         busy = any(token.stem in word_set("busier") for token in self.tokens)
         dated = self.period is not None and (counted or somebody)
         return self._usual() if kind is None and (dated or (counted and busy)) else kind
+
+    def _asks_whats_on(self) -> bool:
+        """Whether nothing but a time is named: "what have we got in May", "anything on next week"."""
+        asks = any(token.stem in word_set("whats") for token in self.tokens[:1])
+        there = any(token.text.casefold() in word_set("on_then") for token in self.tokens[1:])
+        return asks and there and all(token.role in ("", "own") and not token.is_left for token in self.tokens)
 
     def _put_usual_first(self, query: RecordQuery, values: Sequence[MetadataFilter], coming: bool) -> RecordQuery:
         """The query with the order that is meant where none is said: what comes next, "trending" with the most of it."""

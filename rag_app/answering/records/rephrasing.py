@@ -48,6 +48,10 @@ _PLAINLY = [
         ),
         # a share, whose sort is said behind it
         (
+            rf"\b((?:percentage|share|proportion|fraction)\s+of\s+{_FIELD})\s+(?:went (?:on|to)|was (?:lost|down) to)\b",
+            r"\1 was",
+        ),
+        (
             rf"\bhow (?:much|many) of\s+({_FIELD})[?,;:]?\s+(?:(?:in|as an?)\s+)?(?:per ?cent(?:age)?|%)(?=\W*$)",
             r"what percentage of \1",
         ),
@@ -71,6 +75,10 @@ _WITHOUT = [
             r" without \1",
         ),
         (rf"(?:^|(?<=,))\s*(?:leave|leaving|taking|stripping)\s+({_FIELD})\s+out(?=[,?:])", r" without \1"),
+        (
+            rf",\s*(?:please\s+)?(?:leave|leaving|take|taking|strip|stripping)\s+out\s+({_FIELD})(?=[,?.]|$)",
+            r" without \1",
+        ),
     )
 ]
 
