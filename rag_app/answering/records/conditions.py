@@ -15,6 +15,7 @@ from rag_app.answering.records.wording import (
     figure,
     goes_by,
     is_figure,
+    says_year,
     stems,
     vocabulary_of,
     word_set,
@@ -36,9 +37,15 @@ class Conditions:
 
     def __init__(self, spec: IndexSpec, tokens: Sequence[Token], kind: str | None) -> None:
         self.spec, self.tokens, self.kind = spec, tokens, kind
-        named = [name for name in self._fields("field", "total") if is_figure(self.spec, name)]
+        named = [name for name in self._fields("field", "total") if is_figure(spec, name) and self._is_measured(name)]
         self.figures = [name for name in named if not any(self._says_more(other, name) for other in named)]
         self.keys = [name for name in self._fields("field") if spec.fields.get(name) is FieldType.KEYWORD]
+
+    def _is_measured(self, name: str) -> bool:
+        """Whether a figure is no year that only says when: "which year had the most", and not "the latest year"."""
+        plain = [token for token in self.tokens if not token.inside]
+        pairs = [one.role for one, other in pairwise(plain) if other.name == name]
+        return not says_year(self.spec, name) or any(role in (*SUPERLATIVES, "average", "sum") for role in pairs)
 
     def _says_more(self, one: str, other: str) -> bool:
         """Whether a field is called by more words than another one: "median price" beside "price"."""

@@ -39,6 +39,7 @@ from rag_app.answering.records.following import (
     without_opening,
 )
 from rag_app.answering.records.leads import lead_of, without_lead
+from rag_app.answering.records.measures import say_figures
 from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan, Reading
 from rag_app.answering.records.rephrasing import say_plainly, write_out
@@ -175,7 +176,7 @@ class RecordFinder:
         The question's own filters hold as well, those of a second look where it has one. Raises StoreFailed and
         EmbeddingFailed.
         """
-        if (written := write_out(self._question.text)) != self._question.text:
+        if (written := say_figures(write_out(self._question.text), self._spec)) != self._question.text:
             self._question = self._say(self._question, written)
         question = self._question
         before = tuple(map(write_out, before_in(question)))

@@ -12,6 +12,7 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from rag_app.answering.records.asking import asks_possession, bounds_somebody, without_period
+from rag_app.answering.records.measures import has_other_unit
 from rag_app.answering.records.parser import Item, parse
 from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.settling import THERE, dated_field, doers, stands_in_role
@@ -52,7 +53,8 @@ def read_plan(question: Question, spec: IndexSpec, values: Sequence[NamedValue])
     read = parse(question.text, period.span if period is not None else None, items_of(question.text, spec, values))
     query, named = read.query, _record_named(read.title, values)
     tokens = read_words(question.text, spec)
-    if query is None or read.certainty < CERTAIN or _says_more(question, tokens, query, spec):
+    says_more = query is None or has_other_unit(question.text, spec) or _says_more(question, tokens, query, spec)
+    if query is None or read.certainty < CERTAIN or says_more:
         return None
     if _asks_of_fields_alone(question, query, spec) or _takes_wrong_role(tokens, query, spec, values):
         return None

@@ -17,6 +17,7 @@ from rag_app.answering.records.wording import (
     figures_in,
     in_money,
     is_figure,
+    may_mean,
     price_field,
     says_year,
     stem,
@@ -44,6 +45,7 @@ def settle_fields(tokens: Sequence[Token], spec: IndexSpec) -> None:
     for before, token in pairwise(tokens):
         if token.role in ("field", "total") and token.stem == "time" and figure(before.text) is not None:
             token.meaning, token.said = None, True  # "more than ten times"
+    _settle_degrees(tokens, spec)
     _settle_made(tokens)
     _settle_rule(tokens, spec)
     _settle_workers(tokens, spec)
@@ -129,6 +131,22 @@ def _settle_years(tokens: Sequence[Token], spec: IndexSpec) -> None:
         if before and before[-1].role == "field" and before[-1].name == years[0]:
             before[-1].meaning = None
         token.meaning, token.said = Meaning("value", years[0], f"=={token.text}"), True
+
+
+def _settle_degrees(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """ "Highest" before the name of another figure is of that one; "the most people" are what has people as its unit."""
+    for one, other in pairwise(token for token in tokens if not token.inside):
+        named = other.role in ("field", "total") and is_figure(spec, other.name)
+        plain = one.role in ("high", "low") and other.name != one.name
+        for role in ("most", "least"):
+            if named and plain and may_mean(one.text, role):
+                one.meaning = Meaning(role)
+        if (
+            one.role in ("most", "least")
+            and other.role == "unit"
+            and not in_money(vocabulary_of(spec, other.name).unit)
+        ):
+            other.meaning = Meaning("field", other.name)
 
 
 def _settle_made(tokens: Sequence[Token]) -> None:

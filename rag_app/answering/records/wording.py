@@ -26,6 +26,7 @@ _RANGE = re.compile(r"(?:\bfrom\s+)?(?<![\w.,-])(\d[\d.,]*)\s*(?:to|[-–])\s*(\
 _CONTRACTED = re.compile(r"\b(is|are|was|were|do|does|did|has|have|had|could|would|should|ca|wo)nt\b", re.I)
 _MONEY = re.compile(r"([€£$])\s?(\d[\d.,]*\d|\d)")
 _IF_SO = re.compile(r"\b(?:if (?:so|yes|any|there (?:is|are)(?: any)?)|wenn ja|falls ja|si oui)\b,?(?=\s)", re.I)
+_CODE = 4  # letters of a code at most
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
 SUPERLATIVES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
 BOUND_ROLES = frozenset({"under", "over", "least_of", "most_of"})
@@ -86,6 +87,7 @@ class Token:
 
 def read_words(text: str, spec: IndexSpec, values: Sequence[NamedValue] = ()) -> list[Token]:
     """The words of a question with their meanings: whole phrases first, then parts of values."""
+    values = [each for each in values if not _is_code_alike(each.value, text)]
     phrases = _phrases(spec, values)
     tokens = [
         Token(said, stem(said), parted=parted and place == 0)
@@ -98,6 +100,17 @@ def read_words(text: str, spec: IndexSpec, values: Sequence[NamedValue] = ()) ->
     _read_parts(tokens, values, spec)
     _settle(tokens, spec)
     return tokens
+
+
+def _is_code_alike(value: str, text: str) -> bool:
+    """Whether a code is written like a word of asking, and the text has that word: "PER" is not "per".
+
+    >>> _is_code_alike("PER", "sales per month"), _is_code_alike("PER", "sales of PER"), _is_code_alike("KEN", "sales of ken")
+    (True, False, False)
+    """
+    word = value.casefold()
+    asks = value.isupper() and len(value) <= _CODE and (stem(word) in says_nothing() or (stem(word),) in _common())
+    return asks and re.search(rf"\b{re.escape(value)}\b", text) is None
 
 
 def _in_degree(word: str, phrases: Collection[Phrase]) -> tuple[str, ...]:
@@ -329,6 +342,15 @@ def word_set(name: str) -> frozenset[str]:
     ['aber', 'but', 'mais']
     """
     return frozenset(_table()["sets"][name].split())
+
+
+def may_mean(text: str, role: str) -> bool:
+    """Whether words have a role in any index.
+
+    >>> may_mean("highest", "most"), may_mean("dearest", "most")
+    (True, False)
+    """
+    return any(each.role == role for each in _common().get(stems(text), ()))
 
 
 @cache

@@ -1,0 +1,114 @@
+"""Figures as an index has them: "50 million" is 50000000, and 5 kg are 5000 g where grams are what is recorded."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from rag_app.answering.records.wording import says_year, stem, table_of, vocabulary_of
+from rag_app.retrieval.index import IndexSpec
+
+_NUMBER = r"\d+(?:\.\d+)?"
+_TIMES = re.compile(
+    rf"(?:\b(?P<low>{_NUMBER})(?P<joint>\s*(?:-|–|to|and|bis|und)\s*))?(?<![\d.,])(?P<high>{_NUMBER})\s?(?P<times>{{}})\b",
+    re.I,
+)
+_YEAR = r"((?:19|20)\d\d)"
+_YEARS = [
+    (re.compile(rf"\b{pattern}(?![\d.,%]*\d)", re.I), said)
+    for pattern, said in (
+        (rf"(?:between|from|over|in)?\s*{_YEAR}\s*(?:and|to|until|till|-|–)\s*{_YEAR}", "between {} and {}"),
+        (rf"(?:since|from)\s+{_YEAR}(?:\s+(?:on|onwards?))?\b", "at least {}"),
+        (rf"after\s+{_YEAR}", "above {}"),
+        (rf"before\s+{_YEAR}", "under {}"),
+        (rf"(?:until|till|up to|by)\s+{_YEAR}", "at most {}"),
+        (r"in\s+the\s+((?:19|20)\d)0['’]?s\b", "between {0}0 and {0}9"),
+    )
+]
+_WITH_UNIT = re.compile(
+    rf"(?:\b(?P<low>{_NUMBER})(?P<joint>\s*(?:-|–|to|and|bis|und)\s*))?(?<![\d.,])(?P<high>{_NUMBER})\s?(?P<unit>[^\W\d_]+)\b"
+)
+
+
+def say_figures(text: str, spec: IndexSpec) -> str:
+    """A question with its figures in full, and in the units of the index.
+
+    >>> metres = IndexSpec.model_validate({
+    ...     "name": "x", "source_types": ["a"], "default_source_type": "a", "fields": {"height": {"type": "number", "unit": "cm"}}})
+    >>> say_figures("taller than 1.5 m, with 2 to 3 thousand seeds", metres)
+    'taller than 150 cm, with 2000 to 3000 seeds'
+    >>> say_figures("lighter than 2 kg", metres)
+    'lighter than 2 kg'
+    """
+    large = table_of("large")
+    times = re.compile(_TIMES.pattern.replace("{}", "|".join(large)), re.I)
+    text = _say_years(text, spec)
+    text = times.sub(lambda found: _write(found, float(large[found["times"].lower()])), text)
+    return _WITH_UNIT.sub(lambda found: _convert(found, spec), text)
+
+
+def _say_years(text: str, spec: IndexSpec) -> str:
+    """With the name of the one field of years before years that bound it, where records have no dates: "since 2010".
+
+    >>> years = IndexSpec.model_validate({
+    ...     "name": "x", "source_types": ["a"], "default_source_type": "a", "dated_types": [],
+    ...     "fields": {"year": {"type": "integer"}, "rain": {"type": "number"}}})
+    >>> _say_years("how much rain since 2010", years), _say_years("rain from 1990 to 1999", years), _say_years("over 2000", years)
+    ('how much rain with year at least 2010', 'rain with year between 1990 and 1999', 'over 2000')
+    """
+    names = [name for name in spec.fields if says_year(spec, name)] if spec.dated_types == () else []
+    called = [] if len(names) != 1 else [*vocabulary_of(spec, names[0]).words, names[0].replace("_", " ")]
+    if not called or re.search(
+        rf"\b{re.escape(called[0])}s? (?:is |was )?(?:between|from|since|after|before|until)\b", text, re.I
+    ):
+        return text
+    for pattern, said in _YEARS:
+        text = pattern.sub(lambda found, said=said: f"with {called[0]} {said.format(*found.groups())}", text)
+    return text
+
+
+def has_other_unit(text: str, spec: IndexSpec) -> bool:
+    """Whether a figure has a unit that the index does not have: "5 kg" where nothing is weighed.
+
+    >>> grams = IndexSpec.model_validate({
+    ...     "name": "x", "source_types": ["a"], "default_source_type": "a", "fields": {"mass": {"type": "number", "unit": "g"}}})
+    >>> has_other_unit("heavier than 20 cm", grams), has_other_unit("heavier than 20 g", grams), has_other_unit("20 birds", grams)
+    (True, False, False)
+    """
+    own = {*_own_units(spec)}
+    said = (_unit(found["unit"]) for found in _WITH_UNIT.finditer(text))
+    return any(unit is not None and unit not in own for unit in said)
+
+
+def _convert(found: re.Match[str], spec: IndexSpec) -> str:
+    unit, own = _unit(found["unit"]), {*_own_units(spec)}
+    if unit is None or unit in own:
+        return found[0]
+    (sort, size), alike = _sizes()[unit], [each for each in own if _sizes()[each][0] == _sizes()[unit][0]]
+    return f"{_write(found, size / _sizes()[alike[0]][1])} {alike[0]}" if len(alike) == 1 and sort else found[0]
+
+
+def _write(found: re.Match[str], times: float) -> str:
+    low, high = (f"{float(each) * times:.10g}" if each else "" for each in (found["low"], found["high"]))
+    return f"{low}{found['joint'] or ''}{high}"
+
+
+def _own_units(spec: IndexSpec) -> Iterator[str]:
+    yield from (unit for words in spec.vocabulary.values() if (unit := _unit(words.unit or "")) is not None)
+
+
+def _unit(word: str) -> str | None:
+    return _names().get(stem(word))
+
+
+@cache
+def _names() -> dict[str, str]:
+    return {stem(name): unit for unit, names in table_of("unit_names").items() for name in (unit, *names.split())}
+
+
+@cache
+def _sizes() -> dict[str, tuple[str, float]]:
+    """What each unit measures, and how much of it."""
+    sorts = table_of("unit_sizes").items()
+    return {
+        unit: (sort, float(size)) for sort, sizes in sorts for unit, size in (each.split("=") for each in sizes.split())
+    }
