@@ -20,7 +20,17 @@ from rag_app.answering.records.conditions import told_condition
 from rag_app.answering.records.planning import read_question
 from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.titles import read_names
-from rag_app.answering.records.wording import Token, is_figure, only_figure, price_field, vocabulary_of, without_phrases
+from rag_app.answering.records.wording import (
+    Token,
+    is_figure,
+    only_figure,
+    price_field,
+    says_nothing,
+    stems,
+    vocabulary_of,
+    without_phrases,
+    word_set,
+)
 from rag_app.domain import FieldType, Filters, days_around
 from rag_app.retrieval.filters import GT, LTE, fields_of
 from rag_app.retrieval.index import IndexSpec
@@ -35,6 +45,7 @@ _SHARE = re.compile(
     re.I,
 )
 _IN_PERCENT = re.compile(r"[\s,]+(?:in|as an?|als)\s+(?:per ?cent(?:age)?|%|prozent)(?=\W*$)", re.I)
+_OF_EACH = re.compile(r"\b(?:per|each|every|jede[nrs]?|pro|je|chaque)\b", re.I)
 _ALL = re.compile(r"^\s*all\s+(?:of\s+)?", re.I)
 _VERB = re.compile(
     r"\b(?:is|are|was|were|has|have|had|got|get|gets|did|do|does|came|comes?|went|goes?|ended|sind|ist|war|waren|est|sont)\b",
@@ -153,7 +164,7 @@ def read_steps(
     plain = _PERCENT.sub(" much ", bare)
     if (steps := _change(plain, spec, values, period, today)) is not None:
         return replace(steps, way=Way.CHANGE) if percent else steps
-    steps = _share_of_sum(bare, read, spec, "how many") or _share(bare, read)
+    steps = _share_of_sum(bare, read, spec, "how many") or _share(bare, read, spec)
     steps = steps or _share_of_sum(bare, read, spec, "total") or _mean(bare, read)
     steps = steps or _difference(plain, read, tokens, spec)
     if steps is not None and steps.way is Way.DIFFERENCE and percent and steps.second is not None:
@@ -232,20 +243,33 @@ def _set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> Steps | None:
     return Steps(Way.DIFFERENCE, first, second)
 
 
-def _share(text: str, read: Read) -> Steps | None:
-    """What percentage of the bookings (whole) are done (part); without a verb, of all records of the kind."""
+def _share(text: str, read: Read, spec: IndexSpec) -> Steps | None:
+    """What percentage of the bookings (whole) are done (part); without a verb, of all records of the kind.
+
+    Not of each of several, and not "the late share of Ada".
+    """
     found = _SHARE.search(text)
-    if found is None:
+    led = found is not None and {*stems(text[: found.start()])} <= says_nothing() | word_set("asking")
+    if found is None or not led or _OF_EACH.search(text):
         return None
     rest = _IN_PERCENT.sub("", found["rest"])
     verb = _VERB.search(rest)
     part = read(f"how many {rest}")
     if part is None or part.query.aggregate is not Aggregate.COUNT:
         return None
+    if verb is None and not _names_kind(rest, part, spec):
+        return None  # "the share of oak" may be that of what it sold
     whole = read(f"how many {rest[: verb.start()]}") if verb else replace(part, query=part.everything, conditions=())
     if whole is None or whole.query.aggregate is not Aggregate.COUNT or whole.query.group != part.query.group:
         return None
     return Steps(Way.SHARE, part, whole) if part.query != whole.query and part.kind == whole.kind else None
+
+
+def _names_kind(text: str, plan: Plan, spec: IndexSpec) -> bool:
+    """Whether a text says what is counted, or there is nothing else to add up."""
+    kind = spec.records.get(plan.kind or "")
+    said = {*stems(text)}
+    return kind is None or not vocabulary_of(spec, kind.by).adds_up or any(said & {*stems(word)} for word in kind.words)
 
 
 def _share_of_sum(text: str, read: Read, spec: IndexSpec, lead: str) -> Steps | None:

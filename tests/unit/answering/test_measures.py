@@ -1,0 +1,102 @@
+"""Figures in other units and words than the index has them, years that bound, and shares, over tables of years and of weights."""
+
+from typing import Any
+
+import pytest
+from llama_index.core.vector_stores.types import MetadataFilter
+
+from rag_app.answering.records.measures import say_figures
+from rag_app.answering.records.planning import read_question
+from rag_app.answering.records.steps import Way, read_steps
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.records import Aggregate, NamedValue
+
+HARVESTS = IndexSpec.model_validate(
+    {
+        "name": "harvests",
+        "source_types": ("harvest",),
+        "default_source_type": "harvest",
+        "dated_types": (),
+        "fields": {
+            "year": {"type": "integer", "words": ["year"]},
+            "fruit": {"type": "keyword", "words": ["fruit"]},
+            "region": {"type": "keyword", "words": ["region"]},
+            "code": {"type": "keyword", "words": ["code"]},
+            "crop": {"type": "integer", "words": ["crop", "yield"], "unit": "kg", "adds_up": True},
+            "growers": {"type": "integer", "words": ["growers"], "unit": "people", "adds_up": True},
+            "sugar": {"type": "number", "words": ["sugar"], "unit": "g", "high": ["highest", "sweetest"], "low": ["lowest"]},
+        },
+        "records": {"harvest": {"words": ["harvest"], "source_types": ["harvest"], "by": "crop"}},
+    }
+)  # fmt: skip
+VALUES = [
+    NamedValue("fruit", "Plum"),
+    NamedValue("fruit", "Pear"),
+    NamedValue("region", "North"),
+    NamedValue("code", "PER"),
+]
+
+
+def read(text: str) -> Any:
+    plan = read_question(say_figures(text, HARVESTS), HARVESTS, VALUES, None).plan
+    return plan and plan.query
+
+
+def filters(text: str) -> list[tuple[str, str, object]]:
+    found = read(text).filters
+    return [(each.key, each.operator.value, each.value) for each in found if isinstance(each, MetadataFilter)][1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [
+        ("harvests with a crop over 2 thousand", [("crop", ">", 2000)]),
+        (
+            "how many harvests have a crop between 1 and 2 million kg",
+            [("crop", ">=", 1000000), ("crop", "<=", 2000000)],
+        ),
+        ("how many harvests have a crop over 1.5 million", [("crop", ">", 1500000)]),
+        ("total crop of plums since 2010", [("year", ">=", 2010), ("fruit", "==", "Plum")]),
+        ("total crop from 2010 to 2014", [("year", ">=", 2010), ("year", "<=", 2014)]),
+        ("average crop of pears before 2005", [("year", "<", 2005), ("fruit", "==", "Pear")]),
+        ("total crop in the 1990s", [("year", ">=", 1990), ("year", "<=", 1999)]),
+        ("lowest crop of pears after 2012", [("year", ">", 2012), ("fruit", "==", "Pear")]),
+    ],
+)
+def test_bounds_are_those_of_the_field(text: str, bounds: list[tuple[str, str, object]]) -> None:
+    assert filters(text) == bounds
+
+
+@pytest.mark.parametrize(
+    ("text", "aggregate", "of", "group"),
+    [
+        ("which region has the most people", Aggregate.SUM, "growers", "region"),
+        ("crop per region", Aggregate.SUM, "crop", "region"),  # and not of the code PER
+    ],
+)
+def test_groups_by_a_figure(text: str, aggregate: Aggregate, of: str, group: str) -> None:
+    query = read(text)
+    assert (query.aggregate, query.of, query.group, filters(text)) == (aggregate, of, group, [])
+
+
+def test_the_highest_of_a_figure_that_is_named_is_no_other_one() -> None:
+    assert [read(text).order for text in ("the harvest with the highest crop", "the sweetest harvest")] == [
+        "crop",
+        "sugar",
+    ]
+
+
+def test_a_year_is_nothing_to_measure() -> None:
+    assert read("which year had the most plums") is None or read("which year had the most plums").order != "year"
+
+
+@pytest.mark.parametrize(
+    "text", ["share of plum harvests per region", "what is the share of plums?", "the plum share of the north"]
+)
+def test_a_share_that_may_be_another_is_none(text: str) -> None:
+    assert read_steps(text, HARVESTS, VALUES, None, None) is None
+
+
+def test_a_share_of_what_is_counted() -> None:
+    steps = read_steps("what percentage of the harvests are plums?", HARVESTS, VALUES, None, None)
+    assert steps is not None and steps.way is Way.SHARE
