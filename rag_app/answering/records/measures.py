@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from rag_app.answering.records.wording import says_year, stem, table_of, vocabulary_of
+from rag_app.answering.records.wording import is_figure, says_year, stem, table_of, vocabulary_of
 from rag_app.retrieval.index import IndexSpec
 
 _NUMBER = r"\d+(?:\.\d+)?"
@@ -41,7 +41,7 @@ def say_figures(text: str, spec: IndexSpec) -> str:
     """
     large = table_of("large")
     times = re.compile(_TIMES.pattern.replace("{}", "|".join(large)), re.I)
-    text = _say_years(text, spec)
+    text = _say_signs(_say_years(text, spec), spec)
     text = times.sub(lambda found: _write(found, float(large[found["times"].lower()])), text)
     return _WITH_UNIT.sub(lambda found: _convert(found, spec), text)
 
@@ -64,6 +64,24 @@ def _say_years(text: str, spec: IndexSpec) -> str:
     for pattern, said in _YEARS:
         text = pattern.sub(lambda found, said=said: f"with {called[0]} {said.format(*found.groups())}", text)
     return text
+
+
+def _say_signs(text: str, spec: IndexSpec) -> str:
+    """With bounds for the words of a sign, and "by" for what something is the third for.
+
+    >>> change = IndexSpec.model_validate({
+    ...     "name": "x", "source_types": ["a"], "default_source_type": "a", "fields": {"growth": {"type": "number"}}})
+    >>> _say_signs("what has negative growth, and what is third for growth", change)
+    'what has growth below 0, and what is third by growth'
+    """
+    figures = [name for name in spec.fields if is_figure(spec, name)]
+    words = {word for name in figures for word in (name.replace("_", " "), *vocabulary_of(spec, name).words)}
+    if not words:
+        return text
+    name = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    for pattern, plain in (r"negative", "below 0"), (r"positive", "above 0"):
+        text = re.sub(rf"\b{pattern}\s+({name})\b", rf"\1 {plain}", text, flags=re.I)
+    return re.sub(rf"\b({'|'.join(table_of('ordinals'))})\s+for\s+(?={name}\b)", r"\1 by ", text, flags=re.I)
 
 
 def has_other_unit(text: str, spec: IndexSpec) -> bool:
