@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 
 from rag_app.answering.records.wording import is_figure, says_year, stem, table_of, vocabulary_of
 from rag_app.retrieval.index import IndexSpec
@@ -62,8 +62,13 @@ def _say_years(text: str, spec: IndexSpec) -> str:
     ):
         return text
     for pattern, said in _YEARS:
-        text = pattern.sub(lambda found, said=said: f"with {called[0]} {said.format(*found.groups())}", text)
+        bound = f"with {called[0]} {said}"
+        text = pattern.sub(partial(_say_bound, bound), text)
     return text
+
+
+def _say_bound(said: str, found: re.Match[str]) -> str:
+    return said.format(*found.groups())
 
 
 def _say_signs(text: str, spec: IndexSpec) -> str:

@@ -43,7 +43,7 @@ def read(text: str) -> Any:
 
 
 def filters(text: str) -> list[tuple[str, str, object]]:
-    found = read(text).filters
+    found: Any = read(text).filters
     return [(each.key, each.operator.value, each.value) for each in found if isinstance(each, MetadataFilter)][1:]
 
 
