@@ -42,7 +42,7 @@ def read(text: str) -> Any:
     return plan and plan.query
 
 
-def filters(text: str) -> list[tuple[str, str, object]]:
+def filters(text: str) -> Any:
     found: Any = read(text).filters
     return [(each.key, each.operator.value, each.value) for each in found if isinstance(each, MetadataFilter)][1:]
 
