@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from msgspec import Struct
 
 from rag_app.answering.verification.figures import Figures, figures_of
-from rag_app.answering.verification.kinds import IMPERATIVES
+from rag_app.answering.verification.kinds import FINITE, IMPERATIVES
 from rag_app.retrieval.text import sentences, tokenizer, words_in
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -20,7 +20,7 @@ _STOP = frozenset(
     cannot can't come comes could couldn't did didn't do does doesn't doing don't done down during each either
     else even ever every everybody everyone everything for from further get gets getting go goes going gone gave
     went took had hadn't has hasn't have haven't having he her here hers him his how however i if in instead
-    into is isn't it its it's itself just keep kept lot made make makes many may maybe me might mine more most
+    into is isn't it its it's itself just lot made make makes many may maybe me might mine more most
     much must my neither never no nobody none nor not nothing now of off often on once one only onto or other
     others our out over own per quite rather really same shall she should shouldn't since so some somebody
     someone something soon despite regardless based still such take taken takes taking than that that's the
@@ -51,6 +51,7 @@ _IRREGULAR = {
     word: base
     for base, words in {
         "begin": "began begun", "buy": "bought", "child": "children", "choose": "chose chosen", "come": "came", "cost": "costs",
+        "near": "closer closest", "easy": "easier easiest easily", "happy": "happier happiest happily",
         "drop": "dropped dropping", "fall": "fell fallen", "feel": "felt", "find": "found", "forget": "forgot", "give": "gave given",
         "grow": "grew grown growth", "hear": "heard", "hold": "held", "keep": "kept", "know": "knew known", "lead": "led",
         "leave": "left", "lose": "lost loss losses", "meet": "met", "pay": "paid", "person": "people", "refund": "refundable", "rise": "rose risen",
@@ -73,6 +74,8 @@ _NEGATION = re.compile(
     r"|pas|jamais|aucun\w*|sans|nunca|sin|ningún\w*|nunca)\b",
     re.IGNORECASE,
 )
+_REPORTED = re.compile(rf"{_NEGATION.pattern}[^,;:]*\b(?:that|whether|dass|ob|que|si)\b[^,;:]*", re.IGNORECASE)
+_AND = re.compile(r"\b(?:and|or|und|oder|et|ou)\b", re.IGNORECASE)
 _NO_NEGATION = re.compile(
     r"\b(?:no (?:longer|later|more|less|doubt|fewer) than|not only|no doubt|no sooner|nothing but|non seulement)\b",
     re.IGNORECASE,
@@ -98,7 +101,12 @@ _OPPOSITES = [
         ("allow permit welcome", "forbid prohibit ban"),
         ("first", "last"),
         ("full", "empty"),
-        ("good best excellent lovely great", "bad worst terrible awful poor"),
+        ("good better best excellent lovely great", "bad worse worst terrible awful poor"),
+        ("easy simple", "hard difficult"),
+        ("happy content pleased", "unhappy angry sad disappointed"),
+        ("keep", "refund return"),
+        ("right correct", "wrong incorrect"),
+        ("safe", "dangerous unsafe"),
         ("fast quick", "slow"),
         ("succeed success", "fail failure"),
         ("start begin", "end finish stop"),
@@ -115,6 +123,11 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 _CONTRAST = re.compile(r"\b(?:but|while|whereas|although|though|however)\b", re.IGNORECASE)
+_UNDONE = re.compile(r"\bun-?(\w{4,})", re.IGNORECASE)
+_VERB = re.compile(
+    rf"{FINITE.pattern}|\b(?:am|be|been|being|could|should|shall|may|might|kann|können|soll|sollen|muss|müssen|peut|doit)\b",
+    re.IGNORECASE,
+)
 _NAMED = re.compile(r"[A-ZÀ-ÖØ-Þ][\w'’&-]*")
 _CODE = re.compile(
     r"\b(?=\w*\d)(?=\w*[A-Za-z])(?!\d+(?:st|nd|rd|th|[ap]m|h|k|m|g|kg|km|cm|mm|min|x)\b)\w+\b", re.IGNORECASE
@@ -128,7 +141,7 @@ MIN_SUPPORT, MIN_CLAUSE, MIN_LEANING = 0.5, 0.2, 0.6
 without a citation of its own, which the sentences behind it carry."""
 _FIGURE_WEIGHT = 0.7
 _SAME_CLAUSE = 0.8
-_ENOUGH_SHARED = 0.3
+_ENOUGH_SHARED, _DENIED = 0.3, 0.5
 _MARKS = {
     "en": frozenset(words_in("the and of to is are was with for that this not have has")),
     "de": frozenset(words_in("der die das und ist sind nicht mit für ein eine von auf den dem im wird")),
@@ -140,12 +153,17 @@ _MARKS = {
 
 
 class Clause(Struct, frozen=True):
-    """A part of a sentence that states one thing. `words` are stems; `negated` where it says so openly; `around` are
-    the words of the whole sentence, up to a "but"."""
+    """A part of a sentence that states one thing, in stems. `negated` where it says so openly: then `denied` are the
+    words that the negation is of. `undone` are those behind an "un-", `around` those of the whole sentence up to a "but",
+    `subject` those before its verb, and `names` those in capitals."""
 
     words: frozenset[str]
     negated: bool
     around: frozenset[str]
+    denied: frozenset[str] = frozenset()
+    undone: frozenset[str] = frozenset()
+    subject: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
 
 
 class Passage:
@@ -171,8 +189,10 @@ class Passage:
         return figures_of(self.text)
 
     @cached_property
-    def clauses(self) -> tuple[Clause, ...]:
-        return tuple(clause for sentence in sentences(self.text) for clause in clauses_of(sentence))
+    def statements(self) -> tuple[tuple[Clause, ...], ...]:
+        """The clauses of each sentence, up to a "but" and behind it."""
+        halves = (half for sentence in sentences(self.text) for half in _CONTRAST.split(sentence))
+        return tuple(clauses for half in halves if (clauses := tuple(_clauses_within(half))))
 
     @cached_property
     def language(self) -> str | None:
@@ -217,17 +237,35 @@ def weight(word: str) -> float:
     return max(_LEAST, min(1.0, (math.log(max(rank, 1)) - math.log(_COMMON_RANK)) / span))
 
 
-def clauses_of(sentence: str, *, stated: bool = False) -> list[Clause]:
-    """The clauses of a sentence that have words of content; only those that state something, no imperatives, if `stated`."""
-    found = []
-    for half in _CONTRAST.split(sentence):
-        around = frozenset(stem(word) for word in _meaningful_words(half))
-        for part in _CLAUSE.split(half):
-            words = frozenset(stem(word) for word in _meaningful_words(part))
-            first = _WORD.findall(part.casefold())[:1]
-            if words and (not stated or IMPERATIVES.isdisjoint(first)):
-                found.append(Clause(words, _NEGATION.search(_NO_NEGATION.sub("", part)) is not None, around))
-    return found
+def clauses_of(sentence: str) -> list[Clause]:
+    """The clauses of a sentence that state something in words of content; no imperatives."""
+    return [clause for half in _CONTRAST.split(sentence) for clause in _clauses_within(half, stated=True)]
+
+
+def _clauses_within(half: str, *, stated: bool = False) -> list[Clause]:
+    around = _stems_of(half) | _undone(half)
+    half = _REPORTED.sub(lambda found: _AND.sub(" ", found[0]), half)  # "did not say that this and that"
+    parts = [
+        part
+        for part in _CLAUSE.split(half)
+        if not (stated and IMPERATIVES.intersection(_WORD.findall(part.casefold())[:1]))
+    ]
+    return [_clause(part, around) for part in parts if _stems_of(part)]
+
+
+def _clause(part: str, around: frozenset[str]) -> Clause:
+    plain = _NO_NEGATION.sub("", part)
+    negation, verbs = _NEGATION.search(plain), list(_VERB.finditer(part))
+    undone = _undone(part)
+    return Clause(
+        words=_stems_of(part) | undone,
+        negated=negation is not None,
+        around=around,
+        denied=(_stems_of(plain[negation.end() :]) or _stems_of(plain)) if negation else frozenset(),
+        undone=undone,
+        subject=_stems_of(part[: verbs[-1].start()]) - _stems_of(part[verbs[-1].end() :]) if verbs else frozenset(),
+        names=_stems_of(" ".join(_NAMED.findall(part))),
+    )
 
 
 def language_of(text: str) -> str | None:
@@ -268,17 +306,41 @@ def contradicts(claim: str, passage: Passage) -> bool:
     >>> contradicts("Dogs are not welcome.", Passage("Dogs are welcome.")), contradicts("Dogs may come.", Passage("Dogs are welcome."))
     (True, False)
     """
-    return any(_is_denied(clause, _alike(clause, passage.clauses)) for clause in clauses_of(claim, stated=True))
+    return any(_is_denied(clause, _alike(clause, passage.statements)) for clause in clauses_of(claim))
 
 
-def _is_denied(clause: Clause, alike: Sequence[Clause]) -> bool:
+def _is_denied(clause: Clause, alike: Sequence[Sequence[Clause]]) -> bool:
     """Whether those that say the same say that it is not so; what is negated has to be said by one of them."""
     if clause.negated:
-        hidden = _HIDDEN_STEMS - clause.words
-        return not any(each.negated or each.words & hidden or _contradict(clause, each) for each in alike)
-    if alike and all(each.negated for each in alike):
-        return not any(clause.words & _HIDDEN_STEMS - each.words for each in alike)
-    return bool(alike) and all(_contradict(clause, each) for each in alike)
+        return bool(alike) and not any(_denies_too(clause, statement) for statement in alike)
+    return bool(alike) and all(_denies(clause, statement) for statement in alike)
+
+
+def _denies_too(clause: Clause, statement: Sequence[Clause]) -> bool:
+    """Whether a statement has a negation for that of the clause: not only of another part of the same things."""
+    words = statement[0].around
+    if words & (_HIDDEN_STEMS - clause.words) or any(_contradict(clause, each) for each in statement):
+        return True
+    if any(each.undone & clause.denied - clause.undone for each in statement):
+        return True
+    denied = frozenset[str]().union(*(each.denied for each in statement))
+    affirmed = clause.denied & (words - denied)
+    return bool(denied) and (bool(denied & clause.denied) or _size(affirmed) < _DENIED * _size(clause.denied))
+
+
+def _denies(clause: Clause, statement: Sequence[Clause]) -> bool:
+    """Whether a statement negates most of what the clause says, in what is said of its subject, or says the opposite."""
+    if any(_contradict(clause, each) for each in statement):
+        return True
+    if any(each.denied & clause.undone for each in statement):
+        return False
+    said = clause.words - clause.subject - clause.undone
+    return not clause.words & _HIDDEN_STEMS - statement[0].around and any(
+        each.denied
+        and said & each.words
+        and _size(each.denied & clause.words - clause.undone) >= _DENIED * _size(each.denied)
+        for each in statement
+    )
 
 
 def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> list[str]:
@@ -347,18 +409,24 @@ _CALENDAR = frozenset(
 )
 
 
-def _alike(clause: Clause, others: Sequence[Clause]) -> list[Clause]:
-    """The clauses that share the most of its words, and those that share nearly as many."""
-    total = math.fsum(map(_stem_weight, clause.words))
-    shares = [math.fsum(map(_stem_weight, clause.words & other.words)) / total if total else 0.0 for other in others]
+def _alike(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> list[tuple[Clause, ...]]:
+    """The statements that share the most of its words, and those that share nearly as many. Names and what is spoken of
+    count for less than what is said of it."""
+    weights = {word: _weigh_stem(word, clause) for word in clause.around}
+    total = math.fsum(weights.values())
+    shares = [math.fsum(weights[word] for word in clause.around & each[0].around) / total for each in statements]
     best = max(shares, default=0.0)
     if best < _ENOUGH_SHARED:
         return []
-    return [other for other, share in zip(others, shares, strict=True) if share > _SAME_CLAUSE * best]
+    return [each for each, share in zip(statements, shares, strict=True) if share > _SAME_CLAUSE * best]
 
 
 def _contradict(one: Clause, other: Clause) -> bool:
-    """Whether one says "high" where the other says "low", and neither sentence has a word of the other's side."""
+    """Whether one says "high" where the other says "low", and neither sentence has a word of the other's side; or "unused"
+    where the other says "used"."""
+    undone = (one.undone & other.words) ^ (other.undone & one.words)
+    if undone and not (one.negated or other.negated):
+        return True
     return any(
         one.words & here and other.words & there and not one.around & there and not other.around & here
         for left, right in _OPPOSITE_STEMS
@@ -366,8 +434,25 @@ def _contradict(one: Clause, other: Clause) -> bool:
     )
 
 
-def _stem_weight(stemmed: str) -> float:
-    return 0.5 if stemmed in _VAGUE else 1.0
+def _weigh_stem(stemmed: str, clause: Clause) -> float:
+    beside = 1.0 if stemmed in clause.words else 0.5
+    return beside * (
+        0.25 if stemmed in clause.names else 0.5 if stemmed in clause.subject or stemmed in _VAGUE else 1.0
+    )
+
+
+def _size(stems: frozenset[str]) -> float:
+    return math.fsum(0.5 if each in _VAGUE else 1.0 for each in stems)
+
+
+def _stems_of(text: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in _meaningful_words(text))
+
+
+def _undone(text: str) -> frozenset[str]:
+    """The stems behind the "un-" of a word: "used" of "unused", and nothing of "under"."""
+    rests = (found[1].casefold() for found in _UNDONE.finditer(text) if found[0].casefold() not in _HIDDEN_NEGATION)
+    return frozenset(stem(rest) for rest in rests if tokenizer().token_to_id(rest) is not None)
 
 
 def _meaningful_words(text: str) -> list[str]:
