@@ -35,7 +35,7 @@ from rag_app.answering.kinds import (
     states,
 )
 from rag_app.answering.models import Draft
-from rag_app.answering.offers import share_unoffered
+from rag_app.answering.offers import names_thing, share_unoffered, thing_priced
 from rag_app.answering.passages import (
     SENTENCE_END,
     TO_THE_ANSWERER,
@@ -189,6 +189,9 @@ def score_passages(ranking: Ranking, context: Context) -> PassageScores:
     held |= ranking.read[1:] >= SURE
     bare = np.asarray([names_nothing(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     held &= ~bare | (ranking.read[1:] >= LIKELY)
+    titles = [context.blocks[each.block].title for each in ranking.ranked]
+    other = [lacks_thing(part, ranking.ranked, titles) for part in ranking.asked[1:]]
+    held &= ~np.asarray(other, dtype=bool) | (ranking.read[1:] >= SURE)
     texts = (
         part for each in context.blocks for part in (each.title, each.body, *(named for _, named in each.sections))
     )
@@ -222,6 +225,19 @@ def names_nothing(question: str, found: Sequence[Passage]) -> list[bool]:
     persons = content_words(" ".join(each[1] for each in _TITLED.finditer(question)))
     wanted = persons or (content_words(question) - _OF_FIGURES if kind_of(question) in FIGURES else frozenset())
     return [bool(wanted) and not wanted & content_words(each.said) for each in found]
+
+
+def lacks_thing(question: str, found: Sequence[Passage], titles: Sequence[str]) -> list[bool]:
+    """Which passages, of sources with these titles, do not name the thing whose price a question asks for.
+
+    >>> lacks_thing("What does a saddle cost?", [Passage(0, 0, "A bell costs $9."), Passage(0, 1, "$40.", "Saddles")], ["", ""])
+    [True, False]
+    """
+    thing = thing_priced(question)
+    return [
+        thing != "" and not names_thing(f"{title} {each.said}", thing)
+        for each, title in zip(found, titles, strict=True)
+    ]
 
 
 def holds(question: str, found: Sequence[Passage]) -> list[bool]:

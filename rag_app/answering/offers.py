@@ -4,6 +4,7 @@ Rules for English and German. What is near in meaning - another thing that is re
 """
 
 import re
+from itertools import takewhile
 
 from rag_app.answering.citations import content_words
 
@@ -42,5 +43,134 @@ def share_unoffered(question: str, text: str) -> float:
 
 def _names(text: str, word: str) -> bool:
     """In any form, or as a part of a longer word."""
-    begins = re.sub(r"(?:ing|ed|ies?|y|e|s|en|n)$", "", word)[:_LETTERS]
+    begins = _beginning(word)
     return re.search(rf"{'' if len(begins) > 4 else chr(92) + 'b'}{re.escape(begins)}", text) is not None
+
+
+def _beginning(word: str) -> str:
+    return re.sub(r"(?:ing|ed|ies?|y|e|s|en|n)$", "", word)[:_LETTERS]
+
+
+_ARTICLES = r"(?:(?:a|an|the|your|my|our|some|any|one|this|that|new|another|its|their|ein|eine|einen|der|die|das)\s+)*"
+_PRICED = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\bhow (?:much|expensive) (?:is|are|for|does|do|would|will|was|did)\s+{_ARTICLES}(?P<thing>.+)",
+        rf"\b(?:price|cost|fee|charge|deposit|fare|rent)s? (?:of|for|on)\s+{_ARTICLES}(?P<thing>.+)",
+        rf"\bwhat (?:do|does|would|will|did)\s+{_ARTICLES}(?P<thing>.+?)\s+cost",
+        rf"\b(?:was|wie ?viel) kostet\s+{_ARTICLES}(?P<thing>.+)",
+    )
+]
+_ENDS_THING = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "for",
+        "on",
+        "in",
+        "with",
+        "per",
+        "at",
+        "if",
+        "when",
+        "from",
+        "to",
+        "by",
+        "of",
+        "and",
+        "or",
+        "as",
+        "than",
+        "that",
+        "which",
+        "who",
+        "i",
+        "we",
+        "you",
+        "it",
+        "they",
+        "he",
+        "she",
+        "cost",
+        "costs",
+        "each",
+        "please",
+        "after",
+        "before",
+        "during",
+        "over",
+        "under",
+        "until",
+        "without",
+        "because",
+        "take",
+        "takes",
+        "last",
+        "lasts",
+        "have",
+        "has",
+        "get",
+        "gets",
+        "pay",
+        "pays",
+        "need",
+        "needs",
+        "is",
+        "are",
+        "be",
+        "do",
+        "does",
+        "can",
+        "there",
+        "here",
+        "these",
+        "now",
+        "today",
+        "then",
+        "beyond",
+        "within",
+        "near",
+        "only",
+        "cheaper",
+        "free",
+        "too",
+        "also",
+        "make",
+        "makes",
+        "made",
+        "charge",
+        "charges",
+        "extra",
+        "für",
+        "mit",
+        "pro",
+        "bei",
+        "am",
+        "im",
+        "ab",
+        "bis",
+        "und",
+        "oder",
+    ]
+)
+
+
+def thing_priced(question: str) -> str:
+    """How the word begins for the thing whose price is asked for; empty where that is no noun that can be told.
+
+    >>> [thing_priced(each) for each in ("How much is an oak chair with arms?", "What do the day tickets cost?", "How much is it?")]
+    ['chair', 'ticket', '']
+    """
+    found = next((found for pattern in _PRICED if (found := pattern.search(question))), None)
+    words = re.findall(r"[^\W\d_]+", found["thing"]) if found is not None else []
+    named = [*takewhile(lambda word: word.casefold() not in _ENDS_THING, words)]
+    return _beginning(named[-1].casefold()) if named else ""
+
+
+def names_thing(text: str, begins: str) -> bool:
+    """
+    >>> names_thing("Hats and armchairs: £9", "chair"), names_thing("Stools: £9", "chair")
+    (True, False)
+    """
+    return begins in text.casefold()
