@@ -667,6 +667,7 @@ class _Reading:
     def __init__(self, text: str, today: date, grammar: _Grammar, records: Sequence[str] = ()) -> None:
         self.text, self.today, self.grammar, self.records = text, today, grammar, records
         self.future, self.past = grammar.has("future", text), grammar.has("past", text)
+        self.present = grammar.has("present", text) and not self.past
 
     @cached_property
     def _points(self) -> list[re.Match[str]]:
@@ -1223,7 +1224,7 @@ class _Reading:
         """The last such day, today among them; the next one where the question is about what comes."""
         back = (self.today.weekday() - weekday) % 7
         day = self.today - timedelta(days=back)
-        if self.future and soon and day < self.today:
+        if (self.future or self.present) and soon and day < self.today:
             day += timedelta(days=7)
         return day, day
 

@@ -262,6 +262,10 @@ DAYS = {
     calls on Friday and Saturday                       | 2026-01-23..2026-01-24
     calls on Monday or Tuesday                         | none
     calls last Monday and Tuesday                      | 2026-01-19..2026-01-20
+    Which bookings are on Monday?                      | 2026-01-26..2026-01-26
+    who's in on Tuesday                                | 2026-01-27..2026-01-27
+    what have we got on Monday                         | 2026-01-26..2026-01-26
+    Who was in on Monday?                              | 2026-01-19..2026-01-19
     calls next Friday to Sunday                        | 2026-01-30..2026-02-01
     prices Monday to Friday                            | none
     Are you open Friday and Saturday?                  | none
