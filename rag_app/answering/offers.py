@@ -24,7 +24,7 @@ _SAID_OTHERWISE = frozenset(
         reparieren anbieten leihen kaufen mieten bekommen""",
     )
 )
-_LETTERS = 6
+_LETTERS, _SHORTEST = 6, 2
 
 
 def share_unoffered(question: str, text: str) -> float:
@@ -165,7 +165,7 @@ def thing_priced(question: str) -> str:
     found = next((found for pattern in _PRICED if (found := pattern.search(question))), None)
     words = re.findall(r"[^\W\d_]+", found["thing"]) if found is not None else []
     named = [*takewhile(lambda word: word.casefold() not in _ENDS_THING, words)]
-    return _beginning(named[-1].casefold()) if named else ""
+    return _beginning(named[-1].casefold()) if named and len(named[-1]) > _SHORTEST else ""
 
 
 def names_thing(text: str, begins: str) -> bool:

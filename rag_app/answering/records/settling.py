@@ -46,7 +46,7 @@ def settle_fields(tokens: Sequence[Token], spec: IndexSpec) -> None:
         if token.role in ("field", "total") and token.stem == "time" and figure(before.text) is not None:
             token.meaning, token.said = None, True  # "more than ten times"
     _settle_degrees(tokens, spec)
-    _settle_made(tokens)
+    _settle_made(tokens, spec)
     _settle_rule(tokens, spec)
     _settle_workers(tokens, spec)
     _settle_years(tokens, spec)
@@ -149,12 +149,15 @@ def _settle_degrees(tokens: Sequence[Token], spec: IndexSpec) -> None:
             other.meaning = Meaning("field", other.name)
 
 
-def _settle_made(tokens: Sequence[Token]) -> None:
+def _settle_made(tokens: Sequence[Token], spec: IndexSpec) -> None:
     """That something was booked says that there is a record: "who booked most", "how often was it booked"."""
     plain = [token for token in tokens if not token.inside]
     counted = any(token.role == "count" for token in tokens)
     often = counted and any(token.text.casefold() in ("often", "times") for token in tokens)
     who = [token for token in plain[1:2] if plain[0].stem in word_set("who")]
+    deeds = {f"{stem(word)}ed" for kind in spec.records.values() for word in kind.words} | word_set("booked")
+    for token in plain:
+        token.said |= token.is_left and token.text.casefold() in deeds
     for token in [*who, *(plain if often else ())]:
         if token.role == "value" and token.text.casefold() in word_set("booked"):
             token.meaning, token.said = None, True
