@@ -1,12 +1,12 @@
 """Figures, dates and times of a text, in one form: "480 euros", "€480", "four hundred and eighty"."""
 
 import re
-from collections.abc import Iterable, Sequence
-from datetime import date
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain, combinations
+from itertools import pairwise
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rag_app.retrieval.text import words_in
 
@@ -29,7 +29,7 @@ _SCALES = {
     "mrd": 10**9,
 }
 _OTHER_WORDS = {
-    "dozen": 12, "twice": 2,
+    "dozen": 12, "twice": 2, "thrice": 3,
     "zwei": 2, "drei": 3, "vier": 4, "fünf": 5, "sechs": 6, "sieben": 7, "acht": 8, "neun": 9, "zehn": 10, "elf": 11,
     "zwölf": 12, "zwanzig": 20, "dreißig": 30, "hundert": 100, "tausend": 1000,
     "deux": 2, "trois": 3, "quatre": 4, "cinq": 5, "sept": 7, "huit": 8, "neuf": 9, "dix": 10, "onze": 11, "douze": 12,
@@ -46,11 +46,18 @@ UNITS = {
         ("months", 1, "month months monat monate monaten mois"),
         ("months", 12, "year years jahr jahre jahren an ans année années"),
         ("percent", 1, "% percent prozent"),
-        ("dollar", 1, "$ dollar dollars usd us$"),
+        ("dollar", 1, "$ dollar dollars usd us$ buck bucks"),
         ("euro", 1, "€ euro euros eur"),
-        ("pound", 1, "£ gbp quid"),
+        ("pound", 1, "£ gbp quid pound pounds"),
+        ("pound", 0.01, "penny pennies pence"),
+        ("cent", 0.01, "¢ cent cents centime centimes rappen"),
         ("franc", 1, "chf francs franken"),
         ("yen", 1, "¥ yen jpy"),
+        ("yuan", 1, "cny yuan rmb"),
+        ("rupee", 1, "₹ inr rupee rupees"),
+        ("krone", 1, "nok dkk krona krone kronor kroner"),
+        ("peso", 1, "mxn peso pesos"),
+        ("zloty", 1, "pln zloty zlotys"),
         ("mass", 1, "g gram grams gramm"),
         ("mass", 1000, "kg kilo kilos kilogram kilograms"),
         ("length", 1, "mm"),
@@ -65,7 +72,9 @@ UNITS = {
     )
     for name in names.split()
 }
-MONEY = frozenset(["dollar", "euro", "pound", "franc", "yen"])
+MONEY = frozenset(["dollar", "euro", "pound", "cent", "franc", "yen", "yuan", "rupee", "krone", "peso", "zloty"])
+CENTS_OF = frozenset(["dollar", "euro", "franc"])
+"""What a cent may be the hundredth part of."""
 _UNIT = "|".join(re.escape(name) for name in sorted(UNITS, key=lambda name: -len(name)))
 MONTHS = {
     name: number
@@ -116,41 +125,132 @@ _FIGURE = re.compile(
         (?:[\s\u00a0-]?(?P<after>{_UNIT})(?!\w))?
       | \b(?P<words>{_WORD_NUMBER})(?P<scales>(?:[- ](?:hundred|thousand|million|billion))*)(?:\ and\ (?P<rest>{_WORD_NUMBER}))?\b
         (?:[\s-](?P<after2>{_UNIT})(?!\w))?
-      | \b(?P<other>{"|".join(_OTHER_WORDS)})\b(?:\s(?P<after3>{_UNIT})(?!\w))?""",
+      | (?<!\ba\ )(?<!\bthe\ )(?<!\bper\ )(?<!\beach\ )(?<!\bevery\ )(?<!\blast\ )(?<!\bsingle\ )
+        \b(?P<other>{"|".join(_OTHER_WORDS)})\b(?P<hundreds>[\ -]cents?(?=\ \w))?(?:\s(?P<after3>{_UNIT})(?!\w))?""",
     re.IGNORECASE | re.VERBOSE,
 )
 _IMPLIED = re.compile(
-    rf"\b(?P<half>half)\b(?:\ an?\ (?P<of>{_UNIT})(?!\w))?|\b(?:an?|per|each|every)\ (?P<one>{_UNIT})(?!\w)|\b(?P<both>both)\b",
+    rf"\b(?P<half>half)\b(?!\ past)|\b(?:an?|per|each|every)\ (?P<one>{_UNIT})(?!\w)|\b(?P<both>both)\b",
     re.IGNORECASE,
 )
 _ORDINAL = re.compile(r"\b\d{1,2}(?:st|nd|rd|th)\b", re.IGNORECASE)
-_SUM = re.compile(
-    r"\b(?:together|total\w*|in all|altogether|combined|sum\w*|overall|difference|more|less|fewer|ahead|behind|higher|lower|longer"
-    r"|shorter|between|apart|gap|insgesamt|zusammen|mehr|weniger|au total|ensemble|plus|moins)\b",
-    re.IGNORECASE,
+_PARTS = {
+    "half": 0.5,
+    "quarter": 0.25,
+    "three quarters": 0.75,
+    "½": 0.5,
+    "¼": 0.25,
+    "¾": 0.75,
+    "demi": 0.5,
+    "demie": 0.5,
+}
+_COUNT = rf"\d{{1,3}}|{_WORD_NUMBER}"
+_MIXED = re.compile(
+    rf"""\b(?:(?P<whole>{_COUNT}|(?:an?|une?)(?=\ (?:{_UNIT})\b))(?:\ (?P<unit>{_UNIT}))?
+        \ (?:and|et)\ (?:(?:an?|one)\ )?(?P<part>half|quarter|three\ quarters|demie?)\b(?:\ (?P<of>{_UNIT})\b)?
+      | (?P<lone>three\ quarters|(?:a\ )?quarter|half)\ (?:of\ )?an?\ (?P<of2>{_UNIT})\b
+      | (?:(?:an?\ )?half-|an?\ half\ |(?:eine[rn]?\ )?halbe[rn]?\ |(?:une\ )?demi-)(?P<of3>hour|day|year|mile|pound|stunde|heure)\b
+      | (?P<german>andert|einein|zweiein|dreiein)halb)\b
+      | (?P<digits>\b\d{{1,3}}\s?|(?<![\w.,]))(?P<sign>[½¼¾])""",
+    re.IGNORECASE | re.VERBOSE,
 )
-_LARGEST_COUNT = 50
-_MOST_TO_ADD = 40
+_GERMAN_HALVES = {"andert": 1.5, "einein": 1.5, "zweiein": 2.5, "dreiein": 3.5}
+_PARTS_OF = {"half": 2, "third": 3, "quarter": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
+_SHARE = re.compile(
+    rf"""\b(?P<some>two|three|four|[2-9])[ -](?P<parts>third|quarter|fifth|sixth|eighth|tenth)s\b
+      | \b(?P<loose>an?|one)[ -](?P<part>third|quarter|fifth|sixth|eighth|tenth)\b(?!\ (?:past|to)\b)(?P<said>\ of\b(?!\ \d{{4}}))?
+      | (?:\bby\ )(?P<by>half)\b | \b(?P<half>half)(?=\ (?:of|the|its|their|our|all)\b)
+      | \b(?P<some2>{_COUNT})(?:\ [^\W\d]+)?\ (?:in|out\ of)(?:\ every)?\ (?P<all>{_COUNT})\b(?![.,:]?\d|\s?(?:{_UNIT})(?!\w))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_RATIO = re.compile(
+    rf"""\b(?:(?P<word>twice|thrice|double|triple|treble)\ (?=(?:as|the|that|what|its|their|our|his|her|more)\b)
+      | (?P<verb>doubl|tripl|trebl|quadrupl|halv|verdoppel|verdreifach)(?:ed|ing|t|te|ten)\b
+      | (?P<times>\d+(?:[.,]\d+)?|{_WORD_NUMBER})(?:\ times|[ ]?x)\ (?=(?:as|the|that|what|more|less|fewer|\w+er\ than)\b)
+      | (?P<fold>\d+(?:[.,]\d+)?|{_WORD_NUMBER})[- ]?fold\b | by\ a\ factor\ of\ (?P<factor>\d+(?:[.,]\d+)?|{_WORD_NUMBER})
+      | (?P<half>half)\ (?=as\b) | (?P<doppelt>doppelt|dreimal|viermal)\ (?=so\b) | (?P<fois>deux|trois|quatre)\ fois\ (?=plus|moins))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_RATIO_WORDS = {
+    "twice": 2, "double": 2, "doubl": 2, "doppelt": 2, "verdoppel": 2, "thrice": 3, "triple": 3, "tripl": 3, "treble": 3,
+    "trebl": 3, "dreimal": 3, "verdreifach": 3, "viermal": 4, "quadrupl": 4, "half": 0.5, "halv": 0.5,
+}  # fmt: skip
+_ABOUT = (
+    r"about|around|roughly|approximately|some|almost|nearly|over|another|only|just|more than|less than|at least|exactly"
+)
+_DIRECTION = re.compile(
+    rf"""(?:\A|.*\b)(?:(?P<down>fell|fall(?:s|en|ing)?|drop(?:s|ped|ping)?|declin\w+|decreas\w+|down|lower(?:ed|s|ing)|reduc\w+
+        |cut(?:s|ting)?|shr[aiu]nk\w*|los(?:t|e|es|ing|s)|slump\w*|plung\w*|s[aiu]nk\w*|minus|gesunken|fiel|baiss\w+|recul\w+)
+      | (?P<up>rose|ris(?:e|es|en|ing)|gr[eo]w(?:n|s|ing|th)?|increas\w+|climb\w*|gain\w*|up|rais(?:e|ed|es|ing)|jump\w*|soar\w*
+        |plus|gestiegen|stieg|augment\w+))
+        (?:[^.;!?\d§|]*\b(?:by|um|de))?(?:\ (?:of|{_ABOUT.replace(" ", "[ ]")}))*\s?\Z""",
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+_DIRECTION_AFTER = re.compile(
+    r"\s(?:(?P<down>fall|drop|decline|decrease|loss|reduction)|(?P<up>rise|increase|gain|growth))\b", re.IGNORECASE
+)
+_FIELD = re.compile(r"(?:\A|[\n|])[ \t]*(?P<label>[^\W\d][^|\n:.]{0,39}):[ \t]*\Z")
+_FIELD_END = re.compile(r"[ \t]*(?:[|\n]|\Z)")
+_SHORT_DATE = re.compile(r"(?<![\d/.,])(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
+_SPAN = re.compile(
+    rf"""\b(?:for|within|after|in|lasts?|lasted|lasting|takes?|took|taking|wait(?:s|ed)?|nearly|almost|about|over|than|until)
+        \ an?\ (?P<unit>{_UNIT})\b(?!-)
+      | \ban?\ (?P<unit2>{_UNIT})\ (?:after|before|later|ago|earlier|long|early|late|ahead)\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_RIGHT_SHARED = re.compile(r"\s?(?:to|or|bis|à|–|—|-)\s?|\s(?:instead of|rather than|against)\s", re.IGNORECASE)
+_BETWEEN = re.compile(r"\b(?:between|zwischen|entre)\s\Z", re.IGNORECASE)
+_LEFT_SHARED = re.compile(
+    r"\s(?:instead of|rather than|against|to|up from|down from|from|compared (?:to|with))\s", re.I
+)
+_NO_NOUN = re.compile(r"\s*(?:\Z|[.,;:!?)§]|\s(?:on|in|for|as|since|until|and|or|but|at|by|from)\b)", re.IGNORECASE)
 
 
 class Figure(Struct, frozen=True):
     """What a text states as a number: `values` are how it may be read ("1.240" as 1240 or 1.24).
 
     `dimension` is what it is measured in, "" where the text does not say; `values` are in the smallest unit of it, and
-    `plain` are without the unit. `sign` is -1 or 1 where it is written, else 0.
+    `plain` are without the unit. `sign` is -1 or 1 where the text says so, `written` whether as "-" or "+" ("-21 percent",
+    not "fell by 21 percent"). `label` is the name of the field whose value it is ("price: 105").
     """
 
     values: frozenset[float]
     plain: frozenset[float]
     dimension: str = ""
     sign: int = 0
+    written: bool = False
+    label: str = ""
+
+    @property
+    def scale(self) -> float:
+        """How many of the smallest unit its unit has."""
+        return max(self.values) / max(self.plain) if any(self.plain) else 1.0
 
     def agrees(self, other: "Figure") -> bool:
-        if self.sign * other.sign < 0:
-            return False
+        return not self._is_opposite(other) and self.equals(other)
+
+    def equals(self, other: "Figure") -> bool:
+        """Whether both are the same but for the sign."""
         if self.dimension and other.dimension:
-            return self.dimension == other.dimension and bool(self.values & other.values)
+            return is_convertible(self.dimension, other.dimension) and bool(self.values & other.values)
         return bool(self.plain & other.plain)
+
+    def _is_opposite(self, other: "Figure") -> bool:
+        """A written "-21" is no plain 21; "fell by 21" may be one, but no "rose by 21"."""
+        is_negative = any(each.written and each.sign < 0 for each in (self, other))
+        return self.sign * other.sign < 0 or (is_negative and self.sign != other.sign)
+
+
+class Ratio(Struct, frozen=True):
+    """A multiplier: "almost twice as long", "threefold". `about` is the word before it, of how exact it is."""
+
+    value: float
+    about: str = ""
+
+
+def is_convertible(one: str, other: str) -> bool:
+    """Whether figures of two dimensions may be the same: cents are of a dollar or of a euro."""
+    return one == other or {one, other} in [{"cent", each} for each in CENTS_OF]
 
 
 Date = tuple[int | None, int | None, int | None]
@@ -166,6 +266,11 @@ class Figures(Struct, frozen=True):
     times: tuple[frozenset[int], ...] = ()
     implied: tuple[Figure, ...] = ()
     """What a source says without a number: "within a week", "both", "half of the price"."""
+    ratios: tuple[Ratio, ...] = ()
+    short_dates: tuple[tuple[int, int], ...] = ()
+    """"18/04", which may be a date or two numbers."""
+    spans: tuple[Figure, ...] = ()
+    """What a claim says without a number: "for a month"."""
 
 
 @lru_cache(maxsize=512)
@@ -175,6 +280,7 @@ def figures_of(text: str) -> Figures:
     >>> [sorted(each.plain) for each in found.numbers], found.dates, [sorted(each) for each in found.times]
     ([[2.0], [1.24, 1240.0], [90.0]], ((None, 2, 5),), [[870]])
     """
+    text = _MIXED.sub(_write_mixed, re.sub(r"\b(?:per|pour) ?cent\b", "percent", text))
     dates = [_date(found) for found in _DATE.finditer(text)]
     rest = _DATE.sub(" § ", text)
     times = [read for found in _TIME.finditer(rest) if (read := _time(found))]
@@ -182,35 +288,110 @@ def figures_of(text: str) -> Figures:
     weekdays = frozenset(DAYS[name.casefold()] for name in _WEEKDAY.findall(rest))
     dates += [(None, MONTHS[found[0].casefold()], None) for found in _LONE_MONTH.finditer(rest)]
     rest = _ORDINAL.sub(" § ", _LONE_MONTH.sub(" § ", rest))
-    numbers = tuple(figure for found in _FIGURE.finditer(rest) if (figure := _figure(found)))
-    implied = tuple(_implied_figure(found) for found in _IMPLIED.finditer(rest))
-    return Figures(numbers, tuple(dates), weekdays, tuple(times), implied)
-
-
-def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterable[int] = ()) -> bool:
-    """Whether the claim `text` states a figure, date or time that the sources do not.
-
-    `counted` are numbers that a count may give: how many sources are cited. A sum or a difference of two figures of the
-    sources, or the sum of all of one unit, passes where the claim says that it is one ("together", "more than").
-
-    >>> source = figures_of("Starter has three seats, Team ten.")
-    >>> [is_unsupported(figures_of(text), source, text) for text in ("Together 13 seats.", "There are 13 seats.")]
-    [False, True]
-    """
-    counts = {value for value in counted if value <= _LARGEST_COUNT}
-    bare = counts | _hours(chain.from_iterable(sources.times)) | {year for year, _, _ in sources.dates if year}
-    for figure in claim.numbers:
-        if any(figure.agrees(other) for other in (*sources.numbers, *sources.implied)):
-            continue
-        if not figure.dimension and figure.plain & bare:
-            continue
-        if not (_SUM.search(text) and _is_computed(figure, sources.numbers)):
-            return True
-    return (
-        any(not _has_date(each, sources.dates) for each in claim.dates)
-        or not claim.weekdays <= sources.weekdays | {*map(_weekday, sources.dates)}
-        or any(not _has_time(each, sources) for each in claim.times)
+    short = tuple((int(one), int(other)) for one, other in _SHORT_DATE.findall(rest))
+    rest = _SHORT_DATE.sub(" § ", rest)
+    ratios = tuple(_ratio(found) for found in _RATIO.finditer(rest))
+    rest = _RATIO.sub(" § ", rest)
+    shares = [(found, share) for found in _SHARE.finditer(rest) if (share := _share(found))]
+    implied = [_implied_figure(found) for found in _IMPLIED.finditer(rest)]
+    implied += [share for found, share in shares if found["loose"] and not found["said"]]
+    implied += [_build_figure([part], "") for pair in short for part in pair]
+    rest = _SHARE.sub(lambda found: " § " if _share(found) else found[0], rest)
+    numbers = [share for found, share in shares if not found["loose"] or found["said"]]
+    spans = tuple(_build_figure([1], found["unit"] or found["unit2"]) for found in _SPAN.finditer(rest))
+    return Figures(
+        (*numbers, *_read_numbers(rest)), tuple(dates), weekdays, tuple(times), tuple(implied), ratios, short, spans
     )
+
+
+def _write_mixed(found: re.Match[str]) -> str:
+    """ "An hour and a half" with digits: "1.5 hour"."""
+    if found["german"]:
+        return f"{_GERMAN_HALVES[found['german'].casefold()]}"
+    if found["sign"]:
+        return f"{int(found['digits'] or 0) + _PARTS[found['sign']]}"
+    unit = found["unit"] or found["of"] or found["of2"] or found["of3"] or ""
+    part = _PARTS[(found["part"] or found["lone"] or "half").casefold().removeprefix("a ")]
+    whole = (found["whole"] or "0").casefold()
+    count = 1 if whole in ("a", "an", "un", "une") else int(_count(whole))
+    return f"{count + part} {unit}".rstrip()
+
+
+def _count(written: str) -> float:
+    return float(written.replace(",", ".")) if written[0].isdigit() else float(_value(written))
+
+
+def _ratio(found: re.Match[str]) -> Ratio:
+    before = re.search(rf"\b({_ABOUT}|close to|just under)\s\Z", found.string[: found.start()][-30:], re.IGNORECASE)
+    about = before[1].casefold() if before else ""
+    counted = found["times"] or found["fold"] or found["factor"]
+    if counted:
+        return Ratio(_count(counted), about)
+    if found["fois"]:
+        return Ratio(float(_OTHER_WORDS[found["fois"].casefold()]), about)
+    word = found["word"] or found["verb"] or found["half"] or found["doppelt"]
+    return Ratio(float(_RATIO_WORDS[word.casefold()]), about)
+
+
+def _share(found: re.Match[str]) -> Figure | None:
+    """A part of a whole in percent, exact and rounded: "two thirds", "one customer in five"."""
+    if found["some2"]:
+        part, whole = _count(found["some2"]), _count(found["all"])
+        if not 0 < part < whole <= 100:
+            return None
+    else:
+        name = found["parts"] or found["part"] or "half"
+        part, whole = _count(found["some"] or "1"), _PARTS_OF[name.casefold()]
+    return _build_figure({round(100 * part / whole, places) for places in (0, 1, 2, 6)}, "%")
+
+
+def _read_numbers(rest: str) -> Iterator[Figure]:
+    read = [(found, figure) for found in _FIGURE.finditer(rest) if (figure := _figure(found))]
+    figures = [_with_field(found, figure) for found, figure in read]
+    for at, ((left, _), (right, _)) in enumerate(pairwise(read)):
+        one, other = figures[at], figures[at + 1]
+        between = rest[left.end() : right.start()]
+        if other.dimension and not one.dimension and _shares_right(between, rest[: left.start()][-20:]):
+            figures[at] = _with_unit_of(one, other)
+        elif (
+            one.dimension
+            and not other.dimension
+            and _LEFT_SHARED.fullmatch(between)
+            and _NO_NOUN.match(rest, right.end())
+        ):
+            figures[at + 1] = _with_unit_of(other, one)
+    yield from figures
+
+
+def _shares_right(between: str, before: str) -> bool:
+    if between.casefold() in (" and ", " und ", " et "):
+        return _BETWEEN.search(before) is not None
+    return _RIGHT_SHARED.fullmatch(between) is not None
+
+
+def _with_unit_of(figure: Figure, other: Figure) -> Figure:
+    """A figure that leaves its unit to another: "from 129 to 105 dollars"."""
+    values = frozenset(round(value * other.scale, 6) for value in figure.plain)
+    return replace(figure, values=values, dimension=other.dimension)
+
+
+def _with_field(found: re.Match[str], figure: Figure) -> Figure:
+    """A figure with the sign that words before it give it; that of a field is above zero where it has no sign."""
+    rest = found.string
+    line = rest[: found.start()]
+    field = _FIELD.search(line[-60:]) if _FIELD_END.match(rest, found.end()) else None
+    if not field:
+        direction = _DIRECTION.match(line[-80:]) or _DIRECTION_AFTER.match(rest, found.end())
+        if direction and not figure.sign:
+            return replace(figure, sign=1 if direction["up"] else -1)
+        return figure
+    label = field["label"].casefold()
+    figure = replace(figure, label=label, sign=figure.sign or 0 if _DIRECTION.match(label) else figure.sign or 1)
+    unit = label.split()[-1]
+    if not figure.dimension and unit in UNITS and len(unit) > 1:
+        built = _build_figure(figure.plain, unit)
+        return replace(figure, values=built.values, dimension=built.dimension)
+    return figure
 
 
 def _figure(found: re.Match[str]) -> Figure | None:
@@ -226,23 +407,31 @@ def _figure(found: re.Match[str]) -> Figure | None:
             value *= _SCALES[scale_name]
         plain = {value + (_value(found["rest"]) if found["rest"] and found["scales"] else 0)}
     else:
-        plain = {float(_OTHER_WORDS[found["other"].casefold()])}
-    sign = 0 if not found["sign"] or found["sign"] == "–" else 1 if found["sign"] == "+" else -1
-    return _build_figure(plain, unit, sign)
+        plain = {float(_OTHER_WORDS[found["other"].casefold()] * (100 if found["hundreds"] else 1))}
+    sign = _sign_of(found)
+    return replace(_build_figure(plain, unit), sign=sign, written=sign != 0)
 
 
-def _build_figure(plain: Iterable[float], unit: str, sign: int = 0) -> Figure:
-    dimension, factor = UNITS.get(unit, ("", 1.0))
+def _sign_of(found: re.Match[str]) -> int:
+    """A dash that begins a line or ends a range is no sign."""
+    before = found.string[: found.start()][-40:]
+    if not found["sign"] or found["sign"] == "–" or re.search(r"(?:\d ?|^[ \t]*)\Z", before, re.MULTILINE):
+        return 0
+    return 1 if found["sign"] == "+" else -1
+
+
+def _build_figure(plain: Iterable[float], unit: str) -> Figure:
+    dimension, factor = UNITS.get(unit.casefold(), ("", 1.0))
     known = frozenset(round(value, 6) for value in plain)
-    return Figure(frozenset(round(value * factor, 6) for value in known), known, dimension, sign)
+    return Figure(frozenset(round(value * factor, 6) for value in known), known, dimension)
 
 
 def _implied_figure(found: re.Match[str]) -> Figure:
     if found["both"]:
         return _build_figure([2], "")
     if found["half"]:
-        return _build_figure([0.5], found["of"].casefold()) if found["of"] else _build_figure([50], "%")
-    return _build_figure([1], found["one"].casefold())
+        return _build_figure([50], "%")
+    return _build_figure([1], found["one"])
 
 
 def _value(words: str) -> int:
@@ -284,45 +473,3 @@ def _time(found: re.Match[str]) -> frozenset[int] | None:
         return frozenset([hour % 12 * 60 + minute + (720 if half == "pm" else 0)])
     hours = (hour, hour + 12) if half.startswith("o") else (hour,)  # "five o'clock" is said of the afternoon, too
     return frozenset(each % 24 * 60 + minute for each in hours)
-
-
-def _has_date(wanted: Date, known: Sequence[Date]) -> bool:
-    year, month, day = wanted
-    agrees = any(
-        (year is None or each[0] in (None, year)) and month == each[1] and (day is None or each[2] == day)
-        for each in known
-    )
-    return agrees or (year is not None and day is not None and (year, day, month) in known)
-
-
-def _weekday(day: Date) -> int | None:
-    try:
-        return date(*day).weekday()  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # part of it is not said, or there is no such day
-        return None
-
-
-def _has_time(wanted: frozenset[int], sources: Figures) -> bool:
-    if any(wanted & each for each in sources.times):
-        return True
-    return any(not each.dimension and each.plain & _hours(wanted) for each in sources.numbers)
-
-
-def _hours(times: Iterable[int]) -> set[float]:
-    """The full hours, of the morning as well: "9 to 5" of a source that says 9:00 to 17:00."""
-    hours = {float(minutes // 60) for minutes in times if minutes % 60 == 0}
-    return hours | {hour % 12 for hour in hours}
-
-
-def _is_computed(figure: Figure, known: Sequence[Figure]) -> bool:
-    """Whether a figure is the sum of all figures of one unit, or of two of them, or the difference of two."""
-    alike = [each for each in dict.fromkeys(known) if not figure.dimension or each.dimension in ("", figure.dimension)]
-    by_dimension: dict[str, list[float]] = {}
-    for each in alike[:_MOST_TO_ADD]:
-        by_dimension.setdefault(each.dimension, []).append(max(each.values))
-    for values in by_dimension.values():
-        pairs = [*combinations(values, 2)]
-        computed = [sum(values), *map(sum, pairs), *(abs(one - other) for one, other in pairs)]
-        if any(abs(value - wanted) < 1e-6 for value in computed for wanted in figure.values):
-            return True
-    return False

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from rag_app.answering.citations import MARKER, cut_words, words_of
 from rag_app.answering.context import ContextBlock
-from rag_app.answering.verification.figures import figures_of, is_unsupported
+from rag_app.answering.verification.claimed import is_unsupported
+from rag_app.answering.verification.figures import figures_of
 from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
 from rag_app.answering.verification.words import (
     MIN_CLAUSE,

@@ -1,0 +1,150 @@
+"""Figures of claims against those of sources: units of money, signs, halves, multipliers, sums, short dates."""
+
+import pytest
+
+from rag_app.answering.verification.claimed import is_unsupported
+from rag_app.answering.verification.figures import figures_of
+
+SOURCES = {
+    "bill": "You paid 131 pounds. The e-mail says 95 on Monday: half-head highlights, 95 pounds, a toner at 22 and a bond "
+    "treatment at 14. 14 pounds go back to your card. I had to wait almost 15 minutes before it started.",
+    "sms": "From 1 March 2026 an additional text message costs 8 cents instead of 7. About one customer in five buys "
+    "additional messages. The median is 340 messages a month, so the change comes to 3.40 euros a month. The second "
+    "reminder, two hours before the visit, accounts for almost half of all messages. Roughly a third choose e-mail.",
+    "late": "Yesterday, between 13:04 and 14:34, no reminder left. 3,412 reminders to patients of 161 clinics were late, by "
+    "an hour and a half at worst. The engineer on call is told 30 days before. Two more clinics called.",
+    "leave": "Every employee gets 27 days of annual leave a year. Up to five unused days can be carried over. Ask for leave of "
+    "more than two days at least three weeks ahead. You may work abroad for up to 20 working days a year. Claims within 30 days.",
+    "wait": "I had to wait 25 minutes past my appointment. I had taken an hour off work, and it became an hour and a half. The "
+    "test took longer than the ten minutes planned. I take ten pounds off your next cut.",
+    "band": "Own: false | Price: 105.0 | Sales: 2140 | Market: Etsy\nThe shop sells a band for 105 dollars; until 24 January "
+    "2026 the same band cost 129 dollars. It has sold 2,140 times.",
+    "field": "Own: false | Price: 105.0 | Sales: 2140",
+    "rings": "Price: 105.0 | Sales: 2140\nA band for 105 dollars.\n\nPrice: 128.0 | Sales: 342\nThe ring costs 128 dollars.",
+    "trend": "Demand Index: 58 | Competition Score: 29 | Trend Momentum: 21\nIt has a demand index of 58, a competition score "
+    "of 29 and a trend momentum of +21 percent, as of 31 January 2026.",
+    "trends": "Demand Index: 58 | Competition Score: 29 | Trend Momentum: 21\n\n"
+    "Demand Index: 91 | Competition Score: 78 | Trend Momentum: 3",
+    "falling": "Demand Index: 40 | Trend Momentum: -12",
+    "itch": "In October I had my hair coloured elsewhere, and my scalp itched for a week. The test is made 48 hours before.",
+    "trial": "There is a trial, which is 70 pounds and takes an hour and a half. Saturday the 18th of April at two is free.",
+    "numbers": "Call 18 of 40 was answered; 4 were lost. The price rose by 24 dollars, from 105 to 129 dollars.",
+    "growth": "Orders doubled in May. The old machine makes 40 pieces, the new one weighs 80 kilos. A ticket costs 3.50 dollars.",
+    "weights": "The small box weighs 2 kg, the large box 6 kg. It keeps for three months. Two thirds of the buyers return.",
+}
+
+
+def unsupported(source: str, claim: str) -> bool:
+    return is_unsupported(figures_of(claim), figures_of(SOURCES[source]), claim)
+
+
+@pytest.mark.parametrize(
+    ("source", "claim"),
+    [
+        ("bill", "Dana Whitfield paid 131 dollars for her highlights."),
+        ("bill", "The toner cost 22 euros."),
+        ("bill", "The bond treatment cost 14 pence."),
+        ("bill", "Together the toner (22 pounds) and the treatment (14 pounds) came to 37 pounds."),
+        ("bill", "She waited 146 minutes in total."),
+        ("sms", "An additional text message costs 8 euros instead of 7."),
+        ("sms", "An additional text message costs 8 dollars."),
+        ("sms", "The change comes to 3.40 cents a month."),
+        ("sms", "Two customers in five buy additional messages."),
+        ("sms", "About 30 percent of customers buy additional messages."),
+        ("sms", "A message costs two cents more than before, 8 cents."),
+        ("late", "The reminders were late by two and a half hours at worst."),
+        ("late", "The reminders were late by half an hour."),
+        ("late", "The reminders were late by 2.5 hours."),
+        ("late", "The reminders were late by an hour and three quarters."),
+        ("leave", "Aurora gives more than twice the leave that the law demands."),
+        ("leave", "27 days and five days carried over make 35 days in total."),
+        ("leave", "Leave was doubled to 27 days."),
+        ("wait", "Peter Hallam waited more than twice as long as anybody else this year."),
+        ("wait", "Peter Hallam waited five times as long, 25 minutes."),
+        ("band", "Their band costs 105 euros."),
+        ("band", "The shop lowered the price by 34 dollars, from 129 to 105 dollars."),
+        ("band", "The price went from 129 to 105 euros."),
+        ("field", "The price fell by 105 dollars."),
+        ("field", "The shop has -2,140 sales."),
+        ("rings", "Their band costs $33 less than our ring."),
+        ("rings", "Their band is twice as dear as our ring."),
+        ("rings", "Their band has sold more than seven times as often: 2,140 against 342 times."),
+        ("trend", "The trend momentum is -21 percent."),
+        ("trend", "The trend momentum is minus 21 percent."),
+        ("trend", "Demand fell by 21 percent."),
+        ("trend", "### Demand fell by half"),
+        ("trend", "Demand has doubled."),
+        ("trends", "The one is searched for more than three times as often as the other."),
+        ("trends", "Their demand index is three times as high."),
+        ("falling", "The momentum is 12 percent."),
+        ("falling", "Demand rose by 12 percent."),
+        ("itch", "Her scalp itched for a month after the colour in October."),
+        ("itch", "It was made a day before."),
+        ("trial", "A trial was booked for 19/04 at 2 pm."),
+        ("trial", "A trial was booked for 18 May."),
+        ("trial", "The trial takes 60 minutes."),
+        ("numbers", "Call 19/40 was answered."),
+        ("numbers", "The price fell by 24 dollars."),
+        ("growth", "Orders tripled in May."),
+        ("growth", "The new machine makes three times as many pieces."),
+        ("growth", "A ticket costs 3.50 euros."),
+        ("weights", "The large box weighs four times as much as the small one."),
+        ("weights", "It keeps for a year."),
+        ("weights", "A third of the buyers return."),
+    ],
+)
+def test_what_the_sources_do_not_state(source: str, claim: str) -> None:
+    assert unsupported(source, claim)
+
+
+@pytest.mark.parametrize(
+    ("source", "claim"),
+    [
+        ("bill", "Dana Whitfield was quoted £95 but paid £131, a difference of £36."),
+        ("bill", "The toner (22 pounds) and the bond treatment (14 pounds) together added 36 pounds to the bill."),
+        ("bill", "The fourteen pounds for the treatment were refunded."),
+        ("bill", "The bond treatment cost 14 pounds, which is 1,400 pence."),
+        ("bill", "She waited almost a quarter of an hour."),
+        ("sms", "From 1 March 2026, an extra SMS costs 8 cents, one cent more than before."),
+        ("sms", "From 1 March 2026, an extra SMS costs 0.08 euros instead of 0.07."),
+        ("sms", "Only about 20 percent of customers buy additional messages."),
+        ("sms", "One in five customers buys additional messages."),
+        (
+            "sms",
+            "Almost 50 percent of all messages are second reminders, and about 33 percent of patients choose e-mail.",
+        ),
+        ("sms", "Half of the messages are second reminders."),
+        ("late", "For 90 minutes, from 13:04 to 14:34, no reminder was sent."),
+        ("late", "3412 reminders were delayed, at worst by 1.5 hours."),
+        ("late", "Die Erinnerungen kamen bis zu anderthalb Stunden zu spät."),
+        ("leave", "With the full carry-over, an employee could have 32 days in total, i.e. 27 plus 5."),
+        ("leave", "Up to five days a year can be carried over."),
+        ("wait", "Peter Hallam waited 25 minutes, 2.5 times as long as the ten minutes planned."),
+        ("wait", "It took him 1½ hours instead of one hour."),
+        ("band", "The shop lowered the price of its band by 24 dollars, from 129 to 105 dollars, on 24 January."),
+        ("band", "The band is 24 dollars cheaper than before."),
+        ("field", "The band costs 105 dollars and has sold 2,140 times."),
+        ("rings", "Their band is $23 cheaper than our ring: $105 against $128."),
+        ("rings", "Our ring is 23 dollars dearer."),
+        ("rings", "Their band has sold more than six times as often: 2,140 against 342 times."),
+        ("rings", "Their sales are more than six times the sales of our ring."),
+        ("trend", "Momentum: +21%"),
+        ("trend", "Demand rose by 21 percent."),
+        ("trend", "Demand has a momentum of 21 percent."),
+        ("falling", "Demand fell by 12 percent."),
+        ("falling", "The momentum is -12 percent."),
+        ("falling", "Its momentum is minus 12 percent."),
+        ("itch", "Her scalp itched for seven days."),
+        ("itch", "Her scalp itched for a week, and the test is made two days before."),
+        ("trial", "A trial was booked for 18/04 at 2 pm."),
+        ("trial", "A trial was booked for 18 April. It costs £70 and lasts 90 minutes."),
+        ("numbers", "Call 18/40 was answered."),
+        ("numbers", "The price was raised by 24 dollars."),
+        ("growth", "In May there were twice as many orders."),
+        ("growth", "A ticket costs 350 cents."),
+        ("weights", "The large box weighs three times as much as the small one."),
+        ("weights", "It keeps for 3 months. Two in three buyers return."),
+    ],
+)
+def test_what_the_sources_state(source: str, claim: str) -> None:
+    assert not unsupported(source, claim)
