@@ -195,7 +195,7 @@ class Pipeline(Searcher):
         `by_fields`: questions about records are answered from their fields, where the retriever is ours.
         """
         chosen = capability_named(capability)
-
+        spec = find_index(self._indexes, chosen.index)
         parts = self._parts(chosen)
 
         def prepare(asked: Question) -> tuple[BaseRetriever, list[BaseNodePostprocessor]]:
@@ -214,13 +214,13 @@ class Pipeline(Searcher):
         retriever, postprocessors = prepare(question)
         return CapabilityEngine(
             capability=chosen,
-            gate=self._gate(find_index(self._indexes, chosen.index), scope, retriever),
+            gate=self._gate(spec, scope, retriever),
             retriever=retriever,
             postprocessors=postprocessors,
             synthesizer=self._synthesizer(chosen),
             owner=self._owner(),
             prepare=prepare,
-            languages=find_index(self._indexes, chosen.index).languages,
+            languages=spec.languages,
             warn=partial(
                 not_understood_here,
                 model=self._embedder.model_name,
@@ -230,7 +230,8 @@ class Pipeline(Searcher):
             question=question,
             foreign=lambda nodes, query: with_cosines(adopt(nodes, scope), query, self._embedder),
             dated=lambda asked: self.resolve_dates(capability, asked, scope),
-            tell=partial(tell_record, find_index(self._indexes, chosen.index)),
+            tell=partial(tell_record, spec),
+            units={name: words.unit for name, words in spec.vocabulary.items() if words.unit},
         )
 
     def _finder(self, chosen: Capability, scope: Scope) -> Callable[[Question], RecordFinder] | None:

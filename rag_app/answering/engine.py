@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -135,7 +136,8 @@ class CapabilityEngine(BaseQueryEngine):
 
     The retriever may be another than ours: `foreign` is applied to its nodes, and by default fills in what our nodes
     have (retrieval/foreign.py). For a text alone, everything else is taken from `question`, and the period from `dated`.
-    `tell` gives the sentence of a record without a text of its own, and nothing of any other.
+    `tell` gives the sentence of a record without a text of its own, and nothing of any other. `units` are
+    those of the fields, by name.
     """
 
     def __init__(
@@ -154,6 +156,7 @@ class CapabilityEngine(BaseQueryEngine):
         dated: Callable[[Question], Awaitable[Question]] | None = None,
         records: Callable[[Question], RecordFinder] | None = None,
         tell: Callable[[Hit], str] | None = None,
+        units: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(CallbackManager())
         self._owner = owner
@@ -162,7 +165,7 @@ class CapabilityEngine(BaseQueryEngine):
         self._dated = dated
         self._prepare, self._question, self._foreign = prepare, question or Question(""), foreign or _adopt_nodes
         self._languages, self._warn, self._records = languages, warn, records
-        self._tell = tell
+        self._tell, self._units = tell, units
 
     @property
     def retriever(self) -> BaseRetriever:
@@ -244,7 +247,7 @@ class CapabilityEngine(BaseQueryEngine):
         names = " ".join([self.capability.description, *(told.get(name, "") for name in ("system", "role"))])
         sentences, words = self.capability.max_sentences, self.capability.max_words
         return Verification(
-            Ground(evidence.context.blocks, f"{question.text} {question.searched or ''}", names),
+            Ground(evidence.context.blocks, f"{question.text} {question.searched or ''}", names, self._units),
             advice_is_claim=self.capability.advice_is_claim,
             trusted=model == EXTRACTIVE,
             max_sentences=sentences and sentences - (_LEAD_SENTENCES if lead else 0),

@@ -1,7 +1,8 @@
 """The verdict on an answer, sentence by sentence: what is kept, what is left out, and what has to wait."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 from rag_app.answering.citations import MARKER, cut_words, words_of
 from rag_app.answering.context import ContextBlock
 from rag_app.answering.verification.claimed import is_unsupported
-from rag_app.answering.verification.figures import figures_of
+from rag_app.answering.verification.figures import UNITS, figures_of
 from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
 from rag_app.answering.verification.words import (
     MIN_CLAUSE,
@@ -46,11 +47,20 @@ class Unit(Struct, frozen=True):
 
 
 class Ground:
-    """The blocks of a context as claims are compared with them. What is read of a block is read once."""
+    """The blocks of a context as claims are compared with them. What is read of a block is read once.
 
-    def __init__(self, blocks: Sequence[ContextBlock], question: str, names: str = "") -> None:
+    `units` are those of the fields of an index, by name: a header says "Price: 105".
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[ContextBlock],
+        question: str,
+        names: str = "",
+        units: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.size = len(blocks)
-        self._texts = {block.number: _text_of(block) for block in blocks}
+        self._texts = {block.number: _text_of(block, units) for block in blocks}
         self._all = tuple(self._texts)
         self._passages: dict[tuple[int, ...], Passage] = {}
         self._question = question
@@ -231,8 +241,9 @@ def _lines(piece: str) -> list[str]:
     return [piece[start:end] for start, end in zip([0, *cuts], [*cuts, len(piece)], strict=True)]
 
 
-def _text_of(block: ContextBlock) -> str:
-    """A source's header and text, without the relevance, which is ours, and without a random id in place of a title.
+def _text_of(block: ContextBlock, units: Mapping[str, str]) -> str:
+    """A source's header with the units of its fields, and its text; without the relevance, which is ours, and without a
+    random id in place of a title.
 
     The digits of such an id would support any figure.
     """
@@ -240,6 +251,10 @@ def _text_of(block: ContextBlock) -> str:
     for hit in block.hits:
         if uuid_in(hit.title):
             header = header.replace(hit.title, "")
+    for name, unit in units.items():
+        if unit.casefold() in UNITS:
+            field = rf"(?im)((?:^|\| ){re.escape(name).replace('_', ' ')}: [-+]?[\d.,]+)(?= \||$)"
+            header = re.sub(field, rf"\g<1> {unit}", header)
     return f"{header}\n{block.body}".strip()
 
 

@@ -2,8 +2,10 @@
 
 import pytest
 
+from rag_app.answering.context import ContextBlock
 from rag_app.answering.verification.claimed import is_unsupported
 from rag_app.answering.verification.figures import figures_of
+from rag_app.answering.verification.verdict import Ground
 
 SOURCES = {
     "bill": "You paid 131 pounds. The e-mail says 95 on Monday: half-head highlights, 95 pounds, a toner at 22 and a bond "
@@ -148,3 +150,24 @@ def test_what_the_sources_do_not_state(source: str, claim: str) -> None:
 )
 def test_what_the_sources_state(source: str, claim: str) -> None:
     assert not unsupported(source, claim)
+
+
+@pytest.mark.parametrize(
+    ("claim", "kept"),
+    [
+        ("The band costs 105 dollars.", True),
+        ("The band costs $105.", True),
+        ("The band costs 105 euros.", False),
+        ("The band costs £105.", False),
+        ("The band has sold 2,140 times.", True),
+        ("The momentum of the band is -21 percent.", False),
+        ("The momentum of the band is 21 percent.", True),
+        ("The momentum of the band is 21 dollars.", False),
+    ],
+)
+def test_a_field_has_the_unit_that_its_index_declares(claim: str, kept: bool) -> None:
+    block = ContextBlock(
+        1, "\nPrice: 105.0 | Sales: 2140 | Trend Momentum: 21 | Title: The band", "The band has sold well."
+    )
+    ground = Ground([block], "", units={"price": "dollars", "sales": "times", "trend_momentum": "percent"})
+    assert ground.supports(claim, [1], [1]) is kept
