@@ -23,6 +23,10 @@ _DIFFERENCE = re.compile(
     r"|mehr|weniger|günstiger|billiger|teurer|plus|moins)\b",
     re.I,
 )
+_OVER = frozenset(["more than", "over", "at least"])
+_UNDER = frozenset(["almost", "nearly", "close to", "just under", "less than"])
+_NEAR = frozenset(["about", "around", "roughly", "approximately", "some"])
+_NEARLY, _ROUNDING, _LEAST_ROUND = 1.1, 0.03, 50
 _LARGEST_COUNT = 50
 _MOST_TO_ADD = 40
 _SPANS = frozenset(["time", "months"])
@@ -34,8 +38,10 @@ def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterabl
     """Whether the claim `text` states a figure, date or time that the sources do not.
 
     `counted` are numbers that a count may give: how many sources are cited. A sum or a difference of two figures of the
-    sources, or the sum of all of one unit, passes where the claim says that it is one ("together", "more than").
+    sources, or the sum of all of one unit, passes where the claim says that it is one ("together", "more than"); where the
+    claim names figures of that unit itself, it is of those.
 
+    >>> from rag_app.answering.verification.figures import figures_of
     >>> source = figures_of("Starter has three seats, Team ten.")
     >>> [is_unsupported(figures_of(text), source, text) for text in ("Together 13 seats.", "There are 13 seats.")]
     [False, True]
@@ -46,6 +52,7 @@ def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterabl
         any(
             not (_states(each, sources) or (not each.dimension and each.plain & bare))
             and not _is_computed(each, claim, sources, text)
+            and not _is_rounded(each, sources.numbers)
             for each in claim.numbers
         )
         or any(not _has_ratio(each, claim, sources, text) for each in claim.ratios)
@@ -116,10 +123,10 @@ def _has_ratio(ratio: Ratio, claim: Figures, sources: Figures, text: str) -> boo
     if any(each.value == ratio.value for each in sources.ratios):
         return True
     wanted = max(ratio.value, 1 / ratio.value) if ratio.value else 0.0
-    return any(_is_ratio(wanted, ratio.about, pair) for pair in _compared(claim, sources, text))
+    return any(_is_ratio(wanted, ratio.about, pair) for pair in _pairs_to_compare(claim, sources, text))
 
 
-def _compared(claim: Figures, sources: Figures, text: str) -> Iterator[tuple[float, float]]:
+def _pairs_to_compare(claim: Figures, sources: Figures, text: str) -> Iterator[tuple[float, float]]:
     """Pairs of figures that a claim may compare: those it names, or the only two of a unit, or of a field it names."""
     stated = [each for each in claim.numbers if _states(each, sources)]
     for dimension in dict.fromkeys(each.dimension for each in (*stated, *sources.numbers)):
@@ -143,11 +150,25 @@ def _is_ratio(wanted: float, about: str, pair: tuple[float, float]) -> bool:
     if not low:
         return False
     found = high / low
-    if about in ("more than", "over", "at least"):
+    if about in _OVER:
         return wanted <= found < wanted + 1
-    if about in ("almost", "nearly", "close to", "just under", "less than"):
+    if about in _UNDER:
         return 0.85 * wanted <= found < wanted
-    return abs(found - wanted) <= (0.125 if about and about != "exactly" else 0.05) * wanted
+    return abs(found - wanted) <= (0.125 if about in _NEAR else 0.05) * wanted
+
+
+def _is_rounded(figure: Figure, known: Iterable[Figure]) -> bool:
+    """Whether a claim says a round figure as one ("over 2,000", "about 350") and one that is near is known."""
+    wanted = max(figure.values)
+    plain = max(figure.plain)
+    if not figure.about or plain < _LEAST_ROUND or plain % 10 ** (len(str(int(plain))) - 2) or plain % 10:
+        return False
+    near = [max(each.values) / wanted for each in known if each.dimension == figure.dimension and wanted]
+    if figure.about in _OVER:
+        return any(1 <= each < _NEARLY for each in near)
+    if figure.about in _UNDER:
+        return any(1 < 1 / each < _NEARLY for each in near if each)
+    return figure.about in _NEAR and any(abs(each - 1) <= _ROUNDING for each in near)
 
 
 def _is_other_span(span: Figure, sources: Figures) -> bool:

@@ -76,6 +76,9 @@ MONEY = frozenset(["dollar", "euro", "pound", "cent", "franc", "yen", "yuan", "r
 CENTS_OF = frozenset(["dollar", "euro", "franc"])
 """What a cent may be the hundredth part of."""
 _UNIT = "|".join(re.escape(name) for name in sorted(UNITS, key=lambda name: -len(name)))
+_UNIT = re.sub(r"\|an\|", r"|an(?!\\s\\w)|", _UNIT)  # of French "1 an", not of "$45 an hour"
+_FAR_UNIT = "|".join(sorted((name for name in UNITS if name.isalpha() and len(name) > 3), key=lambda name: -len(name)))
+_NO_ADJECTIVE = r"per|each|every|and|for|the|off|last|next|this|that|these|those|most|some|all|other|half|than|from|with|after|before|until"
 MONTHS = {
     name: number
     for names in (
@@ -122,9 +125,9 @@ _FIGURE = re.compile(
     rf"""(?:(?P<before>US\$|[$€£¥]|\b(?:usd|eur|gbp|chf)\b)\s?)?
         (?:(?<![\w.,])|(?<=\bv))(?P<sign>(?<![\w)])[-+−–])?(?P<digits>{_NUMBER})(?![.,]?\d)
         (?P<scale>\s?(?:k|thousand|million|billion|mio|mrd)\b)?
-        (?:[\s\u00a0-]?(?P<after>{_UNIT})(?!\w))?
+        (?:[\s\u00a0-]?(?P<after>{_UNIT})(?!\w)|\ (?!(?:{_NO_ADJECTIVE})\b)(?:US|[^\W\d_]{{3,}})\ (?P<far>{_FAR_UNIT})\b)?
       | \b(?P<words>{_WORD_NUMBER})(?P<scales>(?:[- ](?:hundred|thousand|million|billion))*)(?:\ and\ (?P<rest>{_WORD_NUMBER}))?\b
-        (?:[\s-](?P<after2>{_UNIT})(?!\w))?
+        (?:[\s-](?P<after2>{_UNIT})(?!\w)|\ (?!(?:{_NO_ADJECTIVE})\b)(?:US|[^\W\d_]{{3,}})\ (?P<far2>{_FAR_UNIT})\b)?
       | (?<!\ba\ )(?<!\bthe\ )(?<!\bper\ )(?<!\beach\ )(?<!\bevery\ )(?<!\blast\ )(?<!\bsingle\ )
         \b(?P<other>{"|".join(_OTHER_WORDS)})\b(?P<hundreds>[\ -]cents?(?=\ \w))?(?:\s(?P<after3>{_UNIT})(?!\w))?""",
     re.IGNORECASE | re.VERBOSE,
@@ -178,6 +181,7 @@ _RATIO_WORDS = {
 _ABOUT = (
     r"about|around|roughly|approximately|some|almost|nearly|over|another|only|just|more than|less than|at least|exactly"
 )
+_ABOUT_BEFORE = re.compile(rf"\b({_ABOUT}|close to|just under)\s\Z", re.IGNORECASE)
 _DIRECTION = re.compile(
     rf"""(?:\A|.*\b)(?:(?P<down>fell|fall(?:s|en|ing)?|drop(?:s|ped|ping)?|declin\w+|decreas\w+|down|lower(?:ed|s|ing)|reduc\w+
         |cut(?:s|ting)?|shr[aiu]nk\w*|los(?:t|e|es|ing|s)|slump\w*|plung\w*|s[aiu]nk\w*|minus|gesunken|fiel|baiss\w+|recul\w+)
@@ -211,7 +215,8 @@ class Figure(Struct, frozen=True):
 
     `dimension` is what it is measured in, "" where the text does not say; `values` are in the smallest unit of it, and
     `plain` are without the unit. `sign` is -1 or 1 where the text says so, `written` whether as "-" or "+" ("-21 percent",
-    not "fell by 21 percent"). `label` is the name of the field whose value it is ("price: 105").
+    not "fell by 21 percent"). `label` is the name of the field whose value it is ("price: 105"), `about` the word before it
+    that says how exact it is ("over 2,000").
     """
 
     values: frozenset[float]
@@ -220,6 +225,7 @@ class Figure(Struct, frozen=True):
     sign: int = 0
     written: bool = False
     label: str = ""
+    about: str = ""
 
     @property
     def scale(self) -> float:
@@ -322,8 +328,7 @@ def _count(written: str) -> float:
 
 
 def _ratio(found: re.Match[str]) -> Ratio:
-    before = re.search(rf"\b({_ABOUT}|close to|just under)\s\Z", found.string[: found.start()][-30:], re.IGNORECASE)
-    about = before[1].casefold() if before else ""
+    about = _exactness(found.string[: found.start()])
     counted = found["times"] or found["fold"] or found["factor"]
     if counted:
         return Ratio(_count(counted), about)
@@ -331,6 +336,11 @@ def _ratio(found: re.Match[str]) -> Ratio:
         return Ratio(float(_OTHER_WORDS[found["fois"].casefold()]), about)
     word = found["word"] or found["verb"] or found["half"] or found["doppelt"]
     return Ratio(float(_RATIO_WORDS[word.casefold()]), about)
+
+
+def _exactness(before: str) -> str:
+    found = _ABOUT_BEFORE.search(before[-30:])
+    return found[1].casefold() if found else ""
 
 
 def _share(found: re.Match[str]) -> Figure | None:
@@ -379,6 +389,7 @@ def _with_field(found: re.Match[str], figure: Figure) -> Figure:
     """A figure with the sign that words before it give it; that of a field is above zero where it has no sign."""
     rest = found.string
     line = rest[: found.start()]
+    figure = replace(figure, about=_exactness(line))
     field = _FIELD.search(line[-60:]) if _FIELD_END.match(rest, found.end()) else None
     if not field:
         direction = _DIRECTION.match(line[-80:]) or _DIRECTION_AFTER.match(rest, found.end())
@@ -395,7 +406,8 @@ def _with_field(found: re.Match[str], figure: Figure) -> Figure:
 
 
 def _figure(found: re.Match[str]) -> Figure | None:
-    unit = (found["after"] or found["after2"] or found["after3"] or found["before"] or "").casefold()
+    units = (found[name] for name in ("after", "after2", "after3", "before", "far", "far2"))
+    unit = next((name.casefold() for name in units if name), "")
     if found["digits"]:
         scale = _SCALES.get((found["scale"] or "").strip().casefold(), 1)
         plain = {value * scale for value in _readings(found["digits"])}
@@ -440,12 +452,12 @@ def _value(words: str) -> int:
 
 
 def _readings(digits: str) -> set[float]:
-    """A last mark may be the decimal one, or set thousands apart: "1.240" is both."""
+    """A last mark may be the decimal one, or set thousands apart: "1.240" is both, "2,000" is not 2."""
     marks = re.findall(r"[.,'’\u00a0\u202f]", digits)
     whole, mark, last = re.sub(r"['’\u00a0\u202f]", "", digits).replace(",", ".").rpartition(".")
     whole = whole.replace(".", "")
     grouped = {float(whole + last)} if len(last) == 3 and len(set(marks)) == 1 else set()
-    if grouped and len(marks) > 1:
+    if grouped and (len(marks) > 1 or last == "000"):
         return grouped
     return grouped | {float(f"{whole}{mark}{last}")}
 

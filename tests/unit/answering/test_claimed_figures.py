@@ -16,7 +16,7 @@ SOURCES = {
     "late": "Yesterday, between 13:04 and 14:34, no reminder left. 3,412 reminders to patients of 161 clinics were late, by "
     "an hour and a half at worst. The engineer on call is told 30 days before. Two more clinics called.",
     "leave": "Every employee gets 27 days of annual leave a year. Up to five unused days can be carried over. Ask for leave of "
-    "more than two days at least three weeks ahead. You may work abroad for up to 20 working days a year. Claims within 30 days.",
+    "more than two days at least three weeks ahead. You may work abroad for up to 20 working days a year. The journey lasts less than five hours. Claims within 30 days.",
     "wait": "I had to wait 25 minutes past my appointment. I had taken an hour off work, and it became an hour and a half. The "
     "test took longer than the ten minutes planned. I take ten pounds off your next cut.",
     "band": "Own: false | Price: 105.0 | Sales: 2140 | Market: Etsy\nThe shop sells a band for 105 dollars; until 24 January "
@@ -32,6 +32,7 @@ SOURCES = {
     "trial": "There is a trial, which is 70 pounds and takes an hour and a half. Saturday the 18th of April at two is free.",
     "numbers": "Call 18 of 40 was answered; 4 were lost. The price rose by 24 dollars, from 105 to 129 dollars.",
     "growth": "Orders doubled in May. The old machine makes 40 pieces, the new one weighs 80 kilos. A ticket costs 3.50 dollars.",
+    "rate": "The room costs $45 an hour. The deposit is 27 US dollars.",
     "weights": "The small box weighs 2 kg, the large box 6 kg. It keeps for three months. Two thirds of the buyers return.",
 }
 
@@ -57,6 +58,10 @@ def unsupported(source: str, claim: str) -> bool:
         ("late", "The reminders were late by two and a half hours at worst."),
         ("late", "The reminders were late by half an hour."),
         ("late", "The reminders were late by 2.5 hours."),
+        ("late", "Over 4,000 reminders were late."),
+        ("late", "Almost 3,400 reminders were late."),
+        ("late", "About 3,410 reminders were late."),
+        ("late", "The engineers called 2,000 clinics."),
         ("late", "The reminders were late by an hour and three quarters."),
         ("leave", "Aurora gives more than twice the leave that the law demands."),
         ("leave", "27 days and five days carried over make 35 days in total."),
@@ -116,11 +121,13 @@ def test_what_the_sources_do_not_state(source: str, claim: str) -> None:
             "Almost 50 percent of all messages are second reminders, and about 33 percent of patients choose e-mail.",
         ),
         ("sms", "Half of the messages are second reminders."),
+        ("late", "About 3,400 reminders were late, of over 160 clinics."),
         ("late", "For 90 minutes, from 13:04 to 14:34, no reminder was sent."),
         ("late", "3412 reminders were delayed, at worst by 1.5 hours."),
         ("late", "Die Erinnerungen kamen bis zu anderthalb Stunden zu spät."),
         ("leave", "With the full carry-over, an employee could have 32 days in total, i.e. 27 plus 5."),
         ("leave", "Up to five days a year can be carried over."),
+        ("leave", "As many as five days, of 27 days a year, can be carried over."),
         ("wait", "Peter Hallam waited 25 minutes, 2.5 times as long as the ten minutes planned."),
         ("wait", "It took him 1½ hours instead of one hour."),
         ("band", "The shop lowered the price of its band by 24 dollars, from 129 to 105 dollars, on 24 January."),
@@ -139,6 +146,7 @@ def test_what_the_sources_do_not_state(source: str, claim: str) -> None:
         ("itch", "Her scalp itched for seven days."),
         ("itch", "Her scalp itched for a week, and the test is made two days before."),
         ("trial", "A trial was booked for 18/04 at 2 pm."),
+        ("rate", "It costs 45 dollars an hour, and a deposit of 27 dollars."),
         ("trial", "A trial was booked for 18 April. It costs £70 and lasts 90 minutes."),
         ("numbers", "Call 18/40 was answered."),
         ("numbers", "The price was raised by 24 dollars."),
