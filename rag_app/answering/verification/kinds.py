@@ -21,6 +21,10 @@ _RECORDS = (
 _FACTS = (
     r"(?:information|context|data|details?|evidence|records?|sources?|passages?|figures?|numbers?|volumes?|history)"
 )
+_PAPERS = (
+    r"(?:handbook|policy|policies|page|pages|manual|guide|report|reports|e-?mails?|letters?|article|articles|contract|faq|website|"
+    r"summary|summaries|listing|listings|reviews?|terms|price\ list)"
+)
 _STATE = r"(?:contain|include|mention|cover|say|tell|provide|specify|state|answer|have|address|give|discuss|describe|indicate|show|name)"
 _ADMISSION = (
     # "We do not sell data" is a claim, and so is "two complained, and no answer was given": who lacks what is asked for
@@ -29,6 +33,8 @@ _ADMISSION = (
       | \bI\ lack\b
       | \bwe\ (?:do\ not|don['’]t|cannot|can['’]t|could\ not|couldn['’]t)\ (?:have|find)\b[^.!?]{{0,60}}?\b{_FACTS}\b
       | \b{_RECORDS}\b[^.!?]{{0,30}}?\b(?:do|does|did)(?:\ not|n['’]t)\ (?:\w+\ ){{0,2}}?{_STATE}\b
+      | \b{_PAPERS}\b[^.!?]{{0,30}}?\b(?:do|does|did)(?:\ not|n['’]t)\ (?:say|tell|mention|specify|state|indicate|explain)\b
+            [^.!?]{{0,20}}?\b(?:whether|if|how|what|when|who|which|why|where|anything)\b
       | \b(?:none|nothing)\ (?:of|in)\ (?:the\ |these\ |my\ )?(?:\w+\ )?{_RECORDS}\ (?:\w+\ )?(?:{_STATE}s?\b|answers\b)
       | \bthere(?:\ (?:is|are|was|were)|['’]s)(?:\ no|n['’]t|\ not|\ insufficient)\b[^.!?]{{0,30}}?\b(?:{_FACTS}|mention|answer)\b
       | \b(?:no|not\ enough|insufficient)\ (?:\w+\ ){{0,2}}?(?:information|details?|data|evidence|context)\ (?:\w+\ ){{0,2}}?(?:available|
@@ -38,9 +44,18 @@ _ADMISSION = (
       | \b(?:kein\w*|nicht\ genug)\ (?:\w+\ ){{0,2}}?(?:informationen|angaben|daten|hinweise?|quellen?)\b
       | \b(?:quellen|unterlagen|dokumente|daten)\b[^.!?]{{0,40}}?\b(?:nicht|keine?)\b | \bich\ weiß\ (?:es\ |das\ )?nicht\b
       | \bje\ ne\ (?:trouve|dispose|sais|peux|connais)\b[^.!?]{{0,20}}?\b(?:pas|aucune?)\b
-      | \b(?:sources?|documents?|contexte)\b[^.!?]{{0,20}}?\bne\ \w+(?:\ \w+)?\ (?:pas|aucune?)\b
+      | \b(?:sources?|documents?|contexte)\b[^.!?]{{0,20}}?\b(?:ne\ |n['’])\w+(?:\ \w+)?\ (?:pas|aucune?)\b
       | \b(?:il\ n['’]y\ a|je\ n['’]ai)\ (?:pas|aucune?)\b[^.!?]{{0,30}}?\b(?:informations?|données|détails?)\b
       | \bno\ (?:tengo|encuentro|dispongo)\b[^.!?]{{0,30}}?\b(?:información|datos)\b"""
+)
+_CONDITIONAL = re.compile(
+    r"\b(?:if|when|whenever|where|unless|until|in case|falls|wenn|si)\s+(?:the\s|your\s|our\s|die\s|les\s)?\Z",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"\A(?:(?:my |our )?(?:next |first |second |third |last )?(?:steps?|actions?|tips?|recommendations?|suggestions?|advice|ideas?|to[ -]dos?)"
+    r"(?: \d+)?|what to do(?: next)?|(?:nächster? )?schritte?|empfehlung(?:en)?|tipps?|conseils?)\s*:?(?:\*\*|__)?:?\s+(?=\S)",
+    re.IGNORECASE,
 )
 _MARKER = re.compile(r"[ \t]*\[Source [0-9]+\]")
 _LEADING = re.compile(r"\A[\s>]*(?:[-*•–]\s+|\d{1,3}[.)]\s+)?")
@@ -48,6 +63,12 @@ _HEADING = re.compile(r"\A#{1,6}\s|\A(?:\*\*|__)[^*_]+(?:\*\*|__)\Z")
 FINITE = re.compile(
     r"\b(?:is|are|was|were|has|had|have|will|would|does|did|do|must|can|cannot|isn['’]t|aren['’]t|wasn['’]t|won['’]t|says?|said|costs?"
     r"|gets?|got|lies|lied|went|goes|came|comes|ist|sind|war|hat|wird|est|sont|était|a|ont)\b",
+    re.IGNORECASE,
+)
+CLAIMING = re.compile(
+    rf"{FINITE.pattern}|\b\w+ed\b|\b(?:began|broke|brought|bought|chose|drove|fell|felt|fought|forgot|gave|grew|heard|held|kept|knew"
+    r"|led|lost|made|met|paid|ran|rose|sank|sent|shrank|sold|spent|stole|stood|told|took|went|won|wrote|falls|rises|grows|drops|sinks"
+    r"|shrinks|loses|wins|leaves)\b",
     re.IGNORECASE,
 )
 _CONNECTION = r"""(?:(?:sure|certainly|of\ course|okay|ok|great|absolutely|hello|hi|hey|good\ (?:morning|day|evening)|welcome|thanks|thank\ you
@@ -59,7 +80,9 @@ _CONNECTION = r"""(?:(?:sure|certainly|of\ course|okay|ok|great|absolutely|hello
       | (?:(?:would|do|shall|should|can|could|may|want|is\ there\ anything|anything\ else|which|what)\b[^;:]*(?:\byou\b|\bi\b|\bme\b|\belse\b)[^;:]*\?)\Z"""
 _LEAD_IN = r"""(?:(?:based\ on|according\ to|from|looking\ at)\ [^:;]{1,80},\ )?
         (?:here(?:['’]s|\ is|\ are|\ comes?)\b[^;]*|(?:in|to)\ (?:summary|short|sum\ up|conclude|conclusion|summarize|brief)
-           |(?:next|actionable)\ \w+|hier\ (?:ist|sind)\b[^;]*|voici\b[^;]*|(?:this|that)\ is\ what\ (?:i|was)\ found|what\ i\ found)[:.!]\Z"""
+           |(?:next|actionable)\ \w+|hier\ (?:ist|sind)\b[^;]*|voici\b[^;]*|(?:this|that)\ is\ what\ (?:i|was)\ found|what\ i\ found
+           |the\ following\ (?:\w+\ ){0,2}(?:(?:is|are|was|were|have\ been)\ (?:\w+ly\ )?(?:made|found|mentioned|listed|recorded|agreed|available
+               |planned|reported|given|decided|taken|proposed|recommended|known)|apply|applies|hold|holds))[:.!]\Z"""
 IMPERATIVES = frozenset(
     words_in(
         """
@@ -128,7 +151,7 @@ def kind_of(sentence: str) -> Kind:
     ['claim', 'advice', 'admission', 'connection']
     """
     said = plain(sentence)
-    if _pattern(_ADMISSION).search(said):
+    if _admits(said):
         return Kind.ADMISSION
     if _is_connection(said):
         return Kind.CONNECTION
@@ -152,7 +175,12 @@ def clauses_without_admission(sentence: str) -> str:
     'dogs are welcome.'
     """
     parts = [part for part in _CONTRAST.split(sentence) if part.strip()]
-    return " ".join(part.strip() for part in parts if not _pattern(_ADMISSION).search(part)) if len(parts) > 1 else ""
+    return " ".join(part.strip() for part in parts if not _admits(part)) if len(parts) > 1 else ""
+
+
+def _admits(said: str) -> bool:
+    """Not in a condition: "if there is no answer, ..."."""
+    return any(not _CONDITIONAL.search(said[: found.start()]) for found in _pattern(_ADMISSION).finditer(said))
 
 
 def _is_connection(said: str) -> bool:
@@ -162,11 +190,11 @@ def _is_connection(said: str) -> bool:
     if _pattern(_LEAD_IN).match(bare) or _pattern(_CONNECTION).match(bare):
         return True
     titled = _HEADING.search(said) or bare.endswith(":")
-    return bool(titled) and len(bare.split()) <= 8 and not FINITE.search(bare) and not re.search(r"\w+ed\b", bare)
+    return bool(titled) and len(bare.split()) <= 8 and not CLAIMING.search(bare)
 
 
 def _is_advice(said: str) -> bool:
-    said = said.strip("*_ ")
+    said = _LABEL.sub("", said.strip("*_ ")).strip("*_ ")
     if _ABOUT_FACTS.match(said) or not (begun := _pattern(_ADVICE).match(said)):
         return False
     rest = _CONDITION.sub("", said[begun.end() :])

@@ -18,6 +18,7 @@ from rag_app.answering.verification.words import (
     MIN_SUPPORT,
     Passage,
     contradicts,
+    has_idle_aside,
     language_of,
     stem,
     support,
@@ -31,6 +32,14 @@ _NUMBER_ALONE = re.compile(r"(?:\A|\n)[ \t]*(?:\d{1,3}[.)]|[-*•–])[ \t]*\Z")
 _OF_ALL = re.compile(
     r"\b(?:of|among|between) (?:all|the|these|those) (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b", re.I
 )
+_GROUP = re.compile(rf"{MARKER.pattern}(?:[\s,;]*{MARKER.pattern})*")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
+_WORKED_OUT = re.compile(
+    r"\bthan (?!\W*\d)|\b(?:difference|together|altogether|combined|in (?:total|all)|on average)\b", re.I
+)
+_QUOTATION = re.compile(r"“([^“”\"]+)”|„([^„“”]+)[“”]|«([^«»]+)»|\"([^\"“”]+)\"")
+_LEFT_OUT = re.compile(r"…|\.\.\.|\[[^\]]*\]")
+_LEAST_QUOTED = 3
 _MARKS = " \"'“”‘’*_.…!"
 _MARKS_AND_BLANKS = _MARKS + "\n,;:?|>()-"
 _NEAR, _LEAST_QUOTE = 20, 8
@@ -82,18 +91,55 @@ class Ground:
         if is_unsupported(figures, passage.figures, text, counted):
             return False
         language = language_of(text)
-        known = passage.spellings | self._named | (self._in_question & self._passage(self._all).spellings)
+        known = passage.spellings | (self._in_question & self._passage(self._all).spellings)
         if unknown_names(text, known, german=language == "de"):
             return False
         if language and passage.language and language != passage.language:
             return True
         stated = len(figures.numbers) + len(figures.dates) + len(figures.times)
+        return self._says(text, passage, stated, MIN_LEANING if leaning else MIN_SUPPORT)
+
+    def _says(self, text: str, passage: Passage, stated: int, enough: float) -> bool:
+        if misquotes(text, passage.text) or has_idle_aside(text, passage):
+            return False
         overall, least = support(text, passage, self._asked, stated)
-        return (
-            overall >= (MIN_LEANING if leaning else MIN_SUPPORT)
-            and least >= MIN_CLAUSE
-            and not contradicts(text, passage)
+        return overall >= enough and least >= MIN_CLAUSE and not contradicts(text, passage)
+
+    def exchanges(self, text: str) -> bool:
+        """Whether a sentence, with its markers, says of one source what another of its sources says.
+
+        A marker is of the text before it, since the marker before. The figures of that, or its names, are not to be those
+        of the other sources alone, unless it compares or adds up. Of several markers in a row one has to be of a source that has
+        the figures and a name.
+        """
+        segments = _segments(text)
+        everything = {number for _, blocks in segments for number in blocks}
+        return any(
+            self._is_of_others(said, blocks, everything.difference(blocks)) or self._is_of_nobody(said, blocks)
+            for said, blocks in segments
         )
+
+    def _is_of_others(self, said: str, blocks: tuple[int, ...], others: set[int]) -> bool:
+        if not others:
+            return False
+        own, other = self._passage(tuple(sorted({*blocks}))), self._passage(tuple(sorted(others)))
+        if _WORKED_OUT.search(said):
+            return False
+        said = _THOUSANDS.sub("", said)  # "2,000" is not 2.0 of another source
+        figures = figures_of(said)
+        if is_unsupported(figures, own.figures, said) and not is_unsupported(figures, other.figures, said):
+            return True
+        names = _names_in(said)
+        return bool(names) and not names & own.spellings and names <= other.spellings
+
+    def _is_of_nobody(self, said: str, blocks: tuple[int, ...]) -> bool:
+        figures, passages = figures_of(said), [self._passage((number,)) for number in dict.fromkeys(blocks)]
+        shared = frozenset.intersection(*(each.spellings for each in passages))
+        names = _names_in(said) - shared
+        if len(passages) < 2 or not names or not is_unsupported(figures, figures_of(""), said, range(len(blocks) + 1)):
+            return False
+        having = [each for each in passages if not is_unsupported(figures, each.figures, said)]
+        return bool(having) and not any(names & each.spellings for each in having)
 
     def invents(self, text: str) -> bool:
         """Whether a sentence holds a figure or a name that is neither in the context nor in the question."""
@@ -187,11 +233,22 @@ class Verification:
                 return None if self._ground.invents(said) else Unit(text, gap, kind, cited)
             said, kind = beside, Kind.CLAIM
         if kind is Kind.CONNECTION or (kind is Kind.ADVICE and not self._advice_is_claim):
-            return None if self._ground.invents(said) else Unit(text, gap, kind, cited, leads_in(text))
+            return self._judge_unstated(Unit(text, gap, kind, cited, leads_in(text)), said)
         if not cited:
             return Unit(text, gap, Kind.CLAIM, (), leaning=True)
+        return Unit(text, gap, Kind.CLAIM, cited) if self._is_supported(text, said, cited) else None
+
+    def _judge_unstated(self, unit: Unit, said: str) -> Unit | None:
+        """Advice and a connection need no source; advice that has one counts as a claim."""
+        if self._ground.invents(said):
+            return None
+        if unit.kind is Kind.ADVICE and self._is_supported(unit.text, said, unit.cited):
+            return replace(unit, kind=Kind.CLAIM, leaning=False)
+        return unit
+
+    def _is_supported(self, text: str, said: str, cited: Sequence[int]) -> bool:
         counted = (len(cited), len(self._cited | set(cited)))
-        return Unit(text, gap, Kind.CLAIM, cited) if self._ground.supports(said, cited, counted) else None
+        return self._ground.supports(said, cited, counted) and not self._ground.exchanges(text)
 
     def _resolve(self, *, final: bool) -> None:
         """Release what waits, in order, up to the first sentence that still leans on what is to come."""
@@ -256,6 +313,37 @@ def _text_of(block: ContextBlock, units: Mapping[str, str]) -> str:
             field = rf"(?im)((?:^|\| ){re.escape(name).replace('_', ' ')}: [-+]?[\d.,]+)(?= \||$)"
             header = re.sub(field, rf"\g<1> {unit}", header)
     return f"{header}\n{block.body}".strip()
+
+
+def misquotes(text: str, passage: str) -> bool:
+    """Whether a quotation of three words or more is not in the passage as it is; what an ellipsis leaves out may be.
+
+    >>> misquotes('It says: "we open at nine".', "We open at nine."), misquotes('It says: "we never open".', "We open at nine.")
+    (False, True)
+    """
+    flat = _flat(passage)
+    quoted = (part for found in _QUOTATION.findall(text) for part in _LEFT_OUT.split("".join(found)))
+    return any(
+        len(said.split()) >= _LEAST_QUOTED and f" {said} " not in flat for said in map(str.strip, map(_flat, quoted))
+    )
+
+
+def _names_in(text: str) -> frozenset[str]:
+    names = unknown_names(text, (), german=language_of(text) == "de")
+    return frozenset(name.casefold().replace("’", "'").removesuffix("'s") for name in names)
+
+
+def _flat(text: str) -> str:
+    return " ".join(["", *re.findall(r"[^\W_]+", text.casefold()), ""])
+
+
+def _segments(text: str) -> list[tuple[str, tuple[int, ...]]]:
+    """What stands before each group of markers, with the blocks of that group."""
+    found, start = [], 0
+    for group in _GROUP.finditer(text):
+        found.append((plain(text[start : group.start()]), tuple(int(number) for number in MARKER.findall(group[0]))))
+        start = group.end()
+    return found
 
 
 def _is_quoted(text: str, passage: str) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from msgspec import Struct
 
 from rag_app.answering.verification.figures import Figures, figures_of
-from rag_app.answering.verification.kinds import FINITE, IMPERATIVES
+from rag_app.answering.verification.kinds import CLAIMING, FINITE, IMPERATIVES
 from rag_app.retrieval.text import sentences, tokenizer, words_in
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -118,10 +118,11 @@ _OPPOSITES = [
     )
 ]
 _CLAUSE = re.compile(
-    r"[;:!?\n|–—]|\.(?=\s|\Z)|,\s+(?=(?:and|but|so|which|who|or|und|aber|mais|et)\b)|,(?=\s)"
+    r"[;:!?\n|–—()]|\.(?=\s|\Z)|,\s+(?=(?:and|but|so|which|who|or|und|aber|mais|et)\b)|,(?=\s)"
     r"|\b(?:but|while|whereas|although|though|because|unless|however|and)\b",
     re.IGNORECASE,
 )
+_ASIDE = re.compile(r"\(([^()]+)\)|;([^;()]+)")
 _CONTRAST = re.compile(r"\b(?:but|while|whereas|although|though|however)\b", re.IGNORECASE)
 _UNDONE = re.compile(r"\bun-?(\w{4,})", re.IGNORECASE)
 _VERB = re.compile(
@@ -297,6 +298,23 @@ def support(claim: str, passage: Passage, asked: frozenset[str], stated: int = 0
         if sum(weighed for weighed, _ in words) >= 1.2:
             least = min(least, _share(words))
     return _share(overall), least
+
+
+def has_idle_aside(claim: str, passage: Passage) -> bool:
+    """Whether a statement in parentheses or after a semicolon has too few of its words in the passage, names aside.
+
+    >>> has_idle_aside("We open at nine (dogs were banned).", Passage("We open at nine."))
+    True
+    """
+    return any(_is_idle("".join(aside), passage) for aside in _ASIDE.findall(claim))
+
+
+def _is_idle(said: str, passage: Passage) -> bool:
+    figures, names = figures_of(said), {name.casefold() for name in _NAMED.findall(said)} - _CALENDAR
+    stated = len(figures.numbers) + len(figures.dates) + len(figures.times) + len(figures.weekdays)
+    words = [word for word in dict.fromkeys(_meaningful_words(said)) if word.casefold() not in names]
+    known = [(weight(word), stem(word) in passage.words) for word in words if stem(word) not in _VAGUE]
+    return CLAIMING.search(said) is not None and _share(known + [(_FIGURE_WEIGHT, True)] * stated) < MIN_LEANING
 
 
 def contradicts(claim: str, passage: Passage) -> bool:

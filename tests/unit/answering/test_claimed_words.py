@@ -3,6 +3,10 @@
 import pytest
 from llama_index.core.schema import TextNode
 
+from rag_app.answering.citations import pieces_of
+from rag_app.answering.context import ContextBlock
+from rag_app.answering.verification.kinds import Kind, kind_of
+from rag_app.answering.verification.verdict import Ground, Verification
 from rag_app.surfaces.library.verifying import verify
 
 WAITING = (
@@ -88,3 +92,115 @@ def test_a_negation_that_the_source_has_in_other_words_stays(source: str, claim:
 )
 def test_a_negation_or_an_opposite_that_the_source_denies_is_cut(source: str, claim: str) -> None:
     assert not kept(f"{claim} [Source 1].", source)
+
+
+DANA = "Customer: Dana Whitfield. I had to wait almost 15 minutes before Marisol could start."
+PETER = "Customer: Peter Hallam. I had to wait 25 minutes for Aisha. The patch test took longer than ten minutes."
+OURS = "Our ring with milgrain edge costs 128 dollars and has sold 342 times since 2 May."
+THEIRS = "Thistle & Crown sells a band with milgrain for 105 dollars; it has sold 2,140 times. It has two colours."
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "Dana Whitfield waited 25 minutes [Source 1] and Peter Hallam waited almost 15 minutes [Source 2].",
+        "Peter Hallam waited 25 minutes [Source 1], Dana Whitfield less [Source 2].",
+        "Our ring costs 105 dollars [Source 3] and theirs costs 128 dollars [Source 4].",
+        "Our ring has sold 342 times [Source 3], and theirs has sold 342 times [Source 4].",
+        "Dana Whitfield waited 25 minutes [Source 1] [Source 2].",
+        "The wait of Marisol was 25 minutes [Source 1, Source 2].",
+    ],
+)
+def test_a_marker_is_of_the_text_before_it(claim: str) -> None:
+    assert not kept(claim, DANA, PETER, OURS, THEIRS)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "Dana Whitfield waited almost 15 minutes [Source 1] and Peter Hallam waited 25 minutes [Source 2].",
+        "Dana and Peter waited 15 and 25 minutes [Source 1] [Source 2].",
+        "Peter Hallam waited 25 minutes [Source 2], 10 minutes longer than Dana Whitfield [Source 1].",
+        "Together, Dana and Peter waited 40 minutes [Source 1] [Source 2].",
+        "Two customers had to wait [Source 1] [Source 2].",
+        "Dana waited for Marisol [Source 1] and Peter for Aisha [Source 2].",
+        "Thistle & Crown sells its band for 105 dollars [Source 4], our ring costs 128 dollars [Source 3].",
+        "Our ring has sold 342 times [Source 3], against 2,140 times [Source 4].",
+    ],
+)
+def test_a_true_sentence_about_two_sources_stays(claim: str) -> None:
+    assert kept(claim, DANA, PETER, OURS, THEIRS)
+
+
+@pytest.mark.parametrize(
+    ("source", "answer", "cut"),
+    [
+        (LIBRARY, "### Visitors fell by half\n\nBorrowed films are not renewed [Source 1].", "fell"),
+        (LIBRARY, "**Members left in anger and won**\n\nBorrowed films are not renewed [Source 1].", "anger"),
+        (WAITING, "Peter Hallam had to wait 25 minutes (he was charged extra for it) [Source 1].", "charged"),
+        (WAITING, "Peter Hallam had to wait 25 minutes; Aisha shouted at him [Source 1].", "shouted"),
+        (HANDBOOK, "Five unused days can be carried over; the rest is donated to a charity [Source 1].", "donated"),
+        (WAITING, "Peter Hallam said: “I can sit in the café until it will be late” [Source 1].", "until"),
+        (HANDBOOK, 'It says: "The budget does always carry over to the next year" [Source 1].', "always"),
+    ],
+)
+def test_a_claim_is_one_in_any_form(source: str, answer: str, cut: str) -> None:
+    assert cut not in kept(answer, source)
+
+
+@pytest.mark.parametrize(
+    ("source", "answer"),
+    [
+        (LIBRARY, "### Opening hours and visitors\n\nBorrowed films are not renewed [Source 1]."),
+        (LIBRARY, "### Borrowed films are not renewed\n\nBorrowed films are not renewed [Source 1]."),
+        (LIBRARY, "A late book costs nothing (in the first week); the reading room is easy to heat [Source 1]."),
+        (WAITING, "Peter Hallam said: “Nobody told me why, and nobody offered me … water” [Source 1]."),
+        (HANDBOOK, 'The handbook says that the "budget does not carry over" [Source 1].'),
+        (HANDBOOK, 'The "carry over" of leave is up to five unused days (until 31 March) [Source 1].'),
+    ],
+)
+def test_a_true_claim_in_any_form_stays(source: str, answer: str) -> None:
+    assert kept(answer, source) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Les sources n'indiquent pas le prix.", Kind.ADMISSION),
+        ("The handbook does not say whether unused leave is paid out.", Kind.ADMISSION),
+        ("The e-mail doesn't mention when it was sent.", Kind.ADMISSION),
+        ("I don't know if there is any information on parking.", Kind.ADMISSION),
+        ("The policy does not cover theft.", Kind.CLAIM),
+        ("Letters do not say goodbye.", Kind.CLAIM),
+        ("The customer did not say why.", Kind.CLAIM),
+        ("If there is no answer, the next patient is offered it.", Kind.CLAIM),
+        ("When the records do not contain a number, the clinic rings.", Kind.CLAIM),
+        ("**Next step:** Test green and rust before burgundy.", Kind.ADVICE),
+        ("Recommendation: Compare the two prices.", Kind.ADVICE),
+        ("**Status:** open since Monday.", Kind.CLAIM),
+        ("**Next step:** The price was doubled.", Kind.CLAIM),
+        ("The following changes were made:", Kind.CONNECTION),
+        ("The following rules apply:", Kind.CONNECTION),
+        ("The following customers were sued:", Kind.CLAIM),
+        ("### Demand fell by half", Kind.CLAIM),
+        ("### Demand", Kind.CONNECTION),
+    ],
+)
+def test_the_kind_of_a_sentence(text: str, kind: Kind) -> None:
+    assert kind_of(text) is kind
+
+
+def test_cited_advice_is_an_answer() -> None:
+    checked = verify(
+        "Next steps:\n1. Offer the second reminder [Source 1].\n2. Write a poem.", [TextNode(text=MANAGERS)]
+    )
+    assert checked.grounded and "poem" in checked.text
+    assert not verify("1. Read a long poem aloud [Source 1].", [TextNode(text=MANAGERS)]).grounded
+
+
+def test_a_name_of_the_instructions_is_none_of_the_sources() -> None:
+    ground = Ground([ContextBlock(1, "", LIBRARY)], "What about films?", "You answer for Etsy and Amazon")
+    shown = Verification(ground)
+    shown.read(pieces_of("Borrowed films are not renewed by Amazon [Source 1]. Search on Etsy.", 1))
+    shown.end()
+    assert shown.text == "Search on Etsy."
