@@ -65,7 +65,7 @@ FINITE = re.compile(
     r"|gets?|got|lies|lied|went|goes|came|comes|ist|sind|war|hat|wird|est|sont|était|a|ont)\b",
     re.IGNORECASE,
 )
-CLAIMING = re.compile(
+PREDICATE = re.compile(
     rf"{FINITE.pattern}|\b\w+ed\b|\b(?:began|broke|brought|bought|chose|drove|fell|felt|fought|forgot|gave|grew|heard|held|kept|knew"
     r"|led|lost|made|met|paid|ran|rose|sank|sent|shrank|sold|spent|stole|stood|told|took|went|won|wrote|falls|rises|grows|drops|sinks"
     r"|shrinks|loses|wins|leaves)\b",
@@ -190,7 +190,7 @@ def _is_connection(said: str) -> bool:
     if _pattern(_LEAD_IN).match(bare) or _pattern(_CONNECTION).match(bare):
         return True
     titled = _HEADING.search(said) or bare.endswith(":")
-    return bool(titled) and len(bare.split()) <= 8 and not CLAIMING.search(bare)
+    return bool(titled) and len(bare.split()) <= 8 and not PREDICATE.search(bare)
 
 
 def _is_advice(said: str) -> bool:

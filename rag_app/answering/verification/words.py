@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from msgspec import Struct
 
 from rag_app.answering.verification.figures import Figures, figures_of
-from rag_app.answering.verification.kinds import CLAIMING, FINITE, IMPERATIVES
+from rag_app.answering.verification.kinds import PREDICATE, FINITE, IMPERATIVES
 from rag_app.retrieval.text import sentences, tokenizer, words_in
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -314,7 +314,7 @@ def _is_idle(said: str, passage: Passage) -> bool:
     stated = len(figures.numbers) + len(figures.dates) + len(figures.times) + len(figures.weekdays)
     words = [word for word in dict.fromkeys(_meaningful_words(said)) if word.casefold() not in names]
     known = [(weight(word), stem(word) in passage.words) for word in words if stem(word) not in _VAGUE]
-    return CLAIMING.search(said) is not None and _share(known + [(_FIGURE_WEIGHT, True)] * stated) < MIN_LEANING
+    return PREDICATE.search(said) is not None and _share(known + [(_FIGURE_WEIGHT, True)] * stated) < MIN_LEANING
 
 
 def contradicts(claim: str, passage: Passage) -> bool:
