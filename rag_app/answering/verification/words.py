@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from msgspec import Struct
 
 from rag_app.answering.verification.figures import Figures, figures_of
-from rag_app.answering.verification.kinds import PREDICATE, FINITE, IMPERATIVES
+from rag_app.answering.verification.kinds import FINITE, IMPERATIVES, PREDICATE
 from rag_app.retrieval.text import sentences, tokenizer, words_in
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
