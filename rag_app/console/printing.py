@@ -138,7 +138,8 @@ def answer_text(answer: Answer) -> str:
         lines += [f"  [Source {citation.number}] {place(citation.hit)}", *_quote_lines(citation)]
     if answer.understood:
         lines.append(f"  (understood as: {answer.understood})")
-    by = "sentences of the sources" if answer.model == "extractive" else f"written by {answer.model}"
+    found = "found in records" if answer.understood else "sentences of the sources"
+    by = found if answer.model == "extractive" else f"written by {answer.model}"
     unsure = ", uncalibrated" if answer.calibration == "uncalibrated" else ""
     return "\n".join([*lines, f"  ({by}; confidence {answer.confidence}{unsure})"])
 

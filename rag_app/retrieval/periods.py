@@ -580,6 +580,8 @@ def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -
     ['2012', '2014']
     >>> [each.label for each in find_periods("More rain in March or in April 2014?", date(2026, 11, 22))]
     ['March 2014', 'April 2014']
+    >>> [each.label for each in find_periods("Rain in November and December", date(2026, 11, 22))]
+    ['November 2026', 'December 2026']
     """
     text = text[:_QUESTION]
     for grammar in _grammars(tuple(languages)):
@@ -590,6 +592,8 @@ def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -
             continue
         if first.grain == second.grain and re.search(r"\d{4}", first.said + second.said):  # "in March or in April 2014"
             first, second = move_to_year_of(first, second), move_to_year_of(second, first)
+        else:
+            first, second = _put_side_by_side(first, second)
         between = text[first.span[1] : second.span[0]]
         if not (first.end and second.end):
             continue
@@ -602,6 +606,22 @@ def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -
                 replace(second, said=words, span=span, otherwise=None),
             )
     return ()
+
+
+def _put_side_by_side(first: Period, second: Period) -> tuple[Period, Period]:
+    """Two months without a year that follow each other, the one farther back beside the other: "November and December"."""
+    for one, other in ((first, second), (second, first)):
+        if one.start is None or other.start is None or (one.grain, other.grain) != ("month", "month"):
+            break
+        if other.start.month == one.start.month % 12 + 1:  # `other` is the month behind `one`
+            if one.start > other.start and one.end is not None:
+                start, end = days_around(one.end + timedelta(days=1), "month")
+                other = replace(other, start=start, end=end)
+            elif one.end is not None and one.end + timedelta(days=1) < other.start:
+                start, end = days_around(other.start - timedelta(days=1), "month")
+                one = replace(one, start=start, end=end)
+            return (one, other) if one.span < other.span else (other, one)
+    return first, second
 
 
 def join_periods(text: str, languages: Sequence[str] = LANGUAGES) -> str:

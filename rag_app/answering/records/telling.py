@@ -239,7 +239,8 @@ class Telling:
         """The index's first word for the most or the least of a field, where it is an adjective: "most crowded"."""
         descending, words = self._plan.query.descending, vocabulary_of(self._spec, field)
         if field == "date":
-            return "newest" if descending else "oldest"
+            open_end = self._plan.period is not None and self._plan.period.end is None
+            return "newest" if descending else "first" if open_end else "oldest"
         said = (*(words.high if descending else words.low), "")[0]
         return said if said.startswith(("most ", "least ")) or " " not in said else ""
 

@@ -99,7 +99,7 @@ function remark(message) {
   if (flags.interrupted) return element("p", { class: "notice small" }, "Stopped. The text written so far is kept.");
   if (flags.fallbackToGeneric) return element("p", { class: "notice warn small" }, "The model failed. These sources were found.");
   if (flags.courtesy) return null;
-  if (isRefusal(message)) return element("p", { class: "refusal small" }, "Not answered: the sources do not contain an answer.");
+  if (isRefusal(message)) return element("p", { class: "refusal small" }, "Not answered: nothing that was found clearly answers this.");
   if (message.capability === "general_chat" && flags.usedRag === false && !message.sources.length)
     return element("p", { class: "notice small" }, "Answered without sources.");
   return null;
