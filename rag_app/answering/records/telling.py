@@ -27,7 +27,7 @@ _CELL_END = re.compile(r"[,;|]\s+|\n")
 _LEAST_CELLS = 3
 _SENTENCES = 3  # told as sentences of their own; of more, one sentence with semicolons
 _TEXT = 5  # sentences of a record that is told with its text
-_FIELDS = 4  # of a record without a sentence of its own
+_FIELDS = 6  # of a record without a sentence of its own, besides what its title says
 _CITED = 5
 _ORDINALS = ("", "", "second ", "third ", "fourth ", "fifth ")
 _OWN_ALONE = "Only the records of your own organization count here"
@@ -294,7 +294,8 @@ class Telling:
             if name in values
         ]
         told = dict.fromkeys([*asked, *(name for name in values if self._spec.fields[name] is not FieldType.TAGS)])
-        fields = ", ".join(f"{self._name(name)} {shown[name]}" for name in [*told][:_FIELDS])
+        beside = [name for name in told if name in asked or str(shown[name]) not in str(shown["title"])]
+        fields = ", ".join(f"{self._name(name)} {shown[name]}" for name in beside[:_FIELDS])
         dated = f" ({shown['date']})" if "date" in shown else ""
         return f"“{shown['title']}”{dated}" + (f": {fields}" if fields else "")
 
