@@ -610,18 +610,18 @@ def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -
 
 def _put_side_by_side(first: Period, second: Period) -> tuple[Period, Period]:
     """Two months without a year that follow each other, the one farther back beside the other: "November and December"."""
-    for one, other in ((first, second), (second, first)):
-        if one.start is None or other.start is None or (one.grain, other.grain) != ("month", "month"):
-            break
-        if other.start.month == one.start.month % 12 + 1:  # `other` is the month behind `one`
-            if one.start > other.start and one.end is not None:
-                start, end = days_around(one.end + timedelta(days=1), "month")
-                other = replace(other, start=start, end=end)
-            elif one.end is not None and one.end + timedelta(days=1) < other.start:
-                start, end = days_around(other.start - timedelta(days=1), "month")
-                one = replace(one, start=start, end=end)
-            return (one, other) if one.span < other.span else (other, one)
-    return first, second
+    if first.start is None or second.start is None or (first.grain, second.grain) != ("month", "month"):
+        return first, second
+    if first.start.month == second.start.month % 12 + 1:
+        after, before = _put_side_by_side(second, first)
+        return before, after
+    if second.start.month != first.start.month % 12 + 1 or first.end is None:
+        return first, second
+    behind, ahead = days_around(first.end + timedelta(days=1), "month"), second.start - timedelta(days=1)
+    if second.start < first.start:
+        return first, replace(second, start=behind[0], end=behind[1])
+    start, end = days_around(ahead, "month")
+    return replace(first, start=start, end=end), second
 
 
 def join_periods(text: str, languages: Sequence[str] = LANGUAGES) -> str:
