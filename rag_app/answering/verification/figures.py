@@ -121,6 +121,11 @@ _TIME = re.compile(
       | \b(?P<word>noon|midnight)\b""",
     re.IGNORECASE | re.VERBOSE,
 )
+_DIAL = re.compile(
+    rf"""\b(?:(?P<past>half|(?:a\ )?quarter|five|ten|twenty|twenty-five)\ past|(?P<to>(?:a\ )?quarter)\ to)
+        \ (?P<hour>{"|".join(_SMALL[1:13])}|1[0-2]|[1-9])\b(?:\ in\ the\ (?P<part>morning|afternoon|evening)|\s?(?P<half>[ap])m\b)?""",
+    re.IGNORECASE | re.VERBOSE,
+)
 _FIGURE = re.compile(
     rf"""(?:(?P<before>US\$|[$€£¥]|\b(?:usd|eur|gbp|chf)\b)\s?)?
         (?:(?<![\w.,])|(?<=\bv))(?P<sign>(?<![\w)])[-+−–])?(?P<digits>{_NUMBER})(?![.,]?\d)
@@ -128,7 +133,7 @@ _FIGURE = re.compile(
         (?:[\s\u00a0-]?(?P<after>{_UNIT})(?!\w)|\ (?!(?:{_NO_ADJECTIVE})\b)(?:US|[^\W\d_]{{3,}})\ (?P<far>{_FAR_UNIT})\b)?
       | \b(?P<words>{_WORD_NUMBER})(?P<scales>(?:[- ](?:hundred|thousand|million|billion))*)(?:\ and\ (?P<rest>{_WORD_NUMBER}))?\b
         (?:[\s-](?P<after2>{_UNIT})(?!\w)|\ (?!(?:{_NO_ADJECTIVE})\b)(?:US|[^\W\d_]{{3,}})\ (?P<far2>{_FAR_UNIT})\b)?
-      | (?<!\ba\ )(?<!\bthe\ )(?<!\bper\ )(?<!\beach\ )(?<!\bevery\ )(?<!\blast\ )(?<!\bsingle\ )
+      | (?!(?<=\ba\ )cent|(?<=\b(?:the|per)\ )cent|(?<=\b(?:each|last)\ )cent|(?<=\bevery\ )cent|(?<=\bsingle\ )cent)
         \b(?P<other>{"|".join(_OTHER_WORDS)})\b(?P<hundreds>[\ -]cents?(?=\ \w))?(?:\s(?P<after3>{_UNIT})(?!\w))?""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -170,7 +175,7 @@ _RATIO = re.compile(
     rf"""\b(?:(?P<word>twice|thrice|double|triple|treble)\ (?=(?:as|the|that|what|its|their|our|his|her|more)\b)
       | (?P<verb>doubl|tripl|trebl|quadrupl|halv|verdoppel|verdreifach)(?:ed|ing|t|te|ten)\b
       | (?P<times>\d+(?:[.,]\d+)?|{_WORD_NUMBER})(?:\ times|[ ]?x)\ (?=(?:as|the|that|what|more|less|fewer|\w+er\ than)\b)
-      | (?P<fold>\d+(?:[.,]\d+)?|{_WORD_NUMBER})[- ]?fold\b | by\ a\ factor\ of\ (?P<factor>\d+(?:[.,]\d+)?|{_WORD_NUMBER})
+      | (?P<fold>\d+(?:[.,]\d+)?|{_WORD_NUMBER})[- ]?fold\b | (?P<x>\d+(?:[.,]\d+)?)x(?!\w|\s(?:an?|per|each|\d)) | by\ a\ factor\ of\ (?P<factor>\d+(?:[.,]\d+)?|{_WORD_NUMBER})
       | (?P<half>half)\ (?=as\b) | (?P<doppelt>doppelt|dreimal|viermal)\ (?=so\b) | (?P<fois>deux|trois|quatre)\ fois\ (?=plus|moins))""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -191,7 +196,11 @@ _DIRECTION = re.compile(
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 _DIRECTION_AFTER = re.compile(
-    r"\s(?:(?P<down>fall|drop|decline|decrease|loss|reduction)|(?P<up>rise|increase|gain|growth))\b", re.IGNORECASE
+    r"\s(?:(?P<down>fall|drop|decline|decrease|loss|reduction)|(?P<up>rise|increase|gain|growth))\b",
+    re.IGNORECASE,
+)
+_TAKEN_OFF = re.compile(
+    r"fall|drop|decline|decrease|loss|reduc|discount|rebate|saving|deduct|refund|nachlass|rabatt|remise"
 )
 _FIELD = re.compile(r"(?:\A|[\n|])[ \t]*(?P<label>[^\W\d][^|\n:.]{0,39}):[ \t]*\Z")
 _FIELD_END = re.compile(r"[ \t]*(?:[|\n]|\Z)")
@@ -291,6 +300,8 @@ def figures_of(text: str) -> Figures:
     rest = _DATE.sub(" § ", text)
     times = [read for found in _TIME.finditer(rest) if (read := _time(found))]
     rest = _TIME.sub(lambda found: " § " if _time(found) else found[0], rest)
+    times += [_dial_time(found) for found in _DIAL.finditer(rest)]
+    rest = _DIAL.sub(" § ", rest)
     weekdays = frozenset(DAYS[name.casefold()] for name in _WEEKDAY.findall(rest))
     dates += [(None, MONTHS[found[0].casefold()], None) for found in _LONE_MONTH.finditer(rest)]
     rest = _ORDINAL.sub(" § ", _LONE_MONTH.sub(" § ", rest))
@@ -329,7 +340,7 @@ def _count(written: str) -> float:
 
 def _ratio(found: re.Match[str]) -> Ratio:
     about = _exactness(found.string[: found.start()])
-    counted = found["times"] or found["fold"] or found["factor"]
+    counted = found["times"] or found["fold"] or found["x"] or found["factor"]
     if counted:
         return Ratio(_count(counted), about)
     if found["fois"]:
@@ -397,7 +408,7 @@ def _with_field(found: re.Match[str], figure: Figure) -> Figure:
             return replace(figure, sign=1 if direction["up"] else -1)
         return figure
     label = field["label"].casefold()
-    figure = replace(figure, label=label, sign=figure.sign or 0 if _DIRECTION.match(label) else figure.sign or 1)
+    figure = replace(figure, label=label, sign=figure.sign or (0 if _TAKEN_OFF.search(label) else 1))
     unit = label.split()[-1]
     if not figure.dimension and unit in UNITS and len(unit) > 1:
         built = _build_figure(figure.plain, unit)
@@ -485,3 +496,13 @@ def _time(found: re.Match[str]) -> frozenset[int] | None:
         return frozenset([hour % 12 * 60 + minute + (720 if half == "pm" else 0)])
     hours = (hour, hour + 12) if half.startswith("o") else (hour,)  # "five o'clock" is said of the afternoon, too
     return frozenset(each % 24 * 60 + minute for each in hours)
+
+
+def _dial_time(found: re.Match[str]) -> frozenset[int]:
+    """ "Half past five": of the morning and of the afternoon, unless it says which."""
+    said = (found["past"] or found["to"]).casefold().removeprefix("a ")
+    minutes = {"half": 30, "quarter": 15}.get(said) or _value(said)
+    minute = int(_count(found["hour"].casefold())) % 12 * 60 + (minutes if found["past"] else -minutes)
+    half = (found["half"] or found["part"] or "").casefold()
+    added = (0,) if half in ("a", "morning") else (720,) if half else (0, 720)
+    return frozenset((minute + each) % 1440 for each in added)
