@@ -68,7 +68,7 @@ def _states(figure: Figure, sources: Figures) -> bool:
     known = [each for each in (*sources.numbers, *sources.implied) if figure.agrees(each)]
     if any(each.dimension for each in known) or not figure.dimension:
         return bool(known)
-    return bool(known) and not _has_other_unit(figure, sources.numbers)
+    return bool(known) and not (_has_other_unit(figure, sources.numbers) or _is_of_fields(figure, known, sources))
 
 
 def _has_other_unit(figure: Figure, known: Sequence[Figure]) -> bool:
@@ -82,6 +82,12 @@ def _has_other_unit(figure: Figure, known: Sequence[Figure]) -> bool:
             return True
     kinds = next((kinds for kinds in (MONEY, _SPANS) if figure.dimension in kinds), {figure.dimension})
     return any(each.dimension in kinds and each.plain & figure.plain for each in known)
+
+
+def _is_of_fields(figure: Figure, known: Sequence[Figure], sources: Figures) -> bool:
+    """Whether a number is in fields without a unit alone, where a field has that of the figure."""
+    fields = [each.dimension for each in sources.numbers if each.label and each.dimension]
+    return all(each.label for each in known) and any(is_convertible(figure.dimension, each) for each in fields)
 
 
 def _is_computed(figure: Figure, claim: Figures, sources: Figures, text: str) -> bool:

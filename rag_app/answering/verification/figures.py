@@ -187,6 +187,7 @@ _ABOUT = (
     r"about|around|roughly|approximately|some|almost|nearly|over|another|only|just|more than|less than|at least|exactly"
 )
 _ABOUT_BEFORE = re.compile(rf"\b({_ABOUT}|close to|just under)\s\Z", re.IGNORECASE)
+_LEVEL = re.compile(rf"(?<!\bup)\s(?:to|from|auf|von)(?: (?:{_ABOUT}))*\s\Z", re.IGNORECASE)
 _DIRECTION = re.compile(
     rf"""(?:\A|.*\b)(?:(?P<down>fell|fall(?:s|en|ing)?|drop(?:s|ped|ping)?|declin\w+|decreas\w+|down|lower(?:ed|s|ing)|reduc\w+
         |cut(?:s|ting)?|shr[aiu]nk\w*|los(?:t|e|es|ing|s)|slump\w*|plung\w*|s[aiu]nk\w*|minus|gesunken|fiel|baiss\w+|recul\w+)
@@ -225,7 +226,7 @@ class Figure(Struct, frozen=True):
     `dimension` is what it is measured in, "" where the text does not say; `values` are in the smallest unit of it, and
     `plain` are without the unit. `sign` is -1 or 1 where the text says so, `written` whether as "-" or "+" ("-21 percent",
     not "fell by 21 percent"). `label` is the name of the field whose value it is ("price: 105"), `about` the word before it
-    that says how exact it is ("over 2,000").
+    that says how exact it is ("over 2,000"). `level`: what something rises or falls to or from.
     """
 
     values: frozenset[float]
@@ -235,6 +236,7 @@ class Figure(Struct, frozen=True):
     written: bool = False
     label: str = ""
     about: str = ""
+    level: bool = False
 
     @property
     def scale(self) -> float:
@@ -242,7 +244,13 @@ class Figure(Struct, frozen=True):
         return max(self.values) / max(self.plain) if any(self.plain) else 1.0
 
     def agrees(self, other: "Figure") -> bool:
-        return not self._is_opposite(other) and self.equals(other)
+        levels = (self.level and other.is_change) or (other.level and self.is_change)
+        return not levels and not self._is_opposite(other) and self.equals(other)
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it is by how much something rises or falls, said in words."""
+        return self.sign != 0 and not self.written and not self.label
 
     def equals(self, other: "Figure") -> bool:
         """Whether both are the same but for the sign."""
@@ -373,7 +381,7 @@ def _read_numbers(rest: str) -> Iterator[Figure]:
         one, other = figures[at], figures[at + 1]
         between = rest[left.end() : right.start()]
         if other.dimension and not one.dimension and _shares_right(between, rest[: left.start()][-20:]):
-            figures[at] = _with_unit_of(one, other)
+            figures[at] = _with_unit_of(one, other, 1 if _scale_of(left) > 1 else _scale_of(right))
         elif (
             one.dimension
             and not other.dimension
@@ -390,17 +398,18 @@ def _shares_right(between: str, before: str) -> bool:
     return _RIGHT_SHARED.fullmatch(between) is not None
 
 
-def _with_unit_of(figure: Figure, other: Figure) -> Figure:
-    """A figure that leaves its unit to another: "from 129 to 105 dollars"."""
-    values = frozenset(round(value * other.scale, 6) for value in figure.plain)
-    return replace(figure, values=values, dimension=other.dimension)
+def _with_unit_of(figure: Figure, other: Figure, scale: int = 1) -> Figure:
+    """A figure that leaves its unit to another, and perhaps its `scale`: "from 2 to 3 million dollars"."""
+    plain = figure.plain | {value * scale for value in figure.plain}
+    values = frozenset(round(value * other.scale, 6) for value in plain)
+    return replace(figure, values=values, plain=plain, dimension=other.dimension)
 
 
 def _with_field(found: re.Match[str], figure: Figure) -> Figure:
     """A figure with the sign that words before it give it; that of a field is above zero where it has no sign."""
     rest = found.string
     line = rest[: found.start()]
-    figure = replace(figure, about=_exactness(line))
+    figure = replace(figure, about=_exactness(line), level=_LEVEL.search(line[-40:]) is not None)
     field = _FIELD.search(line[-60:]) if _FIELD_END.match(rest, found.end()) else None
     if not field:
         direction = _DIRECTION.match(line[-80:]) or _DIRECTION_AFTER.match(rest, found.end())
@@ -420,7 +429,7 @@ def _figure(found: re.Match[str]) -> Figure | None:
     units = (found[name] for name in ("after", "after2", "after3", "before", "far", "far2"))
     unit = next((name.casefold() for name in units if name), "")
     if found["digits"]:
-        scale = _SCALES.get((found["scale"] or "").strip().casefold(), 1)
+        scale = _scale_of(found)
         plain = {value * scale for value in _readings(found["digits"])}
     elif found["words"]:
         if found["words"].casefold() == "one" and not unit and not found["scales"]:
@@ -433,6 +442,10 @@ def _figure(found: re.Match[str]) -> Figure | None:
         plain = {float(_OTHER_WORDS[found["other"].casefold()] * (100 if found["hundreds"] else 1))}
     sign = _sign_of(found)
     return replace(_build_figure(plain, unit), sign=sign, written=sign != 0)
+
+
+def _scale_of(found: re.Match[str]) -> int:
+    return _SCALES.get((found["scale"] or found["scales"] or "").strip(" -").casefold(), 1)
 
 
 def _sign_of(found: re.Match[str]) -> int:
