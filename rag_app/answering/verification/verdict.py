@@ -37,7 +37,7 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _WORKED_OUT = re.compile(
     r"\bthan (?!\W*\d)|\b(?:difference|together|altogether|combined|in (?:total|all)|on average)\b", re.I
 )
-_QUOTATION = re.compile(r"“([^“”\"]+)”|„([^„“”]+)[“”]|«([^«»]+)»|\"([^\"“”]+)\"")
+_QUOTATION = re.compile(r"“([^“”\"]+)”|„([^„“”]+)[“”]|«([^«»]+)»|(?<!\w)\"(?=\S)([^\"“”]+)\"(?!\w)")
 _LEFT_OUT = re.compile(r"…|\.\.\.|\[[^\]]*\]")
 _LEAST_QUOTED = 3
 _MARKS = " \"'“”‘’*_.…!"
@@ -312,7 +312,7 @@ def _text_of(block: ContextBlock, units: Mapping[str, str]) -> str:
         if unit.casefold() in UNITS:
             field = rf"(?im)((?:^|\| ){re.escape(name).replace('_', ' ')}: [-+]?[\d.,]+)(?= \||$)"
             header = re.sub(field, rf"\g<1> {unit}", header)
-    return f"{header}\n{block.body}".strip()
+    return f"{header}\n\n{block.body}".strip()
 
 
 def misquotes(text: str, passage: str) -> bool:

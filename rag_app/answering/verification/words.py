@@ -15,7 +15,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _STOP = frozenset(
     words_in(
         """
-    a about above after again all almost along already also although always am among an and another any anybody
+    a about above after again against all almost along already also although always am among an and another any anybody
     anyone anything are aren't around as at back be because been before being below between both but by came can
     cannot can't come comes could couldn't did didn't do does doesn't doing don't done down during each either
     else even ever every everybody everyone everything for from further get gets getting go goes going gone gave
@@ -105,6 +105,7 @@ _OPPOSITES = [
         ("easy simple", "hard difficult"),
         ("happy content pleased", "unhappy angry sad disappointed"),
         ("keep", "refund return"),
+        ("stay remain unchanged", "change reduce lowered raise"),
         ("right correct", "wrong incorrect"),
         ("safe", "dangerous unsafe"),
         ("fast quick", "slow"),
@@ -129,6 +130,7 @@ _VERB = re.compile(
     rf"{FINITE.pattern}|\b(?:am|be|been|being|could|should|shall|may|might|kann|können|soll|sollen|muss|müssen|peut|doit)\b",
     re.IGNORECASE,
 )
+_CLOSING = " \n\"'”’)*_"
 _NAMED = re.compile(r"[A-ZÀ-ÖØ-Þ][\w'’&-]*")
 _CODE = re.compile(
     r"\b(?=\w*\d)(?=\w*[A-Za-z])(?!\d+(?:st|nd|rd|th|[ap]m|h|k|m|g|kg|km|cm|mm|min|x)\b)\w+\b", re.IGNORECASE
@@ -191,8 +193,11 @@ class Passage:
 
     @cached_property
     def statements(self) -> tuple[tuple[Clause, ...], ...]:
-        """The clauses of each sentence, up to a "but" and behind it."""
-        halves = (half for sentence in sentences(self.text) for half in _CONTRAST.split(sentence))
+        """The clauses of each sentence, up to a "but" and behind it; of a header and of a table's row those of each cell.
+        A question states nothing."""
+        stated = (sentence for sentence in sentences(self.text) if not sentence.rstrip(_CLOSING).endswith("?"))
+        cells = (cell for sentence in stated for cell in sentence.split("|"))
+        halves = (half for cell in cells for half in _CONTRAST.split(cell))
         return tuple(clauses for half in halves if (clauses := tuple(_clauses_within(half))))
 
     @cached_property
@@ -324,7 +329,11 @@ def contradicts(claim: str, passage: Passage) -> bool:
     >>> contradicts("Dogs are not welcome.", Passage("Dogs are welcome.")), contradicts("Dogs may come.", Passage("Dogs are welcome."))
     (True, False)
     """
-    return any(_is_denied(clause, _alike(clause, passage.statements)) for clause in clauses_of(claim))
+    return any(
+        _is_denied(clause, _alike(clause, passage.statements))
+        or _is_denied(clause, _within(clause, passage.statements))
+        for clause in clauses_of(claim)
+    )
 
 
 def _is_denied(clause: Clause, alike: Sequence[Sequence[Clause]]) -> bool:
@@ -437,6 +446,14 @@ def _alike(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> list[tup
     if best < _ENOUGH_SHARED:
         return []
     return [each for each, share in zip(statements, shares, strict=True) if share > _SAME_CLAUSE * best]
+
+
+def _within(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> list[tuple[Clause, ...]]:
+    """The negated statements of which the clause, that is not negated, has every word."""
+    if clause.negated:
+        return []
+    negated = (each for each in statements if any(part.negated for part in each))
+    return [each for each in negated if len(each[0].around) > 1 and each[0].around <= clause.words]
 
 
 def _contradict(one: Clause, other: Clause) -> bool:

@@ -33,6 +33,10 @@ MANAGERS = (
     "half of all messages.\n\nWhat I would rather you did not offer is a refund or a frozen price."
 )
 SHOP = "Thistle & Crown is our closest competitor. It lowers prices for about ten days at the end of every January."
+ALERT = (
+    "Type: Alert | Title: Alert: the shop cut the price of its band | Status: open\n\nThe shop cut the price of its band to "
+    "105 dollars. Suggested action: do not follow at once. Should we lower our price? The price of the ring stays at 128."
+)
 LIBRARY = (
     "Borrowed films are not renewed. Members who return a book late pay nothing for the first week. The reading room is "
     "easy to heat, and its windows are never opened in winter. Visitors were happy with the new opening hours."
@@ -62,6 +66,8 @@ def kept(text: str, *sources: str) -> str:
         ),
         (MANAGERS, "Account managers should mention that reminders by e-mail cost nothing"),
         (MANAGERS, "They should not offer refunds or a frozen price"),
+        (ALERT, "The price of the ring is not lowered"),
+        (ALERT, "It is suggested not to follow the price cut at once"),
         (LIBRARY, "A late book costs a member nothing in the first week"),
         (LIBRARY, "Films that were borrowed cannot be renewed"),
         (LIBRARY, "In winter the windows of the easily heated reading room stay unopened"),
@@ -83,6 +89,8 @@ def test_a_negation_that_the_source_has_in_other_words_stays(source: str, claim:
         (MANAGERS, "Account managers should offer a refund to anybody who objects"),
         (MANAGERS, "Account managers may offer a frozen price"),
         (SHOP, "Thistle & Crown never lowers its prices"),
+        (ALERT, "The suggested action is to follow the price cut at once"),
+        (ALERT, "The price of the ring is lowered"),
         (LIBRARY, "Borrowed films are renewed"),
         (LIBRARY, "The reading room is hard to heat"),
         (LIBRARY, "Visitors were unhappy with the new opening hours"),
@@ -96,7 +104,7 @@ def test_a_negation_or_an_opposite_that_the_source_denies_is_cut(source: str, cl
 
 DANA = "Customer: Dana Whitfield. I had to wait almost 15 minutes before Marisol could start."
 PETER = "Customer: Peter Hallam. I had to wait 25 minutes for Aisha. The patch test took longer than ten minutes."
-OURS = "Our ring with milgrain edge costs 128 dollars and has sold 342 times since 2 May."
+OURS = "Our ring with milgrain edge costs 128 dollars and has sold 342 times since 2 May. Boxes of 6 and of 12 inches."
 THEIRS = "Thistle & Crown sells a band with milgrain for 105 dollars; it has sold 2,140 times. It has two colours."
 
 
@@ -156,6 +164,7 @@ def test_a_claim_is_one_in_any_form(source: str, answer: str, cut: str) -> None:
         (LIBRARY, "A late book costs nothing (in the first week); the reading room is easy to heat [Source 1]."),
         (WAITING, "Peter Hallam said: “Nobody told me why, and nobody offered me … water” [Source 1]."),
         (HANDBOOK, 'The handbook says that the "budget does not carry over" [Source 1].'),
+        (OURS, 'It has sold 342 times, also in 6" and 12" boxes since 2 May [Source 1].'),
         (HANDBOOK, 'The "carry over" of leave is up to five unused days (until 31 March) [Source 1].'),
     ],
 )
