@@ -65,13 +65,17 @@ _IRREGULAR = {
 }  # fmt: skip
 _ENDINGS = words_in(
     """
-    ations ation ings ing edly ed ements ement ments ment ances ance ences ence ables able ibles ible als al ors
-    or ers er iest ier ies ied ily ly es s e y ungen ung en em est te ten t ment eurs eur ées ée és é
+    iest ier ies ied ily ations ation ings ing edly ed ements ement ments ment ances ance ences ence ables able ibles ible als al ors
+    or ers er ly es s e y ungen ung en em est te ten t ment eurs eur ées ée és é
     """
 )
 _NEGATION = re.compile(
     r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|nowhere|\w+n['’]t|nicht|kein\w*|nie|niemals|ohne|weder"
     r"|pas|jamais|aucun\w*|sans|nunca|sin|ningún\w*|nunca)\b",
+    re.IGNORECASE,
+)
+_INSTEAD = re.compile(
+    r"\b(?:instead of|rather than|apart from|(?:leav\w*|left|turn\w*) (?:out|off|down)|statt|außer|au lieu de|sauf)\b",
     re.IGNORECASE,
 )
 _REPORTED = re.compile(rf"{_NEGATION.pattern}[^,;:]*\b(?:that|whether|dass|ob|que|si)\b[^,;:]*", re.IGNORECASE)
@@ -158,7 +162,7 @@ _MARKS = {
 class Clause(Struct, frozen=True):
     """A part of a sentence that states one thing, in stems. `negated` where it says so openly: then `denied` are the
     words that the negation is of. `undone` are those behind an "un-", `around` those of the whole sentence up to a "but",
-    `subject` those before its verb, and `names` those in capitals."""
+    `subject` those before its verb, and `names` those in capitals. `limited` by an "instead of" or the like."""
 
     words: frozenset[str]
     negated: bool
@@ -167,6 +171,7 @@ class Clause(Struct, frozen=True):
     undone: frozenset[str] = frozenset()
     subject: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
+    limited: bool = False
 
 
 class Passage:
@@ -271,6 +276,7 @@ def _clause(part: str, around: frozenset[str]) -> Clause:
         undone=undone,
         subject=_stems_of(part[: verbs[-1].start()]) - _stems_of(part[verbs[-1].end() :]) if verbs else frozenset(),
         names=_stems_of(" ".join(_NAMED.findall(part))),
+        limited=_INSTEAD.search(part) is not None,
     )
 
 
@@ -339,7 +345,8 @@ def contradicts(claim: str, passage: Passage) -> bool:
 def _is_denied(clause: Clause, alike: Sequence[Sequence[Clause]]) -> bool:
     """Whether those that say the same say that it is not so; what is negated has to be said by one of them."""
     if clause.negated:
-        return bool(alike) and not any(_denies_too(clause, statement) for statement in alike)
+        said = any(_size(clause.denied & each[0].around) > _DENIED * _size(clause.denied) for each in alike)
+        return said and not any(_denies_too(clause, statement) for statement in alike)
     return bool(alike) and all(_denies(clause, statement) for statement in alike)
 
 
@@ -348,7 +355,7 @@ def _denies_too(clause: Clause, statement: Sequence[Clause]) -> bool:
     words = statement[0].around
     if words & (_HIDDEN_STEMS - clause.words) or any(_contradict(clause, each) for each in statement):
         return True
-    if any(each.undone & clause.denied - clause.undone for each in statement):
+    if any(each.limited or each.undone & clause.denied - clause.undone for each in statement):
         return True
     denied = frozenset[str]().union(*(each.denied for each in statement))
     affirmed = clause.denied & (words - denied)
@@ -357,7 +364,7 @@ def _denies_too(clause: Clause, statement: Sequence[Clause]) -> bool:
 
 def _denies(clause: Clause, statement: Sequence[Clause]) -> bool:
     """Whether a statement negates most of what the clause says, in what is said of its subject, or says the opposite."""
-    if any(_contradict(clause, each) for each in statement):
+    if any(not each.negated and _contradict(clause, each) for each in statement):
         return True
     if any(each.denied & clause.undone for each in statement):
         return False
@@ -454,6 +461,16 @@ def _within(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> list[tu
         return []
     negated = (each for each in statements if any(part.negated for part in each))
     return [each for each in negated if len(each[0].around) > 1 and each[0].around <= clause.words]
+
+
+def _is_repeated(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> bool:
+    """Whether what the clause negates is negated by another, of the same things or of none that it names."""
+    denied = clause.denied - _VAGUE
+    return bool(denied) and any(
+        denied <= each.denied and each.words - each.denied <= clause.around | _VAGUE
+        for others in statements
+        for each in others
+    )
 
 
 def _contradict(one: Clause, other: Clause) -> bool:

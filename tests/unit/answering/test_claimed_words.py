@@ -68,6 +68,10 @@ def kept(text: str, *sources: str) -> str:
         (MANAGERS, "They should not offer refunds or a frozen price"),
         (ALERT, "The price of the ring is not lowered"),
         (ALERT, "It is suggested not to follow the price cut at once"),
+        (ALERT, "The suggestion is not to follow at once, as the shop cut the price of its band"),
+        (MANAGERS, "The number of accounts is not given, but the second reminder can be switched off"),
+        (HANDBOOK, "The learning budget cannot be carried over, although leave can"),
+        (LIBRARY, "The number of visitors was not counted, and they were happy with the new opening hours"),
         (LIBRARY, "A late book costs a member nothing in the first week"),
         (LIBRARY, "Films that were borrowed cannot be renewed"),
         (LIBRARY, "In winter the windows of the easily heated reading room stay unopened"),
@@ -83,6 +87,7 @@ def test_a_negation_that_the_source_has_in_other_words_stays(source: str, claim:
     [
         (HANDBOOK, "Unused leave cannot be carried over to the next year"),
         (HANDBOOK, "The budget carries over"),
+        (HANDBOOK, "The learning budget can be carried over to the next year"),
         (REMINDERS, "Some of the reminders were lost"),
         (REMINDERS, "The provider never asked for it to be renewed"),
         (REMINDERS, "The monitoring did not see that the queue was growing"),
