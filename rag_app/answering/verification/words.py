@@ -337,7 +337,7 @@ def contradicts(claim: str, passage: Passage) -> bool:
     """
     return any(
         _is_denied(clause, _alike(clause, passage.statements))
-        or _is_denied(clause, _within(clause, passage.statements))
+        or _is_denied(clause, _find_covered(clause, passage.statements))
         for clause in clauses_of(claim)
     )
 
@@ -455,7 +455,7 @@ def _alike(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> list[tup
     return [each for each, share in zip(statements, shares, strict=True) if share > _SAME_CLAUSE * best]
 
 
-def _within(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> list[tuple[Clause, ...]]:
+def _find_covered(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> list[tuple[Clause, ...]]:
     """The negated statements of which the clause, that is not negated, has every word."""
     if clause.negated:
         return []
