@@ -414,7 +414,8 @@ def _with_field(found: re.Match[str], figure: Figure) -> Figure:
     if not field:
         direction = _DIRECTION.match(line[-80:]) or _DIRECTION_AFTER.match(rest, found.end())
         if direction and not figure.sign:
-            return replace(figure, sign=1 if direction["up"] else -1)
+            is_minus = (direction["down"] or "").casefold() == "minus"
+            return replace(figure, sign=1 if direction["up"] else -1, written=is_minus)
         return figure
     label = field["label"].casefold()
     figure = replace(figure, label=label, sign=figure.sign or (0 if _TAKEN_OFF.search(label) else 1))
