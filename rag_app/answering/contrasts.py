@@ -12,7 +12,7 @@ _EVERYTHING = frozenset(_WORDS["everything"].split())
 _APART = re.compile(
     r"(?<!in )\bmay\b(?!\s?(?:to|and|until|[-–]))|\b(?:per|pro) \w+|/ ?\w+"
 )  # the verb; "£9 per person"
-_NON = re.compile(r"\bnon[- ]", re.IGNORECASE)
+_JOINED = re.compile(r"\b(non|full(?=[- ]time\b)|part(?=[- ]time\b))[- ]", re.IGNORECASE)
 _TO = frozenset({"to", "until", "till", "through", "bis", "-", "–"})
 
 
@@ -64,4 +64,4 @@ def _fill_ranges(words: Sequence[str], groups: Sequence[frozenset[str]]) -> list
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"[^\W\d_]+|[-–]", _APART.sub(" ", _NON.sub("non", text)).casefold())
+    return re.findall(r"[^\W\d_]+|[-–]", _APART.sub(" ", _JOINED.sub(r"\1", text)).casefold())

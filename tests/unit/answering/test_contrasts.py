@@ -24,6 +24,8 @@ from rag_app.answering.passages import Passage
         ("what is it in May", "may to September: 98", False),
         ("Was kostet ein Hund?", "Katzen: 9 Euro", True),
         ("Was kostet das am Dienstag?", "Montag bis Mittwoch: 9 Euro", False),
+        ("How much leave do part-time staff get?", "Full-time staff have 28 days of leave.", True),
+        ("How much leave do part-time staff get?", "Full-time and part-time staff have 28 days.", False),
         ("how much for dogs and cats", "Dogs: £9", False),  # half of what is asked
     ],
 )
