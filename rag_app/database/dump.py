@@ -141,7 +141,7 @@ async def _connect(url: str) -> AsyncIterator[asyncpg.Connection]:
             yield connection
         finally:
             await connection.close()
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise StoreFailed(f"PostgreSQL failed: {error}") from error
 
 
