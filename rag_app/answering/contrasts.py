@@ -2,7 +2,8 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 _WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -25,9 +26,8 @@ def speaks_of_another(question: str, text: str, *, times: bool = False) -> bool:
     >>> speaks_of_another("What is a room in June?", "May to September: $90"), speaks_of_another("on Friday", "Saturday: $9")
     (False, True)
     """
-    return not _EVERYTHING & {*_words(text)} and any(
-        named and wanted not in named for wanted, named in _compare(question, text, times)
-    )
+    others = (named and wanted not in named for wanted, named in _compare(question, text, times))
+    return any(others) and not _EVERYTHING & {*_words(text)}
 
 
 def names_time(question: str, text: str) -> bool:
@@ -41,11 +41,19 @@ def names_time(question: str, text: str) -> bool:
 
 def _compare(question: str, text: str, times: bool) -> Iterator[tuple[int, list[int]]]:
     """Of each set of which a question names one: its place, and the places of those that a text names."""
-    asked, said = _words(question), _words(text)
-    for number, groups in enumerate(_SETS[:_ORDERED] if times else _SETS):
-        wanted = {*_groups_of(asked, groups)}
-        if len(wanted) == 1:
-            yield wanted.pop(), _fill_ranges(said, groups) if number < _ORDERED else _groups_of(said, groups)
+    for number, wanted in _ask_for(question).items():
+        if number < _ORDERED:
+            yield wanted, _fill_ranges(_words(text), _SETS[number])
+        elif not times:
+            yield wanted, _groups_of(_words(text), _SETS[number])
+
+
+@lru_cache(64)
+def _ask_for(question: str) -> Mapping[int, int]:
+    """Of each set of which a question names one, by its number: the place of that one. Asked for each sentence that is found."""
+    words = _words(question)
+    named = {number: {*_groups_of(words, groups)} for number, groups in enumerate(_SETS)}
+    return {number: found.pop() for number, found in named.items() if len(found) == 1}
 
 
 def _groups_of(words: Sequence[str], groups: Sequence[frozenset[str]]) -> list[int]:

@@ -148,7 +148,7 @@ _NUMBERED = _pattern(
     rf"({_SIGN}(?:\s*(?:,|and|or|to|&|[-–])\s*{_SIGN})*)(?! (?:and|or) (?:above|up|higher|over|more|later|below|under|lower|less|earlier)\b)"
 )
 _BESIDE_NUMBERS = re.compile(r"\b(?:and|or|to)\b")
-_THOUSANDS = re.compile(r"(?<=\d)[,’'](?=\d{3}(?!\d))")
+THOUSANDS = re.compile(r"(?<=\d)[,’'](?=\d{3}(?!\d))")
 _MOST_NUMBERS = 100
 _LETTERS = 5  # of a name that are looked for, so that "Frieda's" is found in "Frieda"
 _BESIDE = 40  # characters beside a figure, among which is what it counts
@@ -347,7 +347,7 @@ def share_unnamed(question: str, sources: Iterable[str]) -> float:
     >>> share_unnamed("What does Owen charge for 2 cuts?", ["2 cuts with Theo are $70."]), share_unnamed("over 8000?", ["8,000 and more"])
     (0.5, 0.0)
     """
-    question, text = (_THOUSANDS.sub("", each) for each in (question, " ".join(sources).casefold()))
+    question, text = (THOUSANDS.sub("", each) for each in (question, " ".join(sources).casefold()))
     wanted = names_in(question) | {found[0] for found in re.finditer(r"\d[\d.,]*\d|\d", question)}
     text += " ".join(str(NUMBER_WORDS[word]) for word in re.findall(r"[a-z]+", text) if word in NUMBER_WORDS)
     return sum(not has_name(text, each) for each in wanted) / max(1, len(wanted))

@@ -16,7 +16,7 @@ import asyncpg
 from msgspec import Struct
 
 from rag_app.database.private import programs
-from rag_app.database.session import asyncpg_url
+from rag_app.database.session import FAILURES, asyncpg_url
 from rag_app.domain import Misconfigured, StoreFailed, require
 
 Sums = dict[str, tuple[int, str]]
@@ -141,7 +141,7 @@ async def _connect(url: str) -> AsyncIterator[asyncpg.Connection]:
             yield connection
         finally:
             await connection.close()
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+    except FAILURES as error:
         raise StoreFailed(f"PostgreSQL failed: {error}") from error
 
 

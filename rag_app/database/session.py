@@ -54,7 +54,8 @@ _OUT_OF_ORDER = frozenset({"08", "53", "57", "58"})
 # SQLSTATE classes: connection exception, insufficient resources, operator intervention, system error
 _BROKEN = OSError | asyncpg.InternalClientError
 # What asyncpg says of a connection that went; the second where that was between two statements
-_FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, _BROKEN)
+FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, OSError, asyncpg.InternalClientError)
+"""What a driver raises whose server refuses, fails or goes."""
 
 _TENANT = """set_config('rag.organizations', {}, true) || set_config('rag.user', {}, true)
     || set_config('rag.audiences', {}, true) || set_config('rag.operator', {}, true)
@@ -112,7 +113,7 @@ def _alive(connection: Any, record: object, proxy: object) -> None:
 def _connect(dialect: Dialect, record: object, arguments: list[Any], options: JsonObject) -> DBAPIConnection:
     try:
         return dialect.connect(*arguments, **options)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except FAILURES as error:
         # SQLAlchemy lets these through as they are: asyncpg raises them before there is a connection
         raise _failure(error, "cannot connect to PostgreSQL") from error
 
@@ -130,7 +131,7 @@ def _store_failed(context: ExceptionContext) -> BaseException | None:
 
 async def _close(connection: asyncpg.Connection) -> None:
     """Closes after asking PostgreSQL to cancel the running statement. A connection that cannot be closed is dropped."""
-    with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+    with suppress(*FAILURES):
         await connection.close(timeout=_SECONDS_TO_CONNECT)
 
 
@@ -270,7 +271,7 @@ class Database:
         except BaseException as error:
             if pooled is not None and (not isinstance(error, asyncpg.PostgresError) or _is_out_of_order(error)):
                 pooled.invalidate()  # nobody knows what is still to come on it
-            if isinstance(error, _FAILURES):
+            if isinstance(error, FAILURES):
                 raise _failure(error) from error
             raise
         finally:

@@ -24,7 +24,7 @@ from sqlalchemy import text
 
 from rag_app.database import private
 from rag_app.database.private import private_postgres
-from rag_app.database.session import Database
+from rag_app.database.session import FAILURES, Database
 from rag_app.domain.errors import Misconfigured, StoreFailed
 from tests.waiting import PATIENCE, wait_for
 
@@ -293,8 +293,6 @@ def test_a_port_that_is_taken_meanwhile(folder: Path, monkeypatch: pytest.Monkey
     assert not serves(server.app_url)
 
 
-LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""What a driver raises whose server is killed: the last one between two messages of a statement."""
 COUNTING = "SELECT count(*) FROM generate_series(1, 1000000000000)"
 
 
@@ -302,7 +300,7 @@ def until_it_serves(url: str) -> None:
     """Until a statement is answered: a server that comes back refuses connections for a while."""
 
     def answers() -> bool:
-        with suppress(*LOST):
+        with suppress(*FAILURES):
             return bool(query(url, "SELECT 1"))
         return False
 
@@ -323,7 +321,7 @@ def test_a_killed_server_is_started_again_on_its_port_for_everybody(folder: Path
                 while not query(url, f"SELECT count(*) FROM pg_stat_activity WHERE query = '{COUNTING}'"):
                     time.sleep(0.05)
                 os.kill(first, signal.SIGKILL)
-                with pytest.raises(LOST):
+                with pytest.raises(FAILURES):
                     counting.result()  # it would count for days
             until_it_serves(url)
             assert postmaster(folder) != first

@@ -1,22 +1,20 @@
 """Figures as an index has them: "50 million" is 50000000, and 5 kg are 5000 g where grams are what is recorded."""
 
 import re
-from collections.abc import Iterator
 from functools import cache, partial
 
 from rag_app.answering.records.wording import is_figure, says_year, stem, table_of, vocabulary_of
 from rag_app.retrieval.index import IndexSpec
 
 _NUMBER = r"\d+(?:\.\d+)?"
-_TIMES = re.compile(
-    rf"(?:\b(?P<low>{_NUMBER})(?P<joint>\s*(?:-|–|to|and|bis|und)\s*))?(?<![\d.,])(?P<high>{_NUMBER})\s?(?P<times>{{}})\b",
-    re.I,
-)
+_FIGURES = rf"(?:\b(?P<low>{_NUMBER})(?P<joint>\s*(?:-|–|to|and|bis|und)\s*))?(?<![\d.,])(?P<high>{_NUMBER})\s?"
+"""One figure, or two with what joins them."""
+_WITH_UNIT = re.compile(rf"{_FIGURES}(?P<unit>[^\W\d_]+)\b")
 _YEAR = r"((?:19|20)\d\d)"
 _YEARS = [
     (re.compile(rf"\b{pattern}(?![\d.,%]*\d)", re.I), said)
     for pattern, said in (
-        (rf"(?:between|from|over|in)?\s*{_YEAR}\s*(?:and|to|until|till|-|–)\s*{_YEAR}", "between {} and {}"),
+        (rf"(?:(?:between|from|over|in)\s+)?{_YEAR}\s*(?:and|to|until|till|-|–)\s*{_YEAR}", "between {} and {}"),
         (rf"(?:since|from)\s+{_YEAR}(?:\s+(?:on|onwards?))?\b", "at least {}"),
         (rf"after\s+{_YEAR}", "above {}"),
         (rf"before\s+{_YEAR}", "under {}"),
@@ -24,9 +22,6 @@ _YEARS = [
         (r"in\s+the\s+((?:19|20)\d)0['’]?s\b", "between {0}0 and {0}9"),
     )
 ]
-_WITH_UNIT = re.compile(
-    rf"(?:\b(?P<low>{_NUMBER})(?P<joint>\s*(?:-|–|to|and|bis|und)\s*))?(?<![\d.,])(?P<high>{_NUMBER})\s?(?P<unit>[^\W\d_]+)\b"
-)
 
 
 def say_figures(text: str, spec: IndexSpec) -> str:
@@ -39,11 +34,14 @@ def say_figures(text: str, spec: IndexSpec) -> str:
     >>> say_figures("lighter than 2 kg", metres)
     'lighter than 2 kg'
     """
-    large = table_of("large")
-    times = re.compile(_TIMES.pattern.replace("{}", "|".join(large)), re.I)
-    text = _say_signs(_say_years(text, spec), spec)
-    text = times.sub(lambda found: _write(found, float(large[found["times"].lower()])), text)
+    large, text = table_of("large"), _say_signs(_say_years(text, spec), spec)
+    text = _in_large().sub(lambda found: _write(found, float(large[found["times"].lower()])), text)
     return _WITH_UNIT.sub(lambda found: _convert(found, spec), text)
+
+
+@cache
+def _in_large() -> re.Pattern[str]:
+    return re.compile(rf"{_FIGURES}(?P<times>{'|'.join(table_of('large'))})\b", re.I)
 
 
 def _say_years(text: str, spec: IndexSpec) -> str:
@@ -84,8 +82,8 @@ def _say_signs(text: str, spec: IndexSpec) -> str:
     if not words:
         return text
     name = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-    for pattern, plain in (r"negative", "below 0"), (r"positive", "above 0"):
-        text = re.sub(rf"\b{pattern}\s+({name})\b", rf"\1 {plain}", text, flags=re.I)
+    for sign, bound in ("negative", "below 0"), ("positive", "above 0"):
+        text = re.sub(rf"\b{sign}\s+({name})\b", rf"\1 {bound}", text, flags=re.I)
     return re.sub(rf"\b({'|'.join(table_of('ordinals'))})\s+for\s+(?={name}\b)", r"\1 by ", text, flags=re.I)
 
 
@@ -97,17 +95,18 @@ def has_other_unit(text: str, spec: IndexSpec) -> bool:
     >>> has_other_unit("heavier than 20 cm", grams), has_other_unit("heavier than 20 g", grams), has_other_unit("20 birds", grams)
     (True, False, False)
     """
-    own = {*_own_units(spec)}
+    own = _own_units(spec)
     said = (_unit(found["unit"]) for found in _WITH_UNIT.finditer(text))
     return any(unit is not None and unit not in own for unit in said)
 
 
 def _convert(found: re.Match[str], spec: IndexSpec) -> str:
-    unit, own = _unit(found["unit"]), {*_own_units(spec)}
+    unit, own = _unit(found["unit"]), _own_units(spec)
     if unit is None or unit in own:
         return found[0]
-    (sort, size), alike = _sizes()[unit], [each for each in own if _sizes()[each][0] == _sizes()[unit][0]]
-    return f"{_write(found, size / _sizes()[alike[0]][1])} {alike[0]}" if len(alike) == 1 and sort else found[0]
+    sort, size = _sizes()[unit]
+    alike = [each for each in own if _sizes()[each][0] == sort]
+    return f"{_write(found, size / _sizes()[alike[0]][1])} {alike[0]}" if len(alike) == 1 else found[0]
 
 
 def _write(found: re.Match[str], times: float) -> str:
@@ -115,8 +114,8 @@ def _write(found: re.Match[str], times: float) -> str:
     return f"{low}{found['joint'] or ''}{high}"
 
 
-def _own_units(spec: IndexSpec) -> Iterator[str]:
-    yield from (unit for words in spec.vocabulary.values() if (unit := _unit(words.unit or "")) is not None)
+def _own_units(spec: IndexSpec) -> set[str]:
+    return {unit for words in spec.vocabulary.values() if (unit := _unit(words.unit or "")) is not None}
 
 
 def _unit(word: str) -> str | None:

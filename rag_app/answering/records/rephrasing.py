@@ -1,6 +1,7 @@
 """Turns of phrase that are said in other words before a question is read, and what is only said beside it."""
 
 import re
+from difflib import get_close_matches
 from functools import cache
 
 from rag_app.answering.records.wording import table_of
@@ -85,6 +86,7 @@ _WITHOUT = [
 
 _AND = re.compile(rf"^an(?=\s(?:in|on|for|at|from|to|with|the|my|our|{_ASKS})\b)", re.I)
 _WORD = re.compile(r"[^\W\d_]+")
+_NEAR = 0.7  # like a word of time: spelling one word in all ways takes milliseconds
 
 
 def write_out(text: str) -> str:
@@ -95,7 +97,8 @@ def write_out(text: str) -> str:
     """
     short, text = table_of("written"), _AND.sub("and", text)
     text = _WORD.sub(lambda found: short.get(found[0].lower(), found[0]), text)
-    doubtful = [word for word in suspects(text, ()) if word in text]  # in small letters: no name
+    small = (word for word in suspects(text, ()) if word in text)  # and no name
+    doubtful = [word for word in small if get_close_matches(word, _times(), 1, _NEAR)]
     times = {
         word: sorted((cost, each) for each, cost in spellings(word).items() if each in _times()) for word in doubtful
     }

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from rag_app.answering.citations import MARKER, cut_words, words_of
 from rag_app.answering.context import ContextBlock
+from rag_app.answering.kinds import THOUSANDS
 from rag_app.answering.verification.claimed import is_unsupported
 from rag_app.answering.verification.figures import UNITS, figures_of
 from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
@@ -33,7 +34,6 @@ _OF_ALL = re.compile(
     r"\b(?:of|among|between) (?:all|the|these|those) (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b", re.I
 )
 _GROUP = re.compile(rf"{MARKER.pattern}(?:[\s,;]*{MARKER.pattern})*")
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _WORKED_OUT = re.compile(
     r"\bthan (?!\W*\d)|\b(?:difference|together|altogether|combined|in (?:total|all)|on average)\b", re.I
 )
@@ -125,7 +125,7 @@ class Ground:
         own, other = self._passage(tuple(sorted({*blocks}))), self._passage(tuple(sorted(others)))
         if _WORKED_OUT.search(said):
             return False
-        said = _THOUSANDS.sub("", said)  # "2,000" is not 2.0 of another source
+        said = THOUSANDS.sub("", said)  # "2,000" is not 2.0 of another source
         figures = figures_of(said)
         if is_unsupported(figures, own.figures, said) and not is_unsupported(figures, other.figures, said):
             return True

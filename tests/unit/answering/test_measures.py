@@ -59,6 +59,7 @@ def filters(text: str) -> Any:
         ("total crop of plums since 2010", [("year", ">=", 2010), ("fruit", "==", "Plum")]),
         ("total crop from 2010 to 2014", [("year", ">=", 2010), ("year", "<=", 2014)]),
         ("average crop of pears before 2005", [("year", "<", 2005), ("fruit", "==", "Pear")]),
+        ("total crop of plums 2010 to 2014", [("year", ">=", 2010), ("year", "<=", 2014), ("fruit", "==", "Plum")]),
         ("total crop in the 1990s", [("year", ">=", 1990), ("year", "<=", 1999)]),
         ("lowest crop of pears after 2012", [("year", ">", 2012), ("fruit", "==", "Pear")]),
     ],
