@@ -18,8 +18,9 @@ _TO = frozenset({"to", "until", "till", "through", "bis", "-", "–"})
 
 
 def speaks_of_another(question: str, text: str, *, times: bool = False) -> bool:
-    """Whether a text names another one of a set than the one that a question names, and not that one; of `times` alone, of
-    days of the week and months.
+    """Whether a text is about another thing of a sort: it names a dog and no cat, and the question names a cat.
+
+    With `times` only days of the week and months are compared.
 
     >>> [speaks_of_another("What does a cat cost?", text) for text in ("Dogs: $9", "Dogs and cats: $9", "Any pet: $9")]
     [True, False, False]
@@ -40,7 +41,7 @@ def names_time(question: str, text: str) -> bool:
 
 
 def _compare(question: str, text: str, times: bool) -> Iterator[tuple[int, list[int]]]:
-    """Of each set of which a question names one: its place, and the places of those that a text names."""
+    """For each set of which the question names one member: the place of that one, and of those that the text names."""
     for number, wanted in _ask_for(question).items():
         if number < _ORDERED:
             yield wanted, _fill_ranges(_words(text), _SETS[number])
@@ -50,7 +51,7 @@ def _compare(question: str, text: str, times: bool) -> Iterator[tuple[int, list[
 
 @lru_cache(64)
 def _ask_for(question: str) -> Mapping[int, int]:
-    """Of each set of which a question names one, by its number: the place of that one. Asked for each sentence that is found."""
+    """The sets of which a question names one member, and the place of that one. Asked again for each sentence that is found."""
     words = _words(question)
     named = {number: {*_groups_of(words, groups)} for number, groups in enumerate(_SETS)}
     return {number: found.pop() for number, found in named.items() if len(found) == 1}

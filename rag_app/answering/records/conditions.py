@@ -42,7 +42,7 @@ class Conditions:
         self.keys = [name for name in self._fields("field") if spec.fields.get(name) is FieldType.KEYWORD]
 
     def _is_measured(self, name: str) -> bool:
-        """Whether a figure is no year that only says when: "which year had the most", and not "the latest year"."""
+        """Whether a figure is measured. A year only says when, but for "the latest year" or "the average year"."""
         plain = [token for token in self.tokens if not token.inside]
         pairs = [one.role for one, other in pairwise(plain) if other.name == name]
         return not says_year(self.spec, name) or any(role in (*SUPERLATIVES, "average", "sum") for role in pairs)
