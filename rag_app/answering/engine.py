@@ -291,7 +291,7 @@ class CapabilityEngine(BaseQueryEngine):
                 nodes = await first.aretrieve(query)
                 if not isinstance(first, ChunkRetriever):
                     nodes = await self._foreign(nodes, query)
-                best = await self._judge(question, nodes, steps)
+                best = await self._without_default(await self._judge(question, nodes, steps), nodes)
                 if best.confidence is not Confidence.HIGH and isinstance(first, ChunkRetriever):
                     spelled = await first.respell(question.searched or question.text, nodes)
                     if spelled != (question.searched or question.text) and self._prepare:
@@ -340,6 +340,22 @@ class CapabilityEngine(BaseQueryEngine):
             context = found.context if len(hits) == len(found.hits) else self._context(hits)
             found = replace(found, context=context, confidence=found.confidence if hits else Confidence.LOW)
         return replace(found, lacking=told.text)
+
+    async def _without_default(self, found: Evidence, nodes: list[NodeWithScore]) -> Evidence:
+        """The evidence, or what was found without the surface's own threshold: where that hides an answer, or for a model.
+
+        A fixed cosine means something else for each embedding model; the fit knows ours. What a request sends stays.
+        """
+        question, for_model = found.question, self.synthesizer.asks_model and bool(found.hits)
+        if question.threshold is None or question.threshold_sent or self._prepare is None:
+            return found
+        if found.judgment.answers and not for_model:
+            return found
+        uncut = replace(question, threshold=None)
+        everything = await self._judge(uncut, nodes, self._prepare(uncut)[1])
+        if everything.judgment.answers or (for_model and everything.judgment.asks):
+            return replace(everything, question=question, above_threshold=found.above_threshold)
+        return found
 
     async def _elsewhen(self, found: Evidence, question: Question) -> Evidence:
         """Where nothing is found for the question's period: what is recorded nearest to it, if that answers."""

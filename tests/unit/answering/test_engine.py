@@ -105,6 +105,36 @@ def test_what_its_own_types_do_not_answer_is_looked_up_in_all() -> None:
     assert evidence.look is Look.FIRST and evidence.confidence is Confidence.LOW and len(looks) == 1
 
 
+@pytest.mark.parametrize(
+    ("sent", "answer_from", "scores", "said"),
+    [
+        (False, 0.25, (0.3,), 1),
+        (True, 0.25, (0.3,), 0),
+        (False, 0.35, (0.3,), 0),
+        (False, 0.25, (0.5, 0.3), 2),
+        (True, 0.25, (0.5, 0.3), 1),
+    ],
+    ids=["an answer below", "cut by the request", "nothing below", "for a model", "for a model, cut by the request"],
+)
+def test_a_default_threshold_hides_no_answer(
+    sent: bool, answer_from: float, scores: tuple[float, ...], said: int
+) -> None:
+    found, question = (
+        [hit("Here.", score=each) for each in scores],
+        Question("Where?", threshold=0.4, threshold_sent=sent),
+    )
+
+    def prepare(asked: Question) -> tuple[BaseRetriever, list[BaseNodePostprocessor]]:
+        return Found(*found), [] if asked.threshold is None else [step(cut_below, threshold=asked.threshold)]
+
+    gate, says = FixedGate(ConfidenceRule(answer_from=answer_from, high=0.7)), Says(".")
+    says.model = "a model"
+    asked = CapabilityEngine(OWNER, gate, *prepare(question), says, prepare=prepare)
+    evidence = asyncio.run(asked.gather(question))
+    assert (len(evidence.hits), evidence.retrieved, evidence.question) == (said, len(scores), question)
+    assert evidence.above_threshold == sum(each >= 0.4 for each in scores)
+
+
 async def ask(asked: CapabilityEngine) -> Answer:
     return await asked.answer(Question("How long did customers wait?"))
 

@@ -234,6 +234,8 @@ def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[s
         "How many days do I have to return fish of Ada's?",
         "When do we make up our minds about Ada's trips, and who does that?",
         "Which skippers did we send money back to, and how much did each get?",
+        "What did we note about the trips of Ada?",
+        "How many passengers complained about Ada?",
     ],
 )
 def test_what_is_not_wholly_understood_goes_the_words_way(text: str) -> None:
