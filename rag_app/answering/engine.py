@@ -522,7 +522,7 @@ class CapabilityEngine(BaseQueryEngine):
         if not evidence.hits:
             return self.capability.refusal
         warning = self._warn(evidence.question.text) if self._warn else ""
-        return near_text(self.capability, evidence.question, self._languages, evidence.lacking or warning)
+        return near_text(self.capability, evidence.question, self._languages, warning, evidence.lacking)
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with every sentence checked, cut at the capability's limits; or a refusal where no claim is left."""

@@ -60,16 +60,19 @@ def not_understood_here(text: str, model: str, understood: Collection[str]) -> s
     return own.format(model) if own else said
 
 
-def near_text(capability: Capability, question: Question, declared: Collection[str], warning: str = "") -> str:
+def near_text(
+    capability: Capability, question: Question, declared: Collection[str], warning: str = "", lacking: str = ""
+) -> str:
     """Said where hits are there and none is good enough.
 
     In the language that the request asks for, else in the question's if the index declares it; with what a result that
-    no source states would take, and the `warning` that the embedding model may be why, in the question's own language.
-    A capability without such words of its own has one refusal for all cases; to words that lead to the sources nothing is
-    added.
+    no source states would take, and what the records are `lacking`, or else the `warning` that the embedding model may be
+    why, in the question's own language. A capability without such words of its own has one refusal for all cases; to words
+    that lead to the sources only the warning is added, before those that do.
     """
     if not capability.near or capability.near.endswith(":"):
-        return capability.near or capability.refusal
+        before, stop, leads = capability.near.rpartition(". ")
+        return f"{before}. {warning}. {leads}" if warning and stop else capability.near or capability.refusal
     asked = language_of(question.text)
     wanted = question.instructions.values.get("language", "en")
     if wanted == "en" and asked in declared:
@@ -78,8 +81,8 @@ def near_text(capability: Capability, question: Question, declared: Collection[s
     if reckoning := find_calculation(question.text):
         language = wanted if wanted in _TEXTS["results"] else "en"
         said.append(_TEXTS["results"][language].format(_TEXTS["wanted"][reckoning][language]))
-    if warning:
-        said.append(f"{warning}.")
+    if lacking or warning:
+        said.append(f"{lacking or warning}.")
     return " ".join(said)
 
 

@@ -109,6 +109,10 @@ def test_an_english_model_says_so_to_who_asks_in_another_language() -> None:
         "The configured embedding model (small) knows English only, and the question seems to be in German"
     )
     assert near_text(BOOK, Question(GERMAN), ("en",), warning) == f"{BOOK.near} {warning}."
+    assert near_text(BOOK, Question(GERMAN), ("en",), warning, "No field") == f"{BOOK.near} No field."
+    led = near_text(KNOWLEDGE, Question(GERMAN), ("en",), warning)
+    assert led.startswith(f"{KNOWLEDGE.refusal} {warning}. ") and led.endswith("sources I found:")
+    assert near_text(KNOWLEDGE, Question("How long?"), ("en",), "", "No field") == KNOWLEDGE.near
     assert not_understood("opening hours on Sunday", "small", ("en",)) == not_understood(GERMAN, "large", ()) == ""
 
 
