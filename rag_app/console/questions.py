@@ -298,7 +298,11 @@ async def _judgments(
         return judgments_of(
             await application.validations.recorded_judgments(await application.people.member_of(org), index)
         )
-    judgments = read_judgments(application.settings.indexes.file(index, "judgments.jsonl"))
+    file = application.settings.indexes.file(index, "judgments.jsonl")
+    if not file.is_file():
+        instead = "accepted instead: --queries with --qrels, or --recorded with --org"
+        raise InvalidInput(str(file), None, f"does not exist: {index} has no judged questions of its own; {instead}")
+    judgments = read_judgments(file)
     if org is None:
         return judgments
     slug = (await application.people.organization(org)).slug

@@ -139,7 +139,9 @@ def read_jsonl(path: Path, kind: type[_Row]) -> list[_Row]:
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     try:
         text = path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InvalidInput(str(path), None, f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise InvalidInput(str(path), None, f"cannot be read: {error}") from error
     if not text.strip():
         raise InvalidInput(str(path), None, "is empty")

@@ -677,6 +677,7 @@ def test_a_table_of_ones_own(environment: str, main: Run, new_bare_database: New
     assert doctor.status == 1 and re.match(r"!!  rents +“rent” is a word of records.charge", doctor.out)
     assert re.search(r"\n--  rents +“last” is a word of missing: .* “newest”\n", doctor.out)
     (folder / "index.toml").write_text(declared.replace('words = ["rent"]', 'words = ["charge"]'), "utf-8")
+    assert_fails(main("calibrate", *at, **own), "rents has no judged questions of its own; accepted instead: --queries")
     question = ("ask", "What is missing in total?", *at)
     told = "the total missing of 2 charges"
     assert main(*question, "--json", **own).json["understood"] == told
