@@ -40,7 +40,8 @@ _GOES_ON = re.compile(
 _POINTS_BACK = re.compile(
     r"\b(?:it|its|itself|they|them|their|theirs|these|those|he|him|his|she|her|hers|instead|former|latter|such|ours"
     r"|(?:this|that)(?! (?:week|month|year|quarter|season|summer|winter|spring|autumn|morning|evening|time)\b)"
-    r"|(?<!which )(?<!the )ones?(?! (?:of|day|time|week|month|year)\b)|the (?:same|others?|ones?|first|second|third|last)(?= ones?\b|\W*$)|which one"
+    r"|(?<!which )(?<!the )ones?(?! (?:of|day|time|week|month|year)\b)|the (?:same|others?|ones?|first|second|third|last|rest|remainder)(?= ones?\b|\W*$)|which one"
+    r"|the (?:next|following) (?:\d+|ones?|two|three|four|five|six|seven|eight|nine|ten|few)(?=\W*$)"
     r"|there(?! (?:is|are|was|were|any|be|been|a|an|some|no)\b)"
     r"|er|ihn|ihm|ihre?[mnrs]?|seine?[mnrs]?|diese?[mnrs]?|jene[mnrs]?|davon|dafür|damit|dazu|darüber|daran|darin|dabei|dagegen|dort|dessen|deren"
     r"|solche[mnrs]?|beide[mnrs]?|d(?:er|ie|as)selben?|stattdessen)\b",

@@ -37,6 +37,7 @@ class Conditions:
 
     def __init__(self, spec: IndexSpec, tokens: Sequence[Token], kind: str | None) -> None:
         self.spec, self.tokens, self.kind = spec, tokens, kind
+        self.bounded: Sequence[str] = ()  # the figures that are compared
         named = [name for name in self._fields("field", "total") if is_figure(spec, name) and self._is_measured(name)]
         self.figures = [name for name in named if not any(self._says_more(other, name) for other in named)]
         self.keys = [name for name in self._fields("field") if spec.fields.get(name) is FieldType.KEYWORD]
@@ -66,7 +67,8 @@ class Conditions:
             if bound is not None and not self._is_of_time(place):
                 found.append(bound)
                 token.said = True
-        self._measure_others([each.key for each in found])
+        self.bounded = [each.key for each in found]
+        self._measure_others(self.bounded)
         bounds = sum(token.role in BOUND_OPERATORS or token.role == "between" for token in self.tokens)
         if bounds > len(found) or len({(each.key, each.operator) for each in found}) < len(found):
             return None  # it limits what is not understood, or twice the same
@@ -292,7 +294,7 @@ class Conditions:
         stated = self._conditions(name, values)
         if stated is None or self.spec.all_fields[name] not in NUMBER_FIELDS | {FieldType.BOOLEAN}:
             return None
-        opposite = [condition(each.key, _OPPOSITE[each.operator], each.value) for each in stated]
+        opposite = [condition(each.key, OPPOSITE[each.operator], each.value) for each in stated]
         if {each.operator for each in opposite} == {GTE, LTE} and len({each.value for each in opposite}) == 1:
             return [condition(name, EQ, opposite[0].value)]  # neither rising nor falling
         return opposite
@@ -506,8 +508,9 @@ def told_condition(each: MetadataFilter, spec: IndexSpec) -> str:
     values = each.value if isinstance(each.value, list) else [each.value]
     shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     shown = [{"True": "yes", "False": "no"}.get(value, value) for value in shown]
+    shown = [f"“{value}”" if value.startswith("not ") and each.operator is NE else value for value in shown]
     return f"{name} {_SIGNS.get(each.operator, '')}{' or '.join(shown)}"
 
 
-_OPPOSITE = {LT: GTE, GTE: LT, GT: LTE, LTE: GT, EQ: NE, NE: EQ}
+OPPOSITE = {LT: GTE, GTE: LT, GT: LTE, LTE: GT, EQ: NE, NE: EQ}
 _SIGNS = {LT: "below ", GT: "above ", LTE: "at most ", GTE: "at least ", NE: "not "}

@@ -53,16 +53,39 @@ from rag_app.answering.records.steps import (
     may_take_steps,
     mean_query,
     read_steps,
+    set_apart,
     sets_figures_apart,
     with_mean,
 )
-from rag_app.answering.records.telling import OPENS, Outcome, Telling, missing_text, unread_text
+from rag_app.answering.records.telling import OPENS, Outcome, Telling, missing_text, no_total_text, unread_text
+from rag_app.answering.records.those import (
+    Further,
+    adds_figures,
+    asks_further,
+    complement,
+    counts_them,
+    differ_in_one,
+    is_first_few,
+    join_plans,
+    leaves_out,
+    list_records,
+    lists_them,
+    may_be_narrowed,
+    narrow_further,
+    narrow_to_found,
+    narrow_to_others,
+    points_at_several,
+    points_at_those,
+    say_those,
+    speaks_of_two,
+)
 from rag_app.answering.records.titles import read_names, words_of_titles
 from rag_app.answering.records.wording import (
     SUPERLATIVES,
     Token,
     figure,
     is_figure,
+    may_be_summed,
     people_field,
     read_words,
     stem,
@@ -210,17 +233,18 @@ class RecordFinder:
         """The ways of reading the question, one after the other."""
         question = (yield from self._put_right()) if asks else self._question
         asks = asks and may_ask(question.text, self._spec, question.period)
-        if briefs and (brief := (yield from self._answer_brief(question))) is not None:
-            return brief
+        brief = (yield from self._answer_brief(question)) if briefs else None
         alone = asks and not asks_of_those(question.text, self._spec, first=not before)
-        if alone:  # what takes more than one query: steps, or two periods
-            found = (yield from self._compare_periods(question)) or (yield from self._answer_in_steps(question))
-            if found is not None:
-                return found
+        found = (yield from self._answer_by_two(question)) if alone and brief is None else brief
+        if found is not None:
+            return found
         alone_read = alone and not has_own_day(question.text, question.period)
         reading = (yield from self._understand(question)) if alone_read else Reading()
         names = reading.plan is not None and reading.plan.is_list and goes_on_alone(question, self._spec)  # "and Mia?"
-        if (reading.plan is None or names) and before and (merged := (yield from self._follow(question, before))):
+        goes_on = bool(before) and (reading.plan is None or names)
+        if goes_on and (told := (yield from self._tell_of_those(question, before))) is not None:
+            return told
+        if goes_on and (merged := (yield from self._follow(question, before))):
             if (found := (yield from self._answer_in_steps(merged))) is not None:
                 return found
             after = yield from self._understand(merged)
@@ -234,6 +258,10 @@ class RecordFinder:
         parsed = (yield from self._parse(question)) if not before else None  # which reads no conversation
         told = (yield from self._tell_plan(parsed)) if parsed is not None else None
         return told or (yield from self._answer_by_model(question)) or self._explain_unread(reading, question.text)
+
+    def _answer_by_two(self, question: Question) -> Work[FoundRecords | None]:
+        """What takes more than one query: two periods, or steps."""
+        return (yield from self._compare_periods(question)) or (yield from self._answer_in_steps(question))
 
     def _values(self, text: str, period: Period | None) -> Work[Sequence[NamedValue]]:
         """The values of the scope that the words of a text may be, and the records whose titles have words of it.
@@ -336,7 +364,12 @@ class RecordFinder:
         if plan.kind is None and (yield from self._leaves_untold(plan)):
             return None
         whether = yield from self._tell_whether(plan)
-        return whether or (yield from self._tell(*(yield from self._query(plan))))
+        if whether is not None:
+            return whether
+        said, found, outcome = yield from self._query(plan)
+        if outcome == "found" and found.total <= self._most and said.tells_each_once(found):
+            said, found, outcome = yield from self._query(said.records)
+        return (yield from self._tell(said, found, outcome))
 
     def _leaves_untold(self, plan: Plan) -> Work[bool]:
         """Whether some records of kinds that are told with a field that holds or not have none: nobody knows whether it holds."""
@@ -415,9 +448,12 @@ class RecordFinder:
     def _tell(self, plan: Plan, found: Records, outcome: Outcome) -> Work[FoundRecords | None]:
         """How what a plan found is told; None where the words' way is to be taken."""
         mixed = plan.kind is None and len(found.types) > 1 and not plan.conditions
-        if not found.rows or mixed or plan.finds_no_best(found):
+        number = max((row.size for row in found.rows), default=0) if plan.query.group else found.total
+        senseless = self._has_no_total(plan) and outcome == "found" and number > 1
+        if not found.rows or mixed or senseless or plan.finds_no_best(found):
             return None
-        most = LARGEST_LIMIT if plan.is_first_of_each else self._most
+        found = replace(found, rows=found.rows[plan.skip :]) if outcome == "found" else found
+        most = LARGEST_LIMIT if plan.is_first_of_each or plan.whole else self._most
         shown = yield from self._nearest(found, most)
         kept, listed = self._cut_below_threshold(shown), plan.is_list and outcome not in ("none", "lacking")
         if len(kept) < len(shown) and not listed:
@@ -426,7 +462,7 @@ class RecordFinder:
         if hits and listed and not any(_has_all(hit, plan.figures) for hit in hits):
             return None  # the texts may say what the fields do not hold
         telling = Telling(self._spec, plan, found, hits, outcome, self._most)
-        computed = not listed or plan.is_first_of_each or plan.contest is not None
+        computed = not listed or plan.is_first_of_each or plan.whole or plan.contest is not None
         return FoundRecords(tuple(kept[: self._most]), telling.text, telling.understood, computed)
 
     def _nearest(self, found: Records, most: int) -> Work[list[NodeWithScore]]:
@@ -551,9 +587,19 @@ class RecordFinder:
         plan: Plan | None = yield self._writer.write(self._question, spec, values)
         return (yield from self._tell_plan(plan)) if plan else None
 
+    def _has_no_total(self, plan: Plan) -> bool:
+        """Whether a total is asked for of what does not add up: a rating, a temperature."""
+        of = plan.query.of
+        return of is not None and plan.query.aggregate is Aggregate.SUM and not may_be_summed(self._spec, of)
+
     def _explain_missing(self, plan: Plan) -> NotRecorded | None:
-        """That no record of a kind has the figure that is asked for, which is one of another kind; or holds what is asked."""
+        """That no record of a kind has the figure that is asked for, which is one of another kind; or holds what is asked.
+
+        Or that it makes no total.
+        """
         name, spec = plan.query.of or plan.query.order, self._spec
+        if self._has_no_total(plan):
+            return NotRecorded(no_total_text(spec, plan.query.of), limits=True)
         if any(spec.all_fields.get(each) is FieldType.BOOLEAN for each in fields_of(plan.query.filters)):
             return NotRecorded("", limits=True)  # nobody knows of which it holds
         words = vocabulary_of(spec, name)
@@ -657,7 +703,11 @@ class RecordFinder:
         """The figure of one plan, with the sources that it was computed from."""
         found: Records = yield self._store.find_records(self._limit_query(plan))
         figure = figure_of(plan, found)
-        if figure is None or (plan.kind is None and len(found.types) > 1):
+        if (
+            figure is None
+            or (plan.kind is None and len(found.types) > 1)
+            or (self._has_no_total(plan) and found.total > 1)
+        ):
             return None
         found = _leave_equals(plan, found) if plan.is_list else found
         kept = self._cut_below_threshold((yield from self._nearest(found, self._most)))
@@ -672,6 +722,121 @@ class RecordFinder:
     def spent(self) -> Usage | None:
         """The tokens that a model took for queries; None where none was asked."""
         return self._writer.spent if self._writer is not None else None
+
+    def _plan_before(self, before: Sequence[str]) -> Work[Plan | None]:
+        """The plan of the newest of the questions `before`, which may go on with the others."""
+        if not before:
+            return None
+        question = self._say(self._question, say_plainly(before[0]))
+        plan = (yield from self._understand(question)).plan
+        if plan is not None and not (plan.is_list and goes_on_alone(question, self._spec)):
+            return plan
+        if (those := (yield from self._ask_of_those(question, before[1:]))) is not None:
+            return those
+        merged = yield from self._follow(question, before[1:])
+        return ((yield from self._understand(merged)).plan if merged is not None else None) or plan
+
+    def _tell_of_those(self, question: Question, before: Sequence[str]) -> Work[FoundRecords | None]:
+        """What is asked of the records that the questions before were about; None where it points at none of them."""
+        those = yield from self._ask_of_those(question, before)
+        told = (yield from self._tell_plan(those)) if those is not None else None
+        return told or (yield from self._set_those_apart(question, before))
+
+    def _ask_of_those(self, question: Question, before: Sequence[str]) -> Work[Plan | None]:
+        """The same as a plan."""
+        spec, text = self._spec, without_opening(question.text)
+        first = yield from self._plan_before(before)
+        if first is None:
+            return None
+        if question.period is None and (further := asks_further(text, spec)) is not None:
+            more = yield from self._go_further(first, further, before[0])
+            return list_records(more) if more is not None and lists_them(text) else more
+        values = yield from self._values(text, question.period)
+        out, pointing = leaves_out(read_names(text, spec, values)), points_at_those(text, before[0], spec)
+        if first.query.group is not None:
+            return first if pointing and counts_them(text, spec) else None
+        if not may_be_narrowed(first) or not (out or pointing):
+            return None
+        if not out:
+            return (yield from self._ask_of_some(question, first, before))
+        left = read_question(say_those(text, first, spec), spec, values, question.period, question.today).plan
+        return narrow_to_others(first, left) if left is not None else None
+
+    def _ask_of_some(self, question: Question, first: Plan, before: Sequence[str]) -> Work[Plan | None]:
+        """What is asked of the records of the plan before, or of the two plans before."""
+        both = yield from self._join_those(question, first, before)
+        if both is not None:
+            return (yield from self._read_of(question, both)) if both.is_list else both
+        if speaks_of_two(without_opening(question.text)):
+            return None
+        if is_first_few(first):
+            found: Records = yield self._store.find_records(self._limit_query(replace(first, whole=True)))
+            sources = [str(row.sources[0]) for row in _leave_equals(first, found).rows]
+            first = narrow_to_found(first, sources, self._spec) if sources else first
+        return (yield from self._read_of(question, first))
+
+    def _read_of(self, question: Question, first: Plan) -> Work[Plan | None]:
+        """What a question asks of the records of a plan."""
+        spec, said = self._spec, self._say(question, say_those(without_opening(question.text), first, self._spec))
+        values = yield from self._values(said.text, said.period)
+        plan = read_question(said.text, spec, values, said.period, question.today).plan
+        if plan is None:
+            return None
+        named = any(token.role in ("field", "unit", "total") for token in read_words(question.text, spec))
+        figures = [each for each in (first.query.of, *first.figures) if each and is_figure(spec, each)]
+        measured = plan.query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE)
+        of = figures[0] if measured and figures and not named else None
+        return narrow_further(first, plan, of=of)
+
+    def _join_those(self, question: Question, last: Plan, before: Sequence[str]) -> Work[Plan | None]:
+        """The records of the two questions before, where both are meant: "the two together", "which of them is lighter"."""
+        text = without_opening(question.text)
+        first = yield from self._plan_before(before[1:])
+        if first is None or not may_be_narrowed(first):
+            return None
+        adds, weighs = adds_figures(text, self._spec), differ_in_one(first, last) and last.is_list
+        same = first.query.aggregate is last.query.aggregate is not None and adds
+        if not (same or speaks_of_two(text) or (weighs and not adds)):
+            return None
+        joined = join_plans(first, last)
+        if joined is None or joined.query.aggregate is Aggregate.AVERAGE:
+            return None
+        counts = joined.query.aggregate is Aggregate.COUNT and adds
+        return joined if counts else list_records(joined)
+
+    def _set_those_apart(self, question: Question, before: Sequence[str]) -> Work[FoundRecords | None]:
+        """By how much the figures of the two questions before differ: "what's the difference?"."""
+        tokens = read_words(without_opening(question.text), self._spec)
+        apart = [token.role for token in tokens if token.meaning] == ["apart"] and not any(map(_is_left, tokens))
+        if not apart or len(before) < _COMPARED:
+            return None
+        first, last = (yield from self._plan_before(before[1:])), (yield from self._plan_before(before))
+        steps = set_apart((first, last), self._spec)
+        return (yield from self._tell_in_steps(steps)) if steps is not None else None
+
+    def _go_further(self, plan: Plan, further: Further, before: str) -> Work[Plan | None]:
+        """The records of a list that were not told yet, or all of them; those that a plan leaves out, where all were told."""
+        query = plan.query
+        if plan.single or plan.is_first_of_each or (not plan.is_list and query.group is None):
+            out = not (further.all or further.number or plan.single)
+            return (yield from self._leave_out(plan, before)) if out else None
+        shown = self._limit_query(plan).limit - plan.skip
+        if further.all:
+            return replace(plan, whole=True, skip=0, query=replace(query, limit=LARGEST_LIMIT))
+        found: Records = yield self._store.find_records(self._limit_query(plan))
+        skip = plan.skip + shown
+        if found.total <= skip:
+            rest = None if further.number else (yield from self._leave_out(plan, before))
+            return rest or plan
+        limit = further.number or LARGEST_LIMIT
+        return replace(plan, skip=skip, whole=True, query=replace(query, limit=limit)) if skip < LARGEST_LIMIT else None
+
+    def _leave_out(self, plan: Plan, before: str) -> Work[Plan | None]:
+        """The records that a plan leaves out by what its question says of them: "how many are done?"."""
+        values = yield from self._values(before, self._say(self._question, before).period)
+        tokens = read_names(before, self._spec, values)
+        verb = next((place for place, token in enumerate(tokens) if token.stem in word_set("is")), 0)
+        return complement(plan, [token.name for token in tokens[verb:] if token.role == "value"], self._spec)
 
     def _follow(self, question: Question, before: Sequence[str]) -> Work[Question | None]:
         """The question as one that goes on with those before it, the newest first; None where it does not."""
@@ -716,6 +881,8 @@ class RecordFinder:
         plan = read_question(before.text, self._spec, values, before.period, question.today).plan
         ranking = plan and self._ranking_behind(plan, question.text)
         if plan is None or ranking is None:
+            return None
+        if points_at_several(question.text) and plan.query.group is not None and plan.query.limit > 1:
             return None
         found: Records = yield self._store.find_records(self._limit_query(ranking))
         first = found.rows[ranking.place - 1 : ranking.place]
@@ -812,6 +979,8 @@ class RecordFinder:
     def _limit_query(self, plan: Plan) -> RecordQuery:
         """The plan's query with the question's filters; of one record or group also those that are its equals."""
         query = replace(plan.query, filters=(*self._filters, *plan.query.filters))
+        if plan.whole or plan.skip:
+            return replace(query, limit=min(plan.skip + query.limit, LARGEST_LIMIT))
         if plan.is_list and not plan.is_first_of_each:
             return replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
         return replace(query, limit=_EQUALS) if query.limit == 1 else query
@@ -842,6 +1011,10 @@ def _leave_equals(plan: Plan, found: Records) -> Records:
         return found
     best = [row.value for row in found.rows][plan.place - 1 : plan.place]
     return replace(found, rows=tuple(row for row in found.rows if row.value in best))
+
+
+def _is_left(token: Token) -> bool:
+    return token.is_left
 
 
 def _says_else(token: Token) -> bool:

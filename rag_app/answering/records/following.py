@@ -40,6 +40,7 @@ _OPENING = re.compile(
 )
 _CLOSING = re.compile(r"[\s,]+(?:then|too|as well|instead|please)(?=\W*$)", re.I)
 _PLEASE = re.compile(r"[\s,]+please(?=\W*$)", re.I)
+_LIMITS = BOUNDS | {"not", "left_out", "on_weekday"}
 _FEW = 4  # words that name days or a value, and ask nothing
 _OF_THEM = re.compile(
     r"\b(?:of|among|amongst|from) (?:those|them|these)\b(?! (?:who|that|which|with|whose|in|on|from|by|at)\b)"
@@ -230,9 +231,17 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
         for word in _THAT_TIME.sub("", without_period(text.text, text.period)).split()
         if stem(word.strip("?!.,")) not in word_set("persons")
     )
+    if _limits_further(asked):
+        return None
     merged = replace(text, text=f"{bare} {' '.join(kept)}", period=text.period or days)
     dated = merged.period is not None and (pointing or _OF_THEM.search(text.text))
     return merged if dated or kept else None
+
+
+def _limits_further(asked: Sequence[Token]) -> bool:
+    """Whether more than names and days says which records the question before was about: a bound, a weekday, "not"."""
+    figures = any(token.is_left and figure(token.text) is not None for token in asked)
+    return figures or any(token.role in _LIMITS for token in asked)
 
 
 def _days_behind(period: Period | None) -> Period | None:

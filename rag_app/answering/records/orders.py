@@ -319,6 +319,9 @@ class Orders(Comparisons):
         ranked = [place for place, token in enumerate(self.tokens) if token.role in SUPERLATIVES]
         behind = self.tokens[ranked[0] + 1 :] if ranked else []
         kind = next((token for token in behind if token.role == "kind"), None)
+        before = [*takewhile(lambda token: token.role != "kind", behind)]
+        if any(token.stem in word_set("partitive") for token in before):
+            kind = None  # "the cheapest of all the boats"
         first = [self.tokens[place] for place in ranked[:1] if self.tokens[place].role in ("high", "low")]
         phrase = [*first, *takewhile(lambda token: token.inside, behind)]  # "our bestsellers", "our top sellers"
         named = [*phrase[-1:], *([] if kind is None else [kind])]

@@ -45,6 +45,7 @@ from rag_app.answering.records.wording import (
     Meaning,
     Token,
     figure,
+    in_money,
     is_figure,
     known_words,
     money_field,
@@ -839,7 +840,8 @@ class _Reader(Orders):
             return self._aggregate_over(way, of[0])
         if much or (self.group is not None and not many and (self.figures or self._fields("unit"))):
             return None  # "kilos per month" is no number of trips
-        self.group = self.group or (None if many else self._listed_field())
+        if self.group is None and not many:
+            self.group, self.grain = self._listed_field()
         if many or self.group is not None:
             return self._count()
         if self._has("rank") or self._has("each"):
@@ -847,11 +849,22 @@ class _Reader(Orders):
         return RecordQuery(limit=MOST_LISTED)
 
     def _price_of_one(self) -> RecordQuery | None:
-        """The records of one of what a value names: "how much is a short cut" is no total."""
-        pairs = pairwise(self.tokens)
+        """The records of one of what a value names: "how much is a short cut" is no total.
+
+        Of any number, where what adds up is no money: "how much is the walnut board", where so many were sold.
+        """
+        pairs, price = pairwise(self.tokens), price_field(self.spec)
         one = any(other.role == "value" and before.text.casefold() in word_set("one") for before, other in pairs)
         added = self._has("sum") or self._has("total") or self.period is not None
-        return RecordQuery(limit=MOST_LISTED) if one and self._has("much") and not added else None
+        said = (*self.figures, *self._fields("high", "low", "unit", "total"))
+        summed = [name for name in self._measured_fields() if vocabulary_of(self.spec, name).adds_up]
+        others = summed and not any(in_money(vocabulary_of(self.spec, name).unit) for name in summed)
+        costs = self._has("value") or any(token.stem in ("is", "are") for token in self.tokens)
+        priced = others and price is not None and costs and not (said or self._has("more"))
+        if not self._has("much") or added or not (one or priced):
+            return None
+        self.figures += [price] if priced and price is not None else []
+        return RecordQuery(limit=MOST_LISTED)
 
     def _asks_what_is_spent(self) -> bool:
         """Whether the total of a figure is asked for by "what": "what has Ada spent"."""
@@ -860,22 +873,36 @@ class _Reader(Orders):
         spent = worth or (self._has("field") and any(token.stem in word_set("spends") for token in self.tokens))
         return spent and not self.named and any(token.stem in word_set("what") for token in self.tokens[:1])
 
-    def _listed_field(self) -> str | None:
-        """The field whose values are asked for: "what categories are there", "which kinds of weather", "what numbers of doors"."""
+    def _listed_field(self) -> tuple[str | None, Grain | None]:
+        """The field whose values are asked for, and by what a time is grouped: "what categories are there", "which kinds of
+        weather", "what numbers of doors", "which skippers had a late trip", "which months had snow"."""
         before = [*takewhile(lambda token: token.meaning is None or token.role == "own", self.tokens)]
         first, *rest = [*self.tokens[len(before) :], None]
-        named = {*self._meanings_with("value")} - self._denied_values()
-        narrowed = self.period is not None or self.named or named
-        if narrowed or first is None or first.role != "field" or {*self.keys, *self.figures} != {first.name}:
-            return None
+        if first is None or not before or self.named or not self._names_one_list(first.name):
+            return None, None
         phrase = [first, *takewhile(lambda token: token is not None and token.inside, rest)]
-        numbered = any(token.text.casefold() == "numbers" for token in before)
-        if self.figures and not (numbered and self._tells_apart(first.name, len(before) - 3)):
-            return None
         several = any(token and token.text.casefold() != token.stem for token in phrase)
         sorts = any(token.stem in word_set("sorts") | word_set("different") for token in before)
-        asked = bool(before) and before[0].stem in word_set("which_of") | word_set("who")
-        return first.name if asked and (several or sorts) else None
+        which = any(
+            token.stem in word_set("which_of") | word_set("who") for token in before[:2]
+        )  # "on which platforms"
+        asked = which and (several or sorts)
+        figures = {*self.figures} - {*self.bounded}
+        narrowed = self.period is not None or bool(self._has("value") or self.bounded or self._has("on_weekday"))
+        in_time = first.role in GRAINS and not self.keys and self.spec.dated_types != ()
+        if asked and in_time and narrowed and not figures:
+            return "date", Grain(first.role)
+        if first.role != "field" or {*self.keys, *figures} != {first.name}:
+            return None, None
+        numbered = not narrowed and any(token.text.casefold() == "numbers" for token in before)
+        told = not figures or (numbered and self._tells_apart(first.name, len(before) - 3))
+        return (first.name if asked and told else None), None
+
+    def _names_one_list(self, field: str) -> bool:
+        """Whether what narrows a list of a field's values is of each of its records: not "those without a late trip", nor "with
+        Ada and with Bo", but "besides Ada"."""
+        denied = {each.name for each in self._denied_values()}
+        return denied <= {field} and not (self._has("not") and not denied) and (self._has("or") or not self._rivals())
 
     def _count(self) -> RecordQuery | None:
         named = (token.meaning.name for token in self.tokens if token.meaning and token.role in ("field", "count"))

@@ -44,7 +44,8 @@ class Plan(Struct, frozen=True):
     record that is named, or the figure of a query with an aggregate, keeps to this condition is to be told. `together`: it
     may be asked of all of them together as well. `whether`: yes or no is asked for. `every`: whether all records keep to this
     condition is. `never`: the groups are asked for in which no record keeps to this condition. `dated`: the time that the
-    period is of, where it is not the record's own date. `times` are told with each record as well.
+    period is of, where it is not the record's own date. `times` are told with each record as well. `skip`: so many have been
+    told before. `whole`: all are to be told, also those without a source in the answer.
     """
 
     query: RecordQuery
@@ -67,6 +68,8 @@ class Plan(Struct, frozen=True):
     never: MetadataFilter | None = None
     dated: str | None = None
     times: tuple[str, ...] = ()
+    skip: int = 0
+    whole: bool = False
 
     @property
     def is_list(self) -> bool:
@@ -117,6 +120,20 @@ class Plan(Struct, frozen=True):
         """Whether the group with the most records is asked for, and each has one: the question meant something else."""
         best = self.query.group is not None and self.query.aggregate is Aggregate.COUNT and self.query.limit == 1
         return best and len(found.rows) > 1 and found.rows[0].value == 1
+
+    @property
+    def records(self) -> "Plan":
+        """The list of the records that its groups have."""
+        bare = [
+            replace(each, aggregate=None, group=None, grain=None, order=None) for each in (self.query, self.everything)
+        ]
+        return replace(self, query=bare[0], everything=bare[1], distinct=False)
+
+    def tells_each_once(self, found: Records) -> bool:
+        """Whether the values of a field are asked for, and each is that of one record, which tells more."""
+        narrowed = self.conditions or self.period
+        plain = self.distinct and self.never is None and not (self.query.least or self.query.most)
+        return bool(plain and narrowed) and all(row.size == 1 for row in found.rows)
 
     def may_be_total(self, spec: IndexSpec) -> bool:
         """Whether the total of a list may be meant: it names one figure, which adds up and is not compared: "fees from Ada"."""

@@ -227,12 +227,12 @@ def _change(
     for grain in {kind.every for kind in spec.records.values() if kind.every is not None}:
         periods = [Period(*days_around(day, grain), "", (0, 0), grain) for day in (period.start, period.end)]
         plans = [read_question(asked, spec, values, each, today).plan for each in periods]
-        if (steps := _set_apart(plans, spec)) is not None:
+        if (steps := set_apart(plans, spec)) is not None:
             return steps
     return None
 
 
-def _set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> Steps | None:
+def set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> Steps | None:
     """The difference between two plans' figures; None where they are not of the same sort."""
     measured = [_measuring_plan(plan, spec) for plan in plans if plan is not None]
     first, second = (*measured, None, None)[:2]
@@ -378,7 +378,7 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
             read(f"{figure} {without_phrases(tokens, [*compared, *_alone(tokens, each)])}")
             for each in reversed(pair or ())
         ]
-        if (steps := _set_apart(plans, spec)) is not None:
+        if (steps := set_apart(plans, spec)) is not None:
             return steps
     return None
 

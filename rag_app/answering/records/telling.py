@@ -209,7 +209,7 @@ class Telling:
         elif self._plan.single:
             lead = self._one_of_them(len(lines)) if self._found.total > 1 else ""
         elif len(lines) < self._found.total:
-            lead = f"the first {len(lines)} of {self.understood}"
+            lead = f"{self._which(len(lines))} of {self.understood}"
         else:
             lead = self.understood
         begun = f"{lead[:1].upper()}{lead[1:]}: " if lead else ""
@@ -218,6 +218,17 @@ class Telling:
                 f"{line}. {self._text(row)}".rstrip() for line, row in zip(lines, rows, strict=True)
             )
         return begun + ("; " if len(lines) > _SENTENCES else ". ").join(lines) + "."
+
+    def _which(self, number: int) -> str:
+        """ "the first 5", "6 to 10"."""
+        skip = self._plan.skip
+        return (
+            f"the first {number}"
+            if not skip
+            else f"{skip + 1} to {skip + number}"
+            if number > 1
+            else f"number {skip + 1}"
+        )
 
     def _one_of_them(self, number: int) -> str:
         """ "The cheapest of your 4 listings", "Of your 10 keywords, the 2 with the highest momentum"."""
@@ -340,8 +351,7 @@ class Telling:
         query, rows = self._plan.query, self._found.rows
         lines = [f"{self._group(row)}: {self._of_group(row)} {self._cite(row.sources)}".rstrip() for row in rows]
         if self._plan.distinct:
-            name = self._name(query.group or "")
-            lead = f"{self._found.total} {plural_of(name, self._found.total)}{self._conditions}"
+            lead = f"{self._found.total} {plural_of(self._grouped_by, self._found.total)}{self._conditions}"
             return f"{lead}: {'; '.join(lines)}."
         if query.limit == 1:
             group, most = self._grouped_by, f"{self._ordinal}{self._of_most()}"
@@ -349,7 +359,7 @@ class Telling:
         else:
             lead = self.understood
             if len(rows) < self._found.total:
-                lead = f"the first {len(rows)} of {self._found.total}: {lead}"
+                lead = f"{self._which(len(rows))} of {self._found.total}: {lead}"
         return f"{lead[:1].upper()}{lead[1:]}: {'; '.join(lines)}."
 
     @property
@@ -495,6 +505,12 @@ def missing_text(spec: IndexSpec, kind: str | None, missing: str) -> str:
         if kind and missing
         else ""
     )
+
+
+def no_total_text(spec: IndexSpec, field: str | None) -> str:
+    """That the figures of a field make no total."""
+    name = (*vocabulary_of(spec, field).words, (field or "").replace("_", " "))[0]
+    return f"The {name} of several records does not add up to a total. Its average can be asked for"
 
 
 OPENS = "This goes on with another question, which is not known here. Please ask it in full"

@@ -191,6 +191,22 @@ def in_money(unit: str) -> bool:
     return unit.casefold() in {*units, *map(stem, units)}
 
 
+def may_be_summed(spec: IndexSpec, name: str) -> bool:
+    """Whether figures of a field make a total: they add up, or their unit is one of amounts. A score, a rating, a temperature
+    or a percentage makes none.
+
+    >>> hens = IndexSpec.model_validate({
+    ...     "name": "hens", "source_types": ["hen"], "default_source_type": "hen",
+    ...     "fields": {"eggs": {"type": "integer", "adds_up": True}, "weight": {"type": "number", "unit": "kg"}, "rating": "number"}})
+    >>> [may_be_summed(hens, each) for each in ("eggs", "weight", "rating")]
+    [True, True, False]
+    """
+    words, units = vocabulary_of(spec, name), {*_table()["money"]["amounts"].split(), *_table()["unit_names"]}
+    said = {words.unit.casefold(), *stems(words.unit)}
+    adds_up = words.adds_up or bool(words.totals) or name == price_field(spec)
+    return adds_up or in_money(words.unit) or bool(said & {*units, *map(stem, units)})
+
+
 def only_figure(spec: IndexSpec) -> str | None:
     """The figure of an index whose records are all of one kind, where they have just one."""
     figures = [name for name in spec.fields if is_figure(spec, name)]
@@ -705,6 +721,9 @@ def _says_how_many_there_are(tokens: Sequence[Token], place: int) -> bool:
     """Whether a figure is the number of what is known already: "our three listings", "which of the four trends"."""
     if not any(each.role == "kind" and each.text.casefold() != each.stem for each in tokens[place + 1 : place + 2]):
         return False
+    with_most = [token for token in tokens[place + 2 : place + 4] if not token.inside]
+    if with_most and with_most[0].stem in word_set("with") and any(each.role in SUPERLATIVES for each in with_most):
+        return False  # "our three listings with the most sales"
     before = next((token for token in reversed(tokens[:place]) if token.meaning), None)
     own = before is not None and before.role in ("own", "all") and tokens.index(before) >= place - 3
     return own or (
@@ -740,7 +759,7 @@ def _kind_become(tokens: Sequence[Token], place: int, spec: IndexSpec) -> str | 
 
 def _asks_what_it_comes_to(tokens: Sequence[Token], place: int) -> bool:
     behind = [token for token in tokens[place + 1 :] if not token.inside]
-    plain = not behind or (not behind[0].meaning and not behind[0].is_left) or behind[0].role == "sum"
+    plain = not behind or (not behind[0].meaning and not behind[0].is_left) or behind[0].role in ("sum", "not")
     return plain and bool({token.stem for token in tokens[:place]} & word_set("what"))
 
 
