@@ -134,6 +134,11 @@ def test_the_contracts_curl_commands(salon: Salon) -> None:
     }
 
 
+def test_a_word_that_no_record_has_is_looked_for_in_texts(salon: Salon) -> None:
+    answer = salon.post(ASK, {"question": "Who made a haircut booking with Theo?"}, salon.leonie)["answer"]
+    assert answer.startswith("Samir Haddad made a haircut booking with Theo") and "None of the" not in answer
+
+
 def test_a_result_is_the_chunk_as_it_is_stored(salon: Salon) -> None:
     body = salon.post(SEARCH, SEARCH_EXAMPLE, salon.leonie)
     assert body["query"] == SEARCH_EXAMPLE["query"] and body["total"] == len(body["results"])

@@ -938,7 +938,11 @@ class RecordFinder:
         if lacking is not None and lacking.total:
             own = vocabulary_of(self._spec, plan.query.of or plan.query.order).kind == plan.kind
             return plan, lacking if own else Records(), "lacking"
-        if plan.conditions and plan.kind is not None and not (plan.by_tags or plan.names_record):
+        if (
+            plan.conditions
+            and plan.kind is not None
+            and not (plan.by_tags or plan.names_record or (plan.theme and plan.is_list))
+        ):
             everything = replace(plan.everything, filters=(*filters, *plan.everything.filters))
             narrow = [each for each in plan.query.filters if each not in plan.everything.filters]
             empty = {each.key for each in narrow if isinstance(each, MetadataFilter) and each.operator is IS_EMPTY}
