@@ -309,7 +309,9 @@ class CapabilityEngine(BaseQueryEngine):
                         others = await self._foreign(others, _bundle(everywhere))
                     both = await self._judge(everywhere, interleave([others, nodes]), postprocessors)
                     likely, likely_first = both.judgment.probability or 0.0, best.judgment.probability or 0.0
-                    if not best.judgment.answers or likely > likely_first + _CLEARLY:
+                    # a model is shown both looks: what is a little better may hold what the first one lacks
+                    ahead = 0.0 if self.synthesizer.asks_model else _CLEARLY
+                    if not best.judgment.answers or likely > likely_first + ahead:
                         best = replace(both, look=Look.ALL_TYPES)
                 best = await self._elsewhen(best, question)
                 span.set_attribute("rag.hits", len(best.hits))

@@ -1,7 +1,7 @@
 """The engine of a capability: refuse, answer, verify."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from rag_app.answering.capabilities import CAPABILITIES, Capability, capability_
 from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine, Evidence
 from rag_app.answering.extractive import ExtractiveSynthesizer
-from rag_app.answering.gate import FixedGate, Judgment
+from rag_app.answering.gate import FixedGate, Gate, Judgment
 from rag_app.answering.models import ChatModel, Draft
 from rag_app.answering.prompts import load_prompts
 from rag_app.answering.providers import ModelSettings, build_llm
@@ -103,6 +103,29 @@ def test_what_its_own_types_do_not_answer_is_looked_up_in_all() -> None:
     assert looks == [question, Question("Where?")]
     evidence, looks = gathered(replace(question, wide=None), weak, other)
     assert evidence.look is Look.FIRST and evidence.confidence is Confidence.LOW and len(looks) == 1
+
+
+class Leans(Gate):
+    """Finds all types a little likelier than the first look's."""
+
+    async def judge(self, question: Question, hits: Sequence[Hit], context: Context) -> Judgment:
+        likely = 0.5 if question.preferred else 0.55
+        return Judgment(asks=True, answers=True, level=Confidence.MEDIUM, basis="index", probability=likely)
+
+
+@pytest.mark.parametrize(("model", "look"), [(None, Look.FIRST), ("a model", Look.ALL_TYPES)])
+def test_a_model_is_shown_all_types_where_they_are_a_little_likelier(model: str | None, look: Look) -> None:
+    own, looks = (condition("source_type", "in", ("a",)),), list[Question]()
+    hits = [hit(kind, score=0.6, source_type=kind) for kind in "ab"]
+
+    def prepare(asked: Question) -> tuple[BaseRetriever, list[BaseNodePostprocessor]]:
+        return Shelves(asked, looks, *hits), []
+
+    question, says = Question("Where?", own, wide=(), preferred=own), Says(".")
+    says.model = model
+    asked = CapabilityEngine(KNOWLEDGE, Leans(), prepare(question)[0], [], says, prepare=prepare)
+    evidence = asyncio.run(asked.gather(question))
+    assert evidence.look is look and len(evidence.hits) == (1 if look is Look.FIRST else 2)
 
 
 @pytest.mark.parametrize(
