@@ -23,7 +23,7 @@ from rag_app.documents.documents import Document
 from rag_app.documents.ingest import offered_files
 from rag_app.documents.metadata import detect_language
 from rag_app.documents.readers.formats import attempt, format_of
-from rag_app.documents.readers.rows import typed_value
+from rag_app.documents.readers.rows import says_nothing, typed_value
 from rag_app.documents.reading import File, Readers
 from rag_app.domain import FieldType, RowMapping, RowsRule, column_name
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
@@ -45,6 +45,7 @@ _PLURALS = ("e", "en", "es", "n", "nen", "x")  # endings besides s: of a file `r
 _LONG = 5  # letters of a word that is also found in longer ones
 _NUMBERS = (FieldType.INTEGER, FieldType.NUMBER)
 Decimal = Literal[".", ","]
+_DECIMALS: tuple[Decimal, ...] = (".", ",")
 Values = Mapping[str, Counter[str]]
 """The values of each column, each with how often it occurs."""
 
@@ -123,7 +124,15 @@ def _fit(kind: FieldType, values: Iterable[str], rule: RowsRule) -> bool:
     return all(attempt(partial(typed_value, kind, value, rule)) is not None for value in values)
 
 
+def _without_marks(values: Counter[str]) -> Counter[str]:
+    """The values without those that say that there is none, "NA", where the others are all of a type."""
+    bare = Counter({value: number for value, number in values.items() if not says_nothing(value)})
+    kinds = {_describe_column(bare, sign).kind for sign in _DECIMALS} if bare and len(bare) < len(values) else set()
+    return bare if kinds & {*_GUESSED_TYPES} else values
+
+
 def _proposal(file: str, rows: int, values: Values) -> str:
+    values = {name: _without_marks(each) for name, each in values.items()}
     decimal, ambiguous = _decimal(values)
     columns = {name: _describe_column(each, decimal) for name, each in values.items()}
     language = _language(values)
@@ -183,7 +192,9 @@ def _declaration(kind: FieldType | None, said: Mapping[str, str] | None) -> tupl
     """A field's type with what is sure of it, and what a person may add."""
     if said is None:
         return f'"{kind}"', ""
-    sure, more = {"type": f'"{kind}"', **said}, _table()["boolean" if kind is FieldType.BOOLEAN else "figure"]
+    sure, more = {"type": f'"{kind}"', **said}, dict(_table()["boolean" if kind is FieldType.BOOLEAN else "figure"])
+    if "adds_up" in said and said.get("unit", "").strip('"') in _table()["words"]["currencies"].split():
+        more["totals"] = _table()["words"]["totals"]
     return f"{{ {_entries(sure)} }}", _entries({key: value for key, value in more.items() if key not in sure})
 
 
@@ -304,11 +315,23 @@ def _singular(noun: str, language: str) -> str:
 
 
 def _key(rows: int, columns: Mapping[str, _Column]) -> str | None:
-    """A column without missing or repeated values: one named like a key, or else the first."""
+    """A column without missing or repeated values: one named like a key, or else the first that is no measure."""
     unique = [name for name, column in columns.items() if column.filled == rows == column.distinct]
     called = [name for name in unique if _NAMES_A_ROW.search(column_name(name))]
-    short = [name for name in unique if columns[name].longest <= _LONGEST_KEYWORD]
+    first = next(iter(columns))
+    short = [
+        name
+        for name in unique
+        if columns[name].longest <= _LONGEST_KEYWORD
+        and (columns[name].kind not in _NUMBERS or (name == first and not _measures(name, columns)))
+    ]
     return next(iter([*called, *short]), None)
+
+
+def _measures(name: str, columns: Mapping[str, _Column]) -> bool:
+    """Whether a column of figures is measured, by its type, its unit or its name: "weight", and not a year or a number."""
+    said = _words_of(name, columns[name].sign, columns)
+    return columns[name].kind is FieldType.NUMBER or bool(said) or _kind_of(name, columns[name]) is FieldType.NUMBER
 
 
 def _title(key: str | None, date: str | None, columns: Mapping[str, _Column]) -> str:

@@ -56,8 +56,10 @@ class Comparisons(Conditions):
         every = next((place for place, token in enumerate(meant) if token.role == "all"), None)
         plain = query.aggregate is query.group is query.order is None and not (self.named or self._has("not"))
         is_so = [each for each in values if self.spec.all_fields[each.key] is FieldType.BOOLEAN]
-        if every is None or not (self._asks_whether() and plain) or compared or len(is_so) != 1:
+        if not (self._asks_whether() and plain) or compared or len(is_so) != 1:
             return None
+        if every is None:
+            return is_so[0] if self._asks_of_one(is_so[0].key, values) else None
         first = self.tokens[0].stem in word_set("is") and self.tokens[1].role == "all"
         ended = meant[-1].name == is_so[0].key and meant[-1].role == "value"
         before = not any(token.role == "value" for token in meant[every:])
@@ -85,6 +87,16 @@ class Comparisons(Conditions):
 
     def _is_hedged(self) -> bool:
         return any(token.stem in word_set("hedges") for token in self.tokens if token.meaning is None)
+
+    def _asks_of_one(self, holds: str, values: Sequence[MetadataFilter]) -> bool:
+        """Whether it is asked of one who is named if a field holds: "has Ada paid?", "is Ada's bill paid?", but not "a bill"."""
+        meant = [token for token in self.tokens if token.meaning and not token.inside]
+        others = [each for each in values if each.key != holds]
+        named = len(others) == 1 and others[0].operator is EQ and self.spec.all_fields[others[0].key] in NAME_TYPES
+        any_of = any(token.text.casefold() in word_set("some") for token in self.tokens)
+        said = {token.role for token in meant} <= {"value", "kind", "own"} and meant[0].name != holds
+        several = any(token.role == "kind" and token.text.casefold() != token.stem for token in meant)
+        return named and said and not (any_of or several)
 
     def _asks_whether(self) -> bool:
         """Whether yes or no is to be told, and of nothing else."""

@@ -388,7 +388,7 @@ class RecordFinder:
     def _tell_whether(self, plan: Plan) -> Work[FoundRecords | None]:
         """Whether the one record that is named keeps to a bound, and its figure; None without a bound, and of several."""
         bound = plan.bound
-        if bound is None:
+        if bound is None or plan.query.group is not None:
             return None
         if plan.query.aggregate is not None:
             said, records, outcome = yield from self._query(plan)
@@ -928,9 +928,11 @@ class RecordFinder:
         for each in chain(plan.years, () if missing is None else (missing,)):
             found = yield self._store.find_records(self._limit_query(each))
             found = (yield from self._leave_groups(each, found)) if each.never is not None else found
+            found = _bound_groups(each, found)
             if found.total:
                 return each, _leave_equals(each, found), "found"
-        if plan.query.least or plan.query.most:  # no group is of this size
+        sized = plan.query.least or plan.query.most or (plan.bound is not None and plan.query.group is not None)
+        if sized:  # no group is of this size, or has such a total
             sizes: Records = yield self._store.find_records(replace(self._limit_query(plan), least=0, most=0))
             if sizes.total:
                 return plan, sizes, "none"
@@ -1007,6 +1009,15 @@ def _say_whether(told: FoundRecords, bound: MetadataFilter, value: float) -> Fou
     """ "Yes: there are 7 bookings", of what a figure was told of."""
     text = f"{told.text[:1].lower()}{told.text[1:]}" if told.computed else told.text
     return replace(told, text=f"{'Yes' if _holds(bound, value) else 'No'}: {text}", computed=True)
+
+
+def _bound_groups(plan: Plan, found: Records) -> Records:
+    """The groups whose figure keeps to the bound of a plan; none where there may be more of them than were found."""
+    if plan.bound is None or plan.query.group is None:
+        return found
+    rows = tuple(row for row in found.rows if isinstance(row.value, int | float) and _holds(plan.bound, row.value))
+    whole = found.total == len(found.rows) or len(rows) < len(found.rows)
+    return replace(found, rows=rows, total=len(rows)) if whole else Records()
 
 
 def _leave_equals(plan: Plan, found: Records) -> Records:

@@ -57,6 +57,8 @@ from rag_app.answering.records.wording import (
     stem,
     stems,
     stock_field,
+    takings_field,
+    total_of,
     vocabulary_of,
     word_set,
 )
@@ -266,7 +268,10 @@ class _Reader(Orders):
         query, bound = self._read_query(), None
         if query is None or values is None or compared is None or place is None:
             return None
-        if self.keys and sizes is not None:
+        if (whole := self._bound_totals(query, compared)) is not None:
+            query, bound = whole
+            compared = [each for each in compared if each is not bound]
+        elif self.keys and sizes is not None:
             query = self._bound_sizes(query, *sizes)
         elif sizes is not None or self._bounds_of(query, compared):
             query, bound = self._bound_whole(query, compared, sizes)
@@ -286,7 +291,9 @@ class _Reader(Orders):
             return None
         plan = self._plan_of(query, compared, values, place)
         if plan is not None and bound is not None:
-            plan = replace(plan, bound=bound)
+            grouped = query.group is not None
+            totals = [f"total {told_condition(bound, self.spec)}"] if grouped else []
+            plan = replace(plan, bound=bound, conditions=(*plan.conditions, *totals), distinct=plan.distinct or grouped)
         return None if plan is None or not can_run(plan.query, self.spec) or self._leaves_times(plan) else plan
 
     def _plan_without(self) -> Plan | None:
@@ -319,6 +326,28 @@ class _Reader(Orders):
         """The conditions on the very figure of which the total or the mean is asked for."""
         measured = query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE)
         return [each for each in compared if measured and each.key == query.of]
+
+    def _bound_totals(
+        self, query: RecordQuery, compared: Sequence[MetadataFilter]
+    ) -> tuple[RecordQuery, MetadataFilter] | None:
+        """The totals of those that are asked for, and the bound that these are to keep to: "which skippers caught more than 90
+        kilos in total"."""
+        bounds = [each for each in compared if vocabulary_of(self.spec, each.key).adds_up and each.operator is not EQ]
+        if len(bounds) != 1 or len(self.keys) != 1 or self.named or not self._asks_which() or self._is_hedged():
+            return None
+        name, key = bounds[0].key, self.keys[0]
+        verbs = [
+            each for each in self.tokens if each.is_unmeant and each.stem in word_set("takes_in") | word_set("brings")
+        ]
+        earns = name == takings_field(self.spec) and key != people_field(self.spec)
+        summed = query.aggregate is Aggregate.SUM and query.of == name and query.group in (None, key)
+        if not (summed or (earns and (verbs or self._has("total")))):
+            return None
+        for token in verbs if earns else ():
+            token.meaning = total_of(self.spec, name, (token.stem,))
+        falls = bounds[0].operator in (GT, GTE)
+        totals = RecordQuery(aggregate=Aggregate.SUM, of=name, group=key, limit=LARGEST_LIMIT, descending=falls)
+        return totals, bounds[0]
 
     def _bound_whole(
         self, query: RecordQuery, compared: Sequence[MetadataFilter], sizes: tuple[int, int] | None
@@ -408,6 +437,7 @@ class _Reader(Orders):
             whether=self._asks_whether() and not (self.named or self._has("not")),
             every=self._every_asked(query, compared, values),
             dated=self.dated if period is not None else None,
+            ahead=self.today is not None and period is not None and (period.start or date.min) > self.today,
         )
 
     def _values_asked(self, query: RecordQuery, values: Sequence[MetadataFilter]) -> Sequence[MetadataFilter] | None:
@@ -430,7 +460,7 @@ class _Reader(Orders):
         counted = query.aggregate is Aggregate.COUNT and query.group == "date"  # the quietest day of January
         somebody = any(token.stem in word_set("anyone") for token in self.tokens[:3]) or self._asks_whats_on()
         busy = any(token.stem in word_set("busier") for token in self.tokens)
-        dated = self.period is not None and (counted or somebody)
+        dated = (self.period is not None or self._has("ahead")) and (counted or somebody)
         return self._usual() if kind is None and (dated or (counted and busy)) else kind
 
     def _asks_whats_on(self) -> bool:

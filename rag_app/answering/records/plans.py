@@ -45,7 +45,7 @@ class Plan(Struct, frozen=True):
     may be asked of all of them together as well. `whether`: yes or no is asked for. `every`: whether all records keep to this
     condition is. `never`: the groups are asked for in which no record keeps to this condition. `dated`: the time that the
     period is of, where it is not the record's own date. `times` are told with each record as well. `skip`: so many have been
-    told before. `whole`: all are to be told, also those without a source in the answer.
+    told before. `whole`: all are to be told, also those without a source in the answer. `ahead`: the period is still to come.
     """
 
     query: RecordQuery
@@ -70,6 +70,7 @@ class Plan(Struct, frozen=True):
     times: tuple[str, ...] = ()
     skip: int = 0
     whole: bool = False
+    ahead: bool = False
 
     @property
     def is_list(self) -> bool:
@@ -132,7 +133,7 @@ class Plan(Struct, frozen=True):
     def tells_each_once(self, found: Records) -> bool:
         """Whether the values of a field are asked for, and each is that of one record, which tells more."""
         narrowed = self.conditions or self.period
-        plain = self.distinct and self.never is None and not (self.query.least or self.query.most)
+        plain = self.distinct and self.never is self.bound is None and not (self.query.least or self.query.most)
         return bool(plain and narrowed) and all(row.size == 1 for row in found.rows)
 
     def may_be_total(self, spec: IndexSpec) -> bool:

@@ -60,6 +60,21 @@ _PLAINLY = [
             rf"^of\s+({_FIELD}),\s*(what|which)\s+(share|percentage|proportion|fraction)\s+(?=(?:is|are|was|were|came|comes?|did|do|does)\b)",
             r"\2 \3 of \1 ",
         ),
+        # what is left out, said at the end
+        (
+            rf",\s*(?:please\s+)?(?:leave|leaving|take|taking|strip|stripping)\s+out\s+({_FIELD})(?=[,?.]|$)",
+            r" without \1",
+        ),
+        # by how much one is below another one
+        (
+            rf"(?<!by )\bhow (many \w+|much) (is|are|was|were) ({_FIELD}) (below|under|beneath|above|over) (?=(?:the|our|my|that|an?)?\s*[^\W\d])",
+            r"by how \1 \2 \3 \4 ",
+        ),
+        # what a list of things costs: "she wants A and B, what does that come to?"
+        (
+            r"^(?:(?:the|a|my|our)\s+)?(?:customer|client|somebody|someone|i|we|he|she|they)\s+(?:want|need|buy|take|order|would like)s?\s+([^;:.?!]{1,80}?)[,;]\s*(?:and\s+)?(?:what|how much)(?:['’]?s| is| does| do| will| would)?\s+(?:that|it|they|those)(?: all)?(?:\s+(?:come|comes|amount|amounts) to|\s+cost)?(?=\W*$)",
+            r"what do \1 come to",
+        ),
         (rf"^(?!(?:{_ASKS})\b)[\w ]{{1,40}}\s(?:included|inclusive)\s*[,:]\s*", ""),
     )
 ]
@@ -76,10 +91,6 @@ _WITHOUT = [
             r" without \1",
         ),
         (rf"(?:^|(?<=,))\s*(?:leave|leaving|taking|stripping)\s+({_FIELD})\s+out(?=[,?:])", r" without \1"),
-        (
-            rf",\s*(?:please\s+)?(?:leave|leaving|take|taking|strip|stripping)\s+out\s+({_FIELD})(?=[,?.]|$)",
-            r" without \1",
-        ),
     )
 ]
 

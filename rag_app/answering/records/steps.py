@@ -44,6 +44,7 @@ _SHARE = re.compile(
     r"\b(?:percentage|per ?cent|%|proportion|share|fraction|anteil|prozent|pourcentage)\s+(?:(?:of|der|des|de)\b|d['’])\s*(?P<rest>.+)",
     re.I,
 )
+_VALUE = re.compile(r"\b(?:value|amount|worth|money|wert|valeur|montant)\b", re.I)
 _IN_PERCENT = re.compile(r"[\s,]+(?:in|as an?|als)\s+(?:per ?cent(?:age)?|%|prozent)(?=\W*$)", re.I)
 _OF_EACH = re.compile(r"\b(?:per|each|every|jede[nrs]?|pro|je|chaque)\b", re.I)
 _ALL = re.compile(r"^\s*all\s+(?:of\s+)?", re.I)
@@ -253,6 +254,8 @@ def _share(text: str, read: Read, spec: IndexSpec) -> Steps | None:
     if found is None or not led or _OF_EACH.search(text):
         return None
     rest = _IN_PERCENT.sub("", found["rest"])
+    if _VALUE.search(rest):
+        return None  # of what they are worth, and not of their number
     verb = _VERB.search(rest)
     part = read(f"how many {rest}")
     if part is None or part.query.aggregate is not Aggregate.COUNT:

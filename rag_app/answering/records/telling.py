@@ -85,7 +85,8 @@ class Telling:
         if query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE):
             return f"the {self._aggregate} of {counted}"
         ordered = query.order is not None and self._found.total > 1
-        return f"{counted}, {self._superlative(query.order or '')} first" if ordered else counted
+        first = self._superlative(query.order or "")
+        return f"{counted}, {'soonest' if first == 'first' else first} first" if ordered else counted
 
     @property
     def text(self) -> str:
@@ -400,13 +401,24 @@ class Telling:
         days = self._when.strip() if self._date_name and self._when else days
         what = f" of {self._noun(2)}" if self._plan.kind else ""
         when = day_text(day_of(hit.date)) if hit.date is not None else "an unknown day"
+        if self._plan.ahead and hit.date is not None and self._is_before(day_of(hit.date)):
+            return f"Nothing is recorded{what} {days}: the last is of {when} [Source {number}]."
         return f"Nothing is recorded{what} {days}; the nearest is of {when}: {self._sentence(hit)} [Source {number}]."
+
+    def _is_before(self, day: date) -> bool:
+        """Whether a day lies before those of the plan."""
+        period = self._plan.period
+        return period is not None and period.start is not None and day < period.start
 
     def _tell_none(self) -> str:
         """That no record is as it was asked for, of so many that there are; that all groups have what never was."""
         if self._plan.never is not None and self._plan.query.group is not None:
             said = told_condition(self._plan.never, self._spec)
             return f"Each {self._name(self._plan.query.group)} has a {self._noun(1)} with {said} {self._cite_found()}."
+        if self._found.rows[0].group is not None and self._plan.bound is not None:
+            *others, bound = self._plan.conditions
+            among = f" with {', '.join(others)}" if others else ""
+            return f"No {self._grouped_by} has {self._noun(2)}{among}{self._when} of {bound} {self._cite_found()}."
         if self._found.rows[0].group is not None:
             return f"No {self._name(self._plan.query.group or '')} has {self._size_wanted}{self._conditions} {self._cite_found()}."
         number, own = self._found.total, "your" if self._plan.query.own else "the"

@@ -434,7 +434,7 @@ def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, t
     found |= _meant_alike(found)
     totals = [name for name, words in spec.vocabulary.items() if words.totals]
     taken_in = map(stems, _table()["money"]["taken_in"].split("|") if len(totals) == 1 else ())
-    found |= {key: (_total_of(spec, totals[0], key),) for key in taken_in if key not in found}
+    found |= {key: (total_of(spec, totals[0], key),) for key in taken_in if key not in found}
     stock = stock_field(spec)
     state = Meaning("value", stock, "==0") if stock is not None else Meaning("unclear")
     found |= {key: (state,) for key in _states() if key not in found}
@@ -453,7 +453,7 @@ def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, t
     return found
 
 
-def _total_of(spec: IndexSpec, name: str, phrase: Phrase) -> Meaning:
+def total_of(spec: IndexSpec, name: str, phrase: Phrase) -> Meaning:
     """What has been taken is earned, where the index tells that from a total."""
     earned = vocabulary_of(spec, name).earned and not {*phrase}.isdisjoint(word_set("takes_in"))
     return Meaning("total", name, "earned" if earned else "")
@@ -515,6 +515,9 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
     for name in spec.fields:
         words = vocabulary_of(spec, name)
         named = () if words.own else (*words.words, name.replace("_", " "))
+        if spec.fields[name] is FieldType.BOOLEAN and not words.own and not words.values.get("false"):  # "unpaid"
+            holds = words.values.get("true", ()) or named
+            yield from ((f"un{phrase}", Meaning("value", name, "false")) for phrase in holds if " " not in phrase)
         if spec.fields[name] is FieldType.BOOLEAN and not (words.values or words.own):  # "paid" says that it holds
             yield from ((phrase, Meaning("value", name, "true")) for phrase in named)
             continue
@@ -707,6 +710,11 @@ class _Place(Struct, frozen=True):
     def is_before(self, *roles: str) -> bool:
         return any(each.role in roles for each in self.behind[:1])
 
+    @property
+    def is_before_kind(self) -> bool:
+        """Whether a kind of records comes next, perhaps behind values: "per finished trip"."""
+        return next((each.role for each in self.behind if each.role != "value"), "") == "kind"
+
     def is_among(self, *roles: str) -> bool:
         """Whether one of these roles is in the question."""
         return any(token.role in roles for token in self.tokens)
@@ -799,13 +807,15 @@ def _state_or_spending(at: _Place) -> Meaning | None:
 def _taken_in(at: _Place) -> Meaning | None:
     """The total of what is taken in, where a verb asks for it: "what has Ada taken", "do we make more with Ada or Bo"."""
     field, token = takings_field(at.spec), at.token
-    if not token.is_unmeant or token.stem not in word_set("takes_in"):
+    to_us = any(each.stem in word_set("to_us") for each in at.tokens[at.number + 1 : at.number + 2])
+    takes = token.stem in word_set("takes_in") or (to_us and token.stem in word_set("brings"))
+    if not token.is_unmeant or not takes:
         return None
     compares = _weighs_takings(at, field)
     if field is None:  # nobody knows more of what
         whose = any(each.stem in word_set("us") for each in at.tokens[: at.number])
         return Meaning("unclear") if compares and whose else None
-    return _total_of(at.spec, field, (token.stem,)) if compares or _asks_takings(at, field) else None
+    return total_of(at.spec, field, (token.stem,)) if compares or _asks_takings(at, field) else None
 
 
 def _takes_records(at: _Place) -> bool:
@@ -948,17 +958,17 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     # "by Julien", "by mail", "by more than ten"
     (("each",), lambda at: at.token.stem in word_set("prepositions") and not _may_group(at), None),
     # the average price per booking
-    (("each",), lambda at: at.is_before("kind") and at.is_among("average"), None),
+    (("each",), lambda at: at.is_before_kind and at.is_among("average"), None),
     # "who drove the most miles per trip" asks for the largest mean
     (
         ("each",),
-        lambda at: at.token.stem == "per" and at.is_before("kind") and at.is_among("most", "least"),
+        lambda at: at.token.stem == "per" and at.is_before_kind and at.is_among("most", "least"),
         Meaning("average"),
     ),
     # "how much do we take per trip"
     (
         ("each",),
-        lambda at: at.token.stem == "per" and at.is_before("kind") and at.is_among("much") and not at.is_among("sum"),
+        lambda at: at.token.stem == "per" and at.is_before_kind and at.is_among("much") and not at.is_among("sum"),
         Meaning("average"),
     ),
     # every critical alert

@@ -39,6 +39,9 @@ _BOOLEANS = {
     **dict.fromkeys(("true", "yes", "y", "1", "ja", "wahr", "oui", "vrai", "sí", "sì", "si"), True),
     **dict.fromkeys(("false", "no", "n", "0", "nein", "falsch", "non", "faux"), False),
 }
+_TYPED = (FieldType.INTEGER, FieldType.NUMBER, FieldType.BOOLEAN, FieldType.TIME)
+_NOTHING = frozenset(("na", "n/a", "n.a.", "#n/a", "null", "none", "-", "–", "—", "?", "k.a.", "k. a."))
+"""What is written where there is no value."""
 
 
 class Record(NamedTuple):
@@ -151,7 +154,11 @@ def _place(record: Record) -> str:
 def _document(record: Record, mapping: RowMapping, stem: str) -> Document:
     """Raises ValueError for a row that has no key, or nothing in it."""
     rule = record.rule
-    cells = {column_name(name): value for name, value in record.cells.items() if _text(value)}
+    cells = {
+        name: value
+        for name, value in ((column_name(each), value) for each, value in record.cells.items())
+        if _text(value) and not (says_nothing(_text(value)) and _is_typed(name, rule, mapping))
+    }
     texts = {name: _text(value) for name, value in cells.items()}
     key = [_key_part(texts, column) for column in rule.key]
     named = "/".join(key) or f"row {record.number}"
@@ -161,7 +168,7 @@ def _document(record: Record, mapping: RowMapping, stem: str) -> Document:
         metadata["source_type"] = rule.source_type
     if rule.date and (date := _date(texts, rule, problems)):
         metadata["date"] = date
-    line = "; ".join(f"{name}: {_text(value)}" for name, value in record.cells.items() if _text(value))
+    line = "; ".join(f"{name}: {_text(value)}" for name, value in record.cells.items() if column_name(name) in cells)
     own_text = cells.get("text") if isinstance(cells.get("text"), str) else None  # of JSON: newlines are kept
     text = fill(rule.text, texts, rule.date_formats) or str(own_text or line)
     if not text.strip():
@@ -176,6 +183,21 @@ def _document(record: Record, mapping: RowMapping, stem: str) -> Document:
         sheet=record.sheet,
         problems=tuple(f"{_place(record)}: {problem}" for problem in [*record.problems, *problems]),
     )
+
+
+def says_nothing(text: str) -> bool:
+    """Whether a cell of figures, dates, or yes and no says that there is none.
+
+    >>> says_nothing("NA"), says_nothing("n/a"), says_nothing("0")
+    (True, True, False)
+    """
+    return text.casefold() in _NOTHING
+
+
+def _is_typed(name: str, rule: RowsRule, mapping: RowMapping) -> bool:
+    fields = {column_name(column): field for column, field in rule.columns.items()}
+    dated = name in map(column_name, rule.date)
+    return dated or mapping.fields.get(fields.get(name, name)) in _TYPED
 
 
 def _key_part(texts: Mapping[str, str], column: str) -> str:

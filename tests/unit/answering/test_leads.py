@@ -64,6 +64,11 @@ def test_days_that_are_told_before_count() -> None:
         ("What is the extra for a cabin over a bunk?", "how much more is a cabin than a bunk?"),
         ("how many of our trips were late? percent", "what percentage of our trips were late"),
         ("Of all trips, what share was Ada's?", "what share of all trips was Ada's?"),
+        ("the catch of all trips, leave out the late ones", "the catch of all trips without the late ones"),
+        ("how many kilos is Ada below Bo?", "by how many kilos is Ada below Bo?"),
+        ("How many trips were over in May?", "How many trips were over in May?"),
+        ("a customer wants the cabin and a bunk, what's that come to?", "what do the cabin and a bunk come to?"),
+        ("we want the cabin, what time is it open?", "we want the cabin, what time is it open?"),
         ("Which skippers take guests out for a trip?", "Which skippers take guests out for a trip?"),
     ],
 )

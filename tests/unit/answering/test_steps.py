@@ -152,6 +152,11 @@ def test_a_change_of_the_only_figure_need_not_name_it() -> None:
     assert [each.query.of for each in (found.first, found.second)] == ["level", "level"]
 
 
+def test_a_share_of_what_they_are_worth_is_none_of_their_number() -> None:
+    found = steps("What share of the value of our trips was Ada's?")
+    assert found is None or found.first.query.aggregate is Aggregate.SUM
+
+
 def test_a_difference_of_numbers_of_records() -> None:
     found = steps("How many more trips did Ada make than Bo?")
     assert found.first.query.aggregate is Aggregate.COUNT and found.second.query.aggregate is Aggregate.COUNT

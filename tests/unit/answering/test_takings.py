@@ -57,6 +57,18 @@ def filters(text: str) -> list[tuple[str, str, object]]:
     ]
 
 
+def test_what_each_took_is_bounded_as_a_whole() -> None:
+    query = read("Which clerks took more than 90 pounds in January?").query
+    assert (query.aggregate, query.of, query.group, query.limit) == (Aggregate.SUM, "fee", "clerk", 50)
+    assert filters("Which clerks took more than 90 pounds in January?") == [DONE]
+    assert read("Which customers have a fee of more than 90 pounds?").query.aggregate is not Aggregate.SUM
+
+
+def test_what_brought_us_more_is_what_was_taken() -> None:
+    query = read("Mondays or Fridays, which brought us more?").query
+    assert (query.aggregate, query.of, query.grain) == (Aggregate.SUM, "fee", Grain.WEEKDAY)
+
+
 @pytest.mark.parametrize(
     "text",
     [

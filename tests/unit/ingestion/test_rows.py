@@ -445,3 +445,23 @@ def test_what_is_not_sure_is_a_comment_to_fill_in(tmp_path: Path) -> None:
     spec = loaded(table)
     assert [spec.vocabulary[name].words for name in ("price_eur", "price_usd")] == [(), ()]  # both are prices
     assert {"grosse", "grosse_2"} <= {*spec.fields}
+
+
+def test_marks_of_nothing_are_no_values(tmp_path: Path) -> None:
+    table = tmp_path / "birds.csv"
+    table.write_text(
+        "weight,island,seen,ringed,note\n3.5,Dream,2026-01-05,yes,NA\nNA,Biscoe,n/a,-,NA\n4.5,Biscoe,2026-01-07,no,-\n"
+    )
+    spec = loaded(table)
+    named = {name: str(kind) for name, kind in spec.fields.items()}
+    assert named == {"weight": "number", "island": "keyword", "ringed": "boolean", "note": "keyword"}
+    assert spec.rows[0].key == ()  # a weight that no two have tells no row apart
+    rows = documents([*read(table, table.name, table.parent, row_mapping(spec.rows, spec.fields, table.name))])
+    assert not any(row.problems for row in rows) and "NA" not in rows[1].passages[0].text.partition("note")[0]
+    assert rows[1].metadata.keys() & {"weight", "date", "ringed"} == set() and rows[1].metadata["note"] == "NA"
+
+
+def test_a_measure_is_no_key(tmp_path: Path) -> None:
+    table = tmp_path / "sales.csv"
+    table.write_text("revenue_eur,town\n12.5,A\n13.5,A\n")
+    assert loaded(table).rows[0].key == () and 'totals = ["revenue", "takings"' in proposed(table)
