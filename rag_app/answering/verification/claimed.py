@@ -15,14 +15,16 @@ from rag_app.answering.verification.figures import (
 )
 
 _TOTAL = re.compile(
-    r"\b(?:together|total\w*|in all|altogether|combined|sum\w*|overall|insgesamt|zusammen|au total|ensemble|plus)\b",
+    r"\b(?:together|total\w*|in all|altogether|combined|sum\w*|overall|that makes|comes? to|adds? up|amounts? to"
+    r"|insgesamt|zusammen|au total|ensemble|plus)\b",
     re.I,
 )
 _DIFFERENCE = re.compile(
-    r"\b(?:difference|more|less|fewer|ahead|behind|higher|lower|longer|shorter|between|apart|gap|cheaper|dearer|pricier"
+    r"\b(?:difference|more|less|fewer|ahead|behind|higher|lower|longer|shorter|between|apart|gap|below|above|cheaper|dearer|pricier"
     r"|mehr|weniger|günstiger|billiger|teurer|plus|moins)\b",
     re.I,
 )
+_BOUND = re.compile(r"\b(?:more|less|fewer|longer|higher|lower) than (?=\W*\d)", re.I)
 _OVER = frozenset(["more than", "over", "at least"])
 _UNDER = frozenset(["almost", "nearly", "close to", "just under", "less than"])
 _NEAR = frozenset(["about", "around", "roughly", "approximately", "some"])
@@ -62,6 +64,15 @@ def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterabl
         or not claim.weekdays <= sources.weekdays | {*map(_weekday, sources.dates)}
         or any(not _has_time(each, sources) for each in claim.times)
     )
+
+
+def is_worked_out(text: str) -> bool:
+    """Whether a text says that a figure of it is a sum or a difference.
+
+    >>> is_worked_out("2 dollars below the median"), is_worked_out("2 dollars")
+    (True, False)
+    """
+    return bool(_TOTAL.search(text) or _DIFFERENCE.search(_BOUND.sub("", text)))
 
 
 def _states(figure: Figure, sources: Figures) -> bool:
@@ -213,7 +224,10 @@ def _has_date(wanted: Date, sources: Figures) -> bool:
         for each in sources.dates
     )
     is_short = (day, month) in sources.short_dates or (month, day) in sources.short_dates
-    return agrees or is_short or (year is not None and day is not None and (year, day, month) in sources.dates)
+    is_lone = day in sources.days and any(month == each[1] for each in sources.dates)
+    return (
+        agrees or is_short or is_lone or (year is not None and day is not None and (year, day, month) in sources.dates)
+    )
 
 
 def _weekday(day: Date) -> int | None:

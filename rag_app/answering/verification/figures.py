@@ -55,7 +55,7 @@ UNITS = {
         ("yen", 1, "¥ yen jpy"),
         ("yuan", 1, "cny yuan rmb"),
         ("rupee", 1, "₹ inr rupee rupees"),
-        ("krone", 1, "nok dkk krona krone kronor kroner"),
+        ("krone", 1, "nok dkk sek kr krona krone kronor kroner"),
         ("peso", 1, "mxn peso pesos"),
         ("zloty", 1, "pln zloty zlotys"),
         ("mass", 1, "g gram grams gramm"),
@@ -65,6 +65,8 @@ UNITS = {
         ("length", 1000, "m metre metres meter meters"),
         ("length", 1_000_000, "km kilometre kilometres kilometer kilometers"),
         ("length", 1_609_344, "mile miles"),
+        ("volume", 1, "ml"),
+        ("volume", 1000, "litre litres liter liters"),
         ("bytes", 1, "kb"),
         ("bytes", 1000, "mb"),
         ("bytes", 1_000_000, "gb"),
@@ -98,15 +100,17 @@ DAYS = {
     )
     for number, name in enumerate(names.split())
 }
+_FULL_DAYS = {name[:3].title(): name for name in list(DAYS)[:7]}
 _MONTH = "|".join(sorted(MONTHS, key=lambda name: -len(name)))
 _DAY = "|".join(DAYS)
 _NUMBER = r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+(?:[.,]\d+)?(?![\d])|\d+(?:[.,]\d+)?"
 _WORD_NUMBER = rf"(?:{'|'.join(_TENS)})(?:[- ](?:{'|'.join(_SMALL[1:10])}))?|{'|'.join(_SMALL)}|hundred|thousand"
+_DAY_NUMBER = r"(?:0?[1-9]|[12]\d|3[01])"
 _DATE = re.compile(
     rf"""(?P<iso>\b(?P<iy>\d{{4}})-(?P<im>\d{{2}})(?:-(?P<id>\d{{2}}))?(?=\b|T))
       | \b(?P<na>\d{{1,2}})[./](?P<nb>\d{{1,2}})[./](?P<ny>\d{{4}}|\d{{2}})\b
-      | \b(?P<d1>\d{{1,2}})(?:st|nd|rd|th|\.)?\ (?:of\ )?(?P<m1>{_MONTH})\b\.?(?:,?\ (?P<y1>\d{{4}})\b)?
-      | \b(?P<m2>{_MONTH})\b\.?\ (?P<d2>\d{{1,2}})(?:st|nd|rd|th)?\b(?!\s?(?:%|percent))(?:,?\ (?P<y2>\d{{4}})\b)?
+      | \b(?P<d1>{_DAY_NUMBER})(?:st|nd|rd|th|\.)?\ (?:of\ )?(?!(?-i:may\ [a-z]))(?P<m1>{_MONTH})\b\.?(?:,?\ (?P<y1>\d{{4}})\b)?
+      | \b(?P<m2>{_MONTH})\b\.?\ (?P<d2>{_DAY_NUMBER})(?:st|nd|rd|th)?\b(?!\s?(?:%|percent))(?:,?\ (?P<y2>\d{{4}})\b)?
       | \b(?P<m3>{_MONTH})\b\.?,?\ (?P<y3>\d{{4}})\b""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -114,7 +118,10 @@ _LONE_MONTH = re.compile(
     rf"\b(?:(?!may\b|march\b|mars\b|mai\b|jan\b|mar\b|dec\b|sep\b|an\b)(?:{_MONTH})\b|(?<=in )(?:May|March)\b)",
     re.IGNORECASE,
 )
-_WEEKDAY = re.compile(rf"\b({_DAY})s?\b", re.IGNORECASE)
+_WEEKDAY = re.compile(
+    rf"\b({_DAY})s?\b|\b((?-i:Mon|Tue|Wed|Thu|Fri|Sat|Sun))(?:s|r|rs)?\b\.?(?=\s*(?:[\d§]|[|,;:–-]|to\b|\Z|\n))",
+    re.IGNORECASE,
+)
 _TIME = re.compile(
     r"""\b(?P<h>\d{1,2})[:h](?P<m>\d{2})(?!\d)\s?(?P<half>[ap]\.?m\b\.?)?
       | \b(?P<h2>\d{1,2})(?:\.(?P<m2>\d{2}))?\s?(?P<half2>[ap]\.?m\b\.?|o['’]clock|uhr\b)
@@ -141,7 +148,7 @@ _IMPLIED = re.compile(
     rf"\b(?P<half>half)\b(?!\ past)|\b(?:an?|per|each|every)\ (?P<one>{_UNIT})(?!\w)|\b(?P<both>both)\b",
     re.IGNORECASE,
 )
-_ORDINAL = re.compile(r"\b\d{1,2}(?:st|nd|rd|th)\b", re.IGNORECASE)
+_ORDINAL = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)\b", re.IGNORECASE)
 _PARTS = {
     "half": 0.5,
     "quarter": 0.25,
@@ -294,6 +301,8 @@ class Figures(Struct, frozen=True):
     """"18/04", which may be a date or two numbers."""
     spans: tuple[Figure, ...] = ()
     """What a claim says without a number: "for a month"."""
+    days: frozenset[int] = frozenset()
+    """Those without a month: "on the 29th"."""
 
 
 @lru_cache(maxsize=512)
@@ -310,8 +319,9 @@ def figures_of(text: str) -> Figures:
     rest = _TIME.sub(lambda found: " § " if _time(found) else found[0], rest)
     times += [_dial_time(found) for found in _DIAL.finditer(rest)]
     rest = _DIAL.sub(" § ", rest)
-    weekdays = frozenset(DAYS[name.casefold()] for name in _WEEKDAY.findall(rest))
+    weekdays = frozenset(DAYS[(name or _FULL_DAYS[short]).casefold()] for name, short in _WEEKDAY.findall(rest))
     dates += [(None, MONTHS[found[0].casefold()], None) for found in _LONE_MONTH.finditer(rest)]
+    days = frozenset(map(int, _ORDINAL.findall(rest)))
     rest = _ORDINAL.sub(" § ", _LONE_MONTH.sub(" § ", rest))
     short = tuple((int(one), int(other)) for one, other in _SHORT_DATE.findall(rest))
     rest = _SHORT_DATE.sub(" § ", rest)
@@ -325,7 +335,15 @@ def figures_of(text: str) -> Figures:
     numbers = [share for found, share in shares if not found["loose"] or found["said"]]
     spans = tuple(_build_figure([1], found["unit"] or found["unit2"]) for found in _SPAN.finditer(rest))
     return Figures(
-        (*numbers, *_read_numbers(rest)), tuple(dates), weekdays, tuple(times), tuple(implied), ratios, short, spans
+        (*numbers, *_read_numbers(rest)),
+        tuple(dates),
+        weekdays,
+        tuple(times),
+        tuple(implied),
+        ratios,
+        short,
+        spans,
+        days,
     )
 
 

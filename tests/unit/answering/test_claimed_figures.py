@@ -36,6 +36,8 @@ SOURCES = {
     "record": "Sales: 342 | Price: 128 dollars\n\nSales: 2140 | Price: 105 dollars",
     "revenue": "Revenue rose from 2 to 3 million dollars.",
     "rate": "The room costs $45 an hour. The deposit is 27 US dollars.",
+    "days": "Thu 22 January; if there is ice, we come on the 29th. Not for those under fifteen. Of which 40 may be taken. In March, 76 "
+    "books were read. The tank of 70 l costs 120 euros, the pump 60 euros.",
     "weights": "The small box weighs 2 kg, the large box 6 kg. It keeps for three months. Two thirds of the buyers return.",
 }
 
@@ -172,6 +174,10 @@ def test_what_the_sources_do_not_state(source: str, claim: str) -> None:
         ("growth", "A ticket costs 350 cents."),
         ("weights", "The large box weighs three times as much as the small one."),
         ("weights", "It keeps for 3 months. Two in three buyers return."),
+        ("days", "On Thursday 22 January, or else on 29 January."),
+        ("days", "Children under 15 may not come. 40 may be taken."),
+        ("days", "In March 76 books were read."),
+        ("days", "A tank of 70 litres costs 120 euros; with the pump (60 euros) that makes 180 euros."),
     ],
 )
 def test_what_the_sources_state(source: str, claim: str) -> None:
