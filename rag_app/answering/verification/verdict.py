@@ -13,6 +13,7 @@ from rag_app.answering.kinds import THOUSANDS
 from rag_app.answering.verification.claimed import is_unsupported
 from rag_app.answering.verification.figures import UNITS, figures_of
 from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
+from rag_app.answering.verification.places import Places
 from rag_app.answering.verification.words import (
     MIN_CLAUSE,
     MIN_LEANING,
@@ -23,6 +24,7 @@ from rag_app.answering.verification.words import (
     language_of,
     stem,
     support,
+    turns_round,
     unknown_names,
 )
 from rag_app.domain import uuid_in
@@ -31,8 +33,11 @@ _LINE = re.compile(r"(?<=[.!?:\]*)\"”])[ \t]*\n(?=\S)|\n(?=[ \t]*(?:[-*•–]
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _NUMBER_ALONE = re.compile(r"(?:\A|\n)[ \t]*(?:\d{1,3}[.)]|[-*•–])[ \t]*\Z")
 _OF_ALL = re.compile(
-    r"\b(?:of|among|between) (?:all|the|these|those) (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b", re.I
+    r"\b(?:(?:of|among|between) (?:all|the|these|those)|the other) (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b",
+    re.I,
 )
+_LISTED = re.compile(r":\s+(.+)", re.DOTALL)
+_ITEM = re.compile(r",\s+(?:and |or )?|;\s+|\s(?:and|or)\s")
 _GROUP = re.compile(rf"{MARKER.pattern}(?:[\s,;]*{MARKER.pattern})*")
 _WORKED_OUT = re.compile(
     r"\bthan (?!\W*\d)|\b(?:difference|together|altogether|combined|in (?:total|all)|on average)\b", re.I
@@ -72,6 +77,7 @@ class Ground:
         self._texts = {block.number: _text_of(block, units) for block in blocks}
         self._all = tuple(self._texts)
         self._passages: dict[tuple[int, ...], Passage] = {}
+        self._places: dict[int, Places] = {}
         self._question = question
         self._asked = frozenset(stem(word) for word in re.findall(r"\w+", f"{question} {names}"))
         self._in_question = frozenset(re.findall(r"\w+", question.casefold()))
@@ -88,6 +94,8 @@ class Ground:
         figures = figures_of(text)
         if _OF_ALL.search(text):  # "the cheapest of the three": of what was found
             counted = (*counted, *range(2, self.size + 1))
+        if listed := _LISTED.search(text):  # "three sizes: small, medium and large"
+            counted = (*counted, len(_ITEM.split(listed[1])))
         if is_unsupported(figures, passage.figures, text, counted):
             return False
         language = language_of(text)
@@ -100,7 +108,7 @@ class Ground:
         return self._says(text, passage, stated, MIN_LEANING if leaning else MIN_SUPPORT)
 
     def _says(self, text: str, passage: Passage, stated: int, enough: float) -> bool:
-        if misquotes(text, passage.text) or has_idle_aside(text, passage):
+        if misquotes(text, passage.text) or has_idle_aside(text, passage) or turns_round(text, passage):
             return False
         overall, least = support(text, passage, self._asked, stated)
         return overall >= enough and least >= MIN_CLAUSE and not contradicts(text, passage)
@@ -115,9 +123,18 @@ class Ground:
         segments = _segments(text)
         everything = {number for _, blocks in segments for number in blocks}
         return any(
-            self._is_of_others(said, blocks, everything.difference(blocks)) or self._is_of_nobody(said, blocks)
+            self._is_of_others(said, blocks, everything.difference(blocks))
+            or self._is_of_nobody(said, blocks)
+            or any(self._gives_another(said, number) for number in blocks)
+            or (len(everything) > 1 and any(contradicts(said, self._passage((number,))) for number in blocks))
             for said, blocks in segments
         )
+
+    def _gives_another(self, said: str, number: int) -> bool:
+        """Whether the source has another figure for what is said."""
+        if number not in self._places:
+            self._places[number] = Places(self._texts[number])
+        return self._places[number].gives_another(said)
 
     def _is_of_others(self, said: str, blocks: tuple[int, ...], others: set[int]) -> bool:
         if not others:

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 from msgspec import Struct
 
-from rag_app.answering.verification.figures import Figures, figures_of
+from rag_app.answering.verification.figures import DAYS, MONTHS, NUMBER_WORDS, UNITS, Figures, figures_of
 from rag_app.answering.verification.kinds import FINITE, IMPERATIVES, PREDICATE
 from rag_app.retrieval.text import sentences, tokenizer, words_in
 
@@ -15,24 +15,24 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _STOP = frozenset(
     words_in(
         """
-    a about above after again against all almost along already also although always am among an and another any anybody
-    anyone anything are aren't around as at back be because been before being below between both but by came can
-    cannot can't come comes could couldn't did didn't do does doesn't doing don't done down during each either
-    else even ever every everybody everyone everything for from further get gets getting go goes going gone gave
-    went took had hadn't has hasn't have haven't having he her here hers him his how however i if in instead
-    into is isn't it its it's itself just lot made make makes many may maybe me might mine more most
-    much must my neither never no nobody none nor not nothing now of off often on once one only onto or other
-    others our out over own per quite rather really same shall she should shouldn't since so some somebody
-    someone something soon despite regardless based still such take taken takes taking than that that's the
-    their them then there there's these they thing things this those though through thus to together too took
-    toward towards under until up upon us very was wasn't we well went were weren't what when where whether
-    which while who whom whose why will with within without won't would wouldn't yes yet you your der die das
-    den dem des ein eine einen einem einer und oder aber ist sind war waren wird werden hat haben im in am auf
-    aus bei mit nach von vor zu zum zur für um als auch nur noch sich es sie er wir ihr man dass wenn kann
-    können nicht kein keine keinen le la les l un une des du de d et ou mais est sont était a ont au aux en dans
-    par pour sur avec sans que qui ce cette ces il elle ils elles on nous vous se ne pas plus y am pm next first
-    second third last today yesterday tomorrow zero one two three four five six seven eight nine ten eleven
-    twelve dozen hundred thousand zwei drei vier fünf deux trois
+    a about above after again against all almost along already also although altogether always am among an and another
+    any anybody anyone anything are aren't around as at back be because been before being below between both but by
+    came can cannot can't come comes could couldn't did didn't do does doesn't doing don't done down during each
+    either else even ever every everybody everyone everything for from further get gets getting go goes going gone
+    gave went took had hadn't has hasn't have haven't having he her here hers him his how however i if in instead into
+    is isn't it its it's itself just lot made make makes may maybe me might mine more most much must my neither never
+    no nobody none nor not nothing now of off often on once one only onto or other others our ours out over own per
+    quite rather really same shall she should shouldn't since so some somebody someone something soon myself yourself
+    himself herself ourselves themselves despite regardless based provided still such take taken takes taking than
+    that that's the their them then there there's these they thing things this those though through thus to together
+    too took toward towards under until up upon us very was wasn't we well went were weren't what when where whether
+    which while who whom whose will with within without won't would wouldn't yes yet you your der die das den dem des
+    ein eine einen einem einer und oder aber ist sind war waren wird werden hat haben im in am auf aus bei mit nach
+    von vor zu zum zur für um als auch nur noch sich es sie er wir ihr man dass wenn kann können nicht kein keine
+    keinen le la les l un une des du de d et ou mais est sont était a ont au aux en dans par pour sur avec sans que
+    qui ce cette ces il elle ils elles on nous vous se ne pas plus y am pm next first unlike second third last today
+    yesterday tomorrow zero one two three four five six seven eight nine ten eleven twelve dozen hundred thousand zwei
+    drei vier fünf deux trois
     """
     )
 )
@@ -69,19 +69,23 @@ _ENDINGS = words_in(
     or ers er ly es s e y ungen ung en em est te ten t ment eurs eur ées ée és é
     """
 )
+_SHORT = re.compile(r"\A([^aeiou\W]?[aeiou][^aeiou\W]{1,2})(?:ed|ing)\Z")
+_ES = re.compile(r"(x|z|ch|sh|ss)es\Z")
 _NEGATION = re.compile(
-    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|nowhere|\w+n['’]t|nicht|kein\w*|nie|niemals|ohne|weder"
+    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|nowhere|unlike|\w+n['’]t|nicht|kein\w*|nie|niemals|ohne|weder"
     r"|pas|jamais|aucun\w*|sans|nunca|sin|ningún\w*|nunca)\b",
     re.IGNORECASE,
 )
 _INSTEAD = re.compile(
-    r"\b(?:instead of|rather than|apart from|(?:leav\w*|left|turn\w*) (?:out|off|down)|statt|außer|au lieu de|sauf)\b",
+    r"\b(?:instead of|rather than|apart from|except(?: for)?|other than|with the exception of|(?:leav\w*|left|turn\w*) (?:out|off|down)"
+    r"|statt|außer|au lieu de|sauf)\b",
     re.IGNORECASE,
 )
 _REPORTED = re.compile(rf"{_NEGATION.pattern}[^,;:]*\b(?:that|whether|dass|ob|que|si)\b[^,;:]*", re.IGNORECASE)
 _AND = re.compile(r"\b(?:and|or|und|oder|et|ou)\b", re.IGNORECASE)
 _NO_NEGATION = re.compile(
-    r"\b(?:no (?:longer|later|more|less|doubt|fewer) than|not only|no doubt|no sooner|nothing but|non seulement)\b",
+    r"\b(?:no (?:longer|later|more|less|doubt|fewer) than|not only|no doubt|no sooner|nothing but|non seulement"
+    r"|(?:not|never|\w+n['’]t)(?: \w+){0,3} (?:more|less|fewer|longer|later|earlier|higher|lower) than)\b",
     re.IGNORECASE,
 )
 _HIDDEN_NEGATION = frozenset(
@@ -99,6 +103,7 @@ _OPPOSITES = [
         ("grow rise increase gain climb up improve expand", "fall drop decline decrease lose shrink down worsen"),
         ("high strong great large big more long", "low weak poor small little less short"),
         ("early", "late"),
+        ("many", "few"),
         ("cheap", "expensive costly"),
         ("open", "close shut"),
         ("include", "exclude"),
@@ -127,6 +132,19 @@ _CLAUSE = re.compile(
     r"|\b(?:but|while|whereas|although|though|because|unless|however|and)\b",
     re.IGNORECASE,
 )
+_PART = re.compile(
+    r"[;:!?|–—()\n]|[.,](?=\s|\Z)|\b(?:but|while|whereas|although|though|because|unless|however)\b", re.IGNORECASE
+)
+_RELATIVE = re.compile(r"((?:[A-Z][\w.'’-]*\s)*[A-Z][\w'’-]*), (?:who|which)\b")
+_BY = re.compile(r"\b(?:by|von|durch|par|por)\b", re.IGNORECASE)
+_BEFORE_NOUNS = frozenset(
+    words_in(
+        "a an the of for in on at with from to his her its their our your my this that these those der die das den dem le la les un une de du des"
+    )
+)
+_STOP_VERBS = frozenset(
+    words_in("take takes took taken get gets got go goes went gone come comes came make makes made")
+)
 _ASIDE = re.compile(r"\(([^()]+)\)|;([^;()]+)")
 _CONTRAST = re.compile(r"\b(?:but|while|whereas|although|though|however)\b", re.IGNORECASE)
 _UNDONE = re.compile(r"\bun-?(\w{4,})", re.IGNORECASE)
@@ -134,6 +152,7 @@ _VERB = re.compile(
     rf"{FINITE.pattern}|\b(?:am|be|been|being|could|should|shall|may|might|kann|können|soll|sollen|muss|müssen|peut|doit)\b",
     re.IGNORECASE,
 )
+_SUBORDINATE = re.compile(r"(?<=\w\s)(?:why|how|whether)\b", re.IGNORECASE)
 _CLOSING = " \n\"'”’)*_"
 _NAMED = re.compile(r"[A-ZÀ-ÖØ-Þ][\w'’&-]*")
 _CODE = re.compile(
@@ -147,6 +166,15 @@ MIN_SUPPORT, MIN_CLAUSE, MIN_LEANING = 0.5, 0.2, 0.6
 """Of the content words of a claim, and of its worst clause: the share that its sources must have; and of one
 without a citation of its own, which the sentences behind it carry."""
 _FIGURE_WEIGHT = 0.7
+_WITH_FIGURES = frozenset(
+    [
+        *UNITS,
+        *MONTHS,
+        *DAYS,
+        *NUMBER_WORDS,
+        *words_in("price prices priced cost costs fee fees pay pays paid charge charged amount"),
+    ]
+)
 _SAME_CLAUSE = 0.8
 _ENOUGH_SHARED, _DENIED = 0.3, 0.5
 _MARKS = {
@@ -162,7 +190,8 @@ _MARKS = {
 class Clause(Struct, frozen=True):
     """A part of a sentence that states one thing, in stems. `negated` where it says so openly: then `denied` are the
     words that the negation is of. `undone` are those behind an "un-", `around` those of the whole sentence up to a "but",
-    `subject` those before its verb, and `names` those in capitals. `limited` by an "instead of" or the like."""
+    `subject` those before its verb, and `names` those in capitals. `limited` by an "instead of" or the like, behind which
+    the `excepted` stand."""
 
     words: frozenset[str]
     negated: bool
@@ -172,6 +201,18 @@ class Clause(Struct, frozen=True):
     subject: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
     limited: bool = False
+    excepted: frozenset[str] = frozenset()
+
+
+class Order(Struct, frozen=True):
+    """The words (stems) of a part of a sentence in order, and how many of them are before each that may be its verb."""
+
+    words: tuple[str, ...]
+    verbs: dict[str, int]
+
+    def around(self, verb: str) -> tuple[frozenset[str], frozenset[str]]:
+        at = self.verbs[verb]
+        return frozenset(self.words[:at]), frozenset(self.words[at:]) - {verb}
 
 
 class Passage:
@@ -206,6 +247,10 @@ class Passage:
         return tuple(clauses for half in halves if (clauses := tuple(_clauses_within(half))))
 
     @cached_property
+    def orders(self) -> list[Order]:
+        return _orders_of(self.text)
+
+    @cached_property
     def language(self) -> str | None:
         return language_of(self.text)
 
@@ -222,6 +267,7 @@ def stem(word: str) -> str:
 @lru_cache(maxsize=1 << 14)
 def _stem(word: str) -> str:
     word = _IRREGULAR.get(word, word)
+    word = _SHORT.sub(r"\1", _ES.sub(r"\1", word))
     for _ in range(2):
         ending = next(
             (each for each in _ENDINGS if word.endswith(each) and len(word) - len(each) >= _LETTERS + (len(each) > 1)),
@@ -248,6 +294,12 @@ def weight(word: str) -> float:
     return max(_LEAST, min(1.0, (math.log(max(rank, 1)) - math.log(_COMMON_RANK)) / span))
 
 
+def telling_words(text: str) -> dict[str, float]:
+    """The stems of what a text is about, with their weight."""
+    words = (word for word in _meaningful_words(text) if word.casefold() not in _WITH_FIGURES)
+    return {stem(word): weight(word) for word in words if stem(word) not in _VAGUE}
+
+
 def clauses_of(sentence: str) -> list[Clause]:
     """The clauses of a sentence that state something in words of content; no imperatives."""
     return [clause for half in _CONTRAST.split(sentence) for clause in _clauses_within(half, stated=True)]
@@ -266,8 +318,8 @@ def _clauses_within(half: str, *, stated: bool = False) -> list[Clause]:
 
 def _clause(part: str, around: frozenset[str]) -> Clause:
     plain = _NO_NEGATION.sub("", part)
-    negation, verbs = _NEGATION.search(plain), list(_VERB.finditer(part))
-    undone = _undone(part)
+    negation, instead, undone = _NEGATION.search(plain), _INSTEAD.search(part), _undone(part)
+    verbs = [verb for verb in _VERB.finditer(_SUBORDINATE.split(part)[0]) if verb[0] != "a"]
     return Clause(
         words=_stems_of(part) | undone,
         negated=negation is not None,
@@ -276,7 +328,8 @@ def _clause(part: str, around: frozenset[str]) -> Clause:
         undone=undone,
         subject=_stems_of(part[: verbs[-1].start()]) - _stems_of(part[verbs[-1].end() :]) if verbs else frozenset(),
         names=_stems_of(" ".join(_NAMED.findall(part))),
-        limited=_INSTEAD.search(part) is not None,
+        limited=instead is not None,
+        excepted=_stems_of(part[instead.end() :]) if instead else frozenset(),
     )
 
 
@@ -358,13 +411,18 @@ def _denies_too(clause: Clause, statement: Sequence[Clause]) -> bool:
     if any(each.limited or each.undone & clause.denied - clause.undone for each in statement):
         return True
     denied = frozenset[str]().union(*(each.denied for each in statement))
-    affirmed = clause.denied & (words - denied)
+    affirmed = clause.denied & words.difference(*(each.words for each in statement if each.negated))
     return bool(denied) and (bool(denied & clause.denied) or _size(affirmed) < _DENIED * _size(clause.denied))
+
+
+def _is_excepted(clause: Clause, other: Clause) -> bool:
+    """Whether a claim is of what the other leaves out: "all but dogs may come"."""
+    return not clause.limited and bool(other.excepted) and other.excepted <= clause.words
 
 
 def _denies(clause: Clause, statement: Sequence[Clause]) -> bool:
     """Whether a statement negates most of what the clause says, in what is said of its subject, or says the opposite."""
-    if any(not each.negated and _contradict(clause, each) for each in statement):
+    if any(not each.negated and (_contradict(clause, each) or _is_excepted(clause, each)) for each in statement):
         return True
     if any(each.denied & clause.undone for each in statement):
         return False
@@ -375,6 +433,45 @@ def _denies(clause: Clause, statement: Sequence[Clause]) -> bool:
         and _size(each.denied & clause.words - clause.undone) >= _DENIED * _size(each.denied)
         for each in statement
     )
+
+
+def turns_round(claim: str, passage: Passage) -> bool:
+    """Whether a part of the claim says of Y and X what the passage says of X and Y.
+
+    >>> turns_round("Ben called Ann.", Passage("Ann called Ben.")), turns_round("Ben was called by Ann.", Passage("Ann called Ben."))
+    (True, False)
+    """
+    return any(_is_turned(one, other) for one in _orders_of(claim) for other in passage.orders)
+
+
+def _orders_of(text: str) -> list[Order]:
+    """What each part of a text that no "by" turns round says, in order."""
+    parts = _PART.split(_RELATIVE.sub(r"\1. \1", text))
+    found = (_order_of(part) for part in parts if not _BY.search(part))
+    return [order for order in found if order.verbs and len(order.words) > 1]
+
+
+def _order_of(part: str) -> Order:
+    words: list[str] = []
+    verbs: dict[str, int] = {}
+    before = ""
+    for word in map(str.casefold, _WORD.findall(part)):
+        stemmed = stem(word)
+        if (word in _STOP_VERBS or word not in _STOP) and before not in _BEFORE_NOUNS:
+            verbs[stemmed] = len(words)
+        if word not in _STOP and stemmed not in _VAGUE:
+            words.append(stemmed)
+        before = word
+    return Order(tuple(words), verbs)
+
+
+def _is_turned(one: Order, other: Order) -> bool:
+    for verb in one.verbs.keys() & other.verbs.keys():
+        before, after = one.around(verb)
+        first, then = other.around(verb)
+        if before and first and before <= then and first <= after and not before & first:
+            return True
+    return False
 
 
 def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> list[str]:
@@ -400,6 +497,9 @@ def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> l
             stands = inside if place else _begins_with_name(name[0], match[0], following)
             if stands:
                 found.append(name[0])
+    found += [
+        word for word in re.findall(r"[^\W_]+", text.casefold()) if word in _OFFICES and not _is_known(word, words)
+    ]
     found += [code for code in _CODE.findall(text) if code.casefold() not in words and not _is_known(code, words)]
     return found
 
@@ -412,8 +512,10 @@ def _begins_with_name(word: str, whole: str, following: str) -> bool:
     after = re.match(r"\S+", following)
     if owns or after is None:
         return owns
-    named = _NAMED.match(after[0]) and after[0].casefold() not in _STOP and not whole.endswith(",")
-    return bool(named) or _SUBJECT_VERB.match(after[0]) is not None
+    named = _NAMED.match(after[0]) and after[0].casefold() not in _STOP | _CALENDAR and not whole.endswith(",")
+    then = following[after.end() :].split(maxsplit=1)
+    is_noun = after[0].endswith("s") and bool(then) and then[0] != "a" and FINITE.match(then[0])  # "Payment terms were"
+    return bool(named) or (_SUBJECT_VERB.match(after[0]) is not None and not is_noun)
 
 
 def _is_title(said: str) -> bool:
@@ -443,6 +545,16 @@ _CALENDAR = frozenset(
 )
 
 
+_OFFICES = frozenset(
+    words_in(
+        """
+    ambassador attorney bishop ceo cfo chairman chairwoman detective director executive governor inspector
+    investors journalist judge lawyer mayor minister parliament police president prosecutor senator shareholders
+    """
+    )
+)  # somebody whom a source does not know, as a name would be
+
+
 def _alike(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> list[tuple[Clause, ...]]:
     """The statements that share the most of its words, and those that share nearly as many. Names and what is spoken of
     count for less than what is said of it."""
@@ -459,18 +571,10 @@ def _find_covered(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> l
     """The negated statements of which the clause, that is not negated, has every word."""
     if clause.negated:
         return []
-    negated = (each for each in statements if any(part.negated for part in each))
-    return [each for each in negated if len(each[0].around) > 1 and each[0].around <= clause.words]
-
-
-def _is_repeated(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> bool:
-    """Whether what the clause negates is negated by another, of the same things or of none that it names."""
-    denied = clause.denied - _VAGUE
-    return bool(denied) and any(
-        denied <= each.denied and each.words - each.denied <= clause.around | _VAGUE
-        for others in statements
-        for each in others
-    )
+    negated = [(part, each) for each in statements for part in each if part.negated]
+    whole = [each for _, each in negated if len(each[0].around) > 1 and each[0].around <= clause.words]
+    parts = [(part, len(each[0].around & clause.words)) for part, each in negated if part.words <= clause.words]
+    return whole + [(part,) for part, shared in parts if len(part.words) > 1 or shared > 2]
 
 
 def _contradict(one: Clause, other: Clause) -> bool:

@@ -39,7 +39,10 @@ ALERT = (
 )
 LIBRARY = (
     "Borrowed films are not renewed. Members who return a book late pay nothing for the first week. The reading room is "
-    "easy to heat, and its windows are never opened in winter. Visitors were happy with the new opening hours."
+    "easy to heat, and its windows are never opened in winter. Visitors were happy with the new opening hours. Members pay "
+    "less for everything apart from films. Nobody may name a book as lost. Never mix old "
+    "and new films. A guest may stay as long as it isn't for more than 2 hours. Ms Boll welcomed Ben Ott, who takes over the "
+    "reading room from Ida Lund. Few strong readers came. Adults' cards are free, films are not included."
 )
 
 
@@ -76,6 +79,10 @@ def kept(text: str, *sources: str) -> str:
         (LIBRARY, "Films that were borrowed cannot be renewed"),
         (LIBRARY, "In winter the windows of the easily heated reading room stay unopened"),
         (LIBRARY, "Heating the reading room is not hard"),
+        (LIBRARY, "A guest may stay for no more than 2 hours"),
+        (LIBRARY, "Adults get a free card without films"),
+        (LIBRARY, "Unlike borrowed films, the reading room is easy to heat"),
+        (LIBRARY, "Members pay less for everything except films"),
     ],
 )
 def test_a_negation_that_the_source_has_in_other_words_stays(source: str, claim: str) -> None:
@@ -101,10 +108,38 @@ def test_a_negation_that_the_source_has_in_other_words_stays(source: str, claim:
         (LIBRARY, "Visitors were unhappy with the new opening hours"),
         (LIBRARY, "The windows of the reading room are opened in winter"),
         (LIBRARY, "Visitors were not happy with the new opening hours"),
+        (WAITING, "Peter Hallam was told why he had to wait"),
+        (LIBRARY, "Members pay less for films"),
+        (LIBRARY, "Members may name a book as lost"),
+        (LIBRARY, "Old films may be mixed with new ones"),
+        (LIBRARY, "Many strong readers came"),
     ],
 )
 def test_a_negation_or_an_opposite_that_the_source_denies_is_cut(source: str, claim: str) -> None:
     assert not kept(f"{claim} [Source 1].", source)
+
+
+@pytest.mark.parametrize(
+    ("claim", "stays"),
+    [
+        ("Ida Lund takes over the reading room from Ben Ott", False),
+        ("Ben Ott takes over the reading room from Ida Lund", True),
+        ("The reading room was taken over from Ida Lund by Ben Ott", True),
+        ("Green and rust sell ahead of red", True),
+        ("Ahead of red, green sells", True),
+        ("Red sells ahead of green and rust", False),
+        ("The police welcomed Ben Ott", False),
+        ("Payment terms are welcomed by Ben Ott", True),
+    ],
+)
+def test_who_does_it_to_whom(claim: str, stays: bool) -> None:
+    assert bool(kept(f"{claim} [Source 1].", f"{LIBRARY} Green and rust sell ahead of red.")) is stays
+
+
+def test_each_source_may_contradict_alone() -> None:
+    sources = ("The café is closed on Mondays in winter.", "The café is not closed on Mondays in winter.")
+    assert not kept("The café is closed on Mondays in winter, they say [Source 1] [Source 2].", *sources)
+    assert kept("The café is closed on Mondays in winter, they say [Source 1].", *sources)
 
 
 DANA = "Customer: Dana Whitfield. I had to wait almost 15 minutes before Marisol could start."

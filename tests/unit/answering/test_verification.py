@@ -1,6 +1,8 @@
 """Every sentence against its sources: kinds, figures, words; what a liar, an honest model and false claims come to."""
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +38,22 @@ def ground(capability: str, question: str | None = None) -> Ground:
     return Ground(blocks, question or EVIDENCE[capability]["question"], f"{description} LexyBrain LexyHub")
 
 
+@cache
+def documents(file: str, company: str, question: str) -> Ground:
+    """All documents of an organization, as blocks of a prompt."""
+    found = [json.loads(line) for line in (ANSWERS.parent / "reader" / f"{file}.jsonl").read_text().splitlines()]
+    own = [each for each in found if each["company"] == company]
+    blocks = [ContextBlock(number, f"\nTitle: {each['title']}", each["text"]) for number, each in enumerate(own, 1)]
+    return Ground(blocks, question)
+
+
 def verified(row: dict[str, Any]) -> Verification:
-    against = ground(row["capability"], row.get("question"))
-    verification = Verification(against, advice_is_claim=capability_named(row["capability"]).advice_is_claim)
+    if "company" in row:
+        against, advice_is_claim = documents(row["file"], row["company"], row["question"]), False
+    else:
+        against = ground(row["capability"], row.get("question"))
+        advice_is_claim = capability_named(row["capability"]).advice_is_claim
+    verification = Verification(against, advice_is_claim=advice_is_claim)
     verification.read(pieces_of(row["text"], against.size))
     verification.end()
     return verification
@@ -52,7 +67,12 @@ def passes(row: dict[str, Any]) -> bool:
 
 
 def shows_a_lie(row: dict[str, Any]) -> bool:
-    return any(lie.casefold() in verified(row).text.casefold() for lie in row["lies"])
+    found = verified(row)
+    return bool(found.claims) and any(lie.casefold() in found.text.casefold() for lie in row["lies"])
+
+
+def shows_a_claim(row: dict[str, Any]) -> bool:
+    return bool(verified(row).text)
 
 
 @pytest.mark.parametrize(("name", "least"), [("sentences", 72), ("sentences_check", 34)])
@@ -81,6 +101,21 @@ def test_false_claims_with_a_valid_marker() -> None:
     shown = [[row["text"] for row in each if verified(row).text] for each in sets]
     print(f"false claims shown: {len(shown[0])} of {len(sets[0])}, put aside: {len(shown[1])} of {len(sets[1])}")
     assert sum(map(len, sets)) == 40 and sum(map(len, shown)) <= 16, shown
+
+
+@pytest.mark.parametrize(
+    ("name", "fails", "most"),
+    [("liar", shows_a_lie, 28), ("honest", lambda row: not passes(row), 22), ("false", shows_a_claim, 26)],
+)
+def test_answers_about_documents_of_organizations(
+    name: str, fails: Callable[[dict[str, Any]], bool], most: int
+) -> None:
+    """Of true words and figures, mostly, that are of something else. The figures are those of docs/answering.md."""
+    of_name = [row for row in rows("verification/organizations") if row["set"] == name]
+    failed = [row for row in of_name if fails(row)]
+    aside = [row for row in of_name if row.get("aside")]
+    print(f"{name}: {len(failed)} of {len(of_name)}, put aside: {sum(map(fails, aside))} of {len(aside)}")
+    assert len(failed) <= most, [row["text"] for row in failed]
 
 
 @pytest.mark.parametrize(

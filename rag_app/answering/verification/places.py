@@ -1,0 +1,213 @@
+"""Whether a figure stands in its source beside what a claim says of it, and not beside something else.
+
+A source is cut into places: around each figure of a kind (money, time, a date...) the part of its sentence, line or row that
+is about it. A claim takes a figure from the wrong place if another place of that kind shares more of the claim's words.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rag_app.answering.verification.claimed import is_unsupported, is_worked_out
+from rag_app.answering.verification.figures import MONEY, Figures, figures_of
+from rag_app.answering.verification.words import telling_words
+from rag_app.retrieval.text import sentences
+
+_AND = r"\s(?:and|or|und|oder|et|ou)\s"
+_CUT = re.compile(rf"[,;:|()–—](?=\s|\Z)|(?<=\s)\(|(?<!\d){_AND}|{_AND}(?!\W*\d)", re.IGNORECASE)
+_HALF = re.compile(r";\s|\b(?:but|while|whereas|although|aber|während|mais)\b", re.IGNORECASE)
+_LABEL = re.compile(r"[\s*_>-]*([^:.!?|]{1,40}):\W")
+_BEFORE_DIGIT = re.compile(r"\s(?=[€$£]?\d)")
+_HEADING = re.compile(r"\s*#{1,6}\s")
+_RULE = re.compile(r"\s*\|?[\s:|-]*-{2,}[\s:|-]*\Z")
+_SPANS = ("time", "months")
+_LEAST_GAIN, _LEAST_COUNT, _YEARS = 0.5, 13, range(1900, 2100)
+
+
+class Place(Struct, frozen=True):
+    """A part of a text around figures of one kind: its words (stems) by weight, and those `around` it, that may be of it, too.
+    `table` tells the tables of a source apart."""
+
+    kind: str
+    figures: tuple[Figures, ...]
+    words: dict[str, float]
+    around: frozenset[str] = frozenset()
+    table: int = 0
+    is_worked_out: bool = False
+
+    def has(self, figure: Figures) -> bool:
+        return any(not is_unsupported(figure, each, "") for each in self.figures)
+
+
+class Places:
+    """The places of a source; they are looked for when a claim has a figure."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def _known(self) -> list[Place]:
+        return [*_places_of(self._text)]
+
+    def gives_another(self, claim: str) -> bool:
+        """Whether a figure of the claim is in places of something else alone, and what it is said of has another one.
+
+        >>> Places("A cut costs 40 dollars and a colour 90 dollars.").gives_another("A cut costs 90 dollars.")
+        True
+        """
+        for sentence in sentences(claim):
+            stated = [*_places_in(sentence)]
+            said = [figure for place in stated for figure in place.figures]
+            for place in stated:
+                if not place.is_worked_out and any(self._is_of_other(figure, place, said) for figure in place.figures):
+                    return True
+        return False
+
+    def _is_of_other(self, figure: Figures, stated: Place, said: Sequence[Figures]) -> bool:
+        alike = [place for place in self._known if place.kind == stated.kind]
+        here = (*said,) if stated.kind == "weekday" else stated.figures
+        if not any(place.has(figure) for place in alike):  # a heading or the title of a column says its unit
+            alike, here = [place for place in self._known if not place.kind], (*said,)
+        having = [place for place in alike if place.has(figure)]
+        rivals = [place for place in alike if not any(map(place.has, here))]
+        return bool(having) and all(any(_is_nearer(stated, rival, place) for rival in rivals) for place in having)
+
+
+def _is_nearer(stated: Place, rival: Place, place: Place) -> bool:
+    """Whether of what is said of a figure, the rival has clearly more that the place has not than the other way round."""
+    if place.table and place.table != rival.table and stated.words.keys() & place.words.keys():
+        return False  # a cell that is meant is to be told from others of its table
+    own = frozenset(place.words) | place.around
+    gained = stated.words.keys() & rival.words.keys() - own
+    kept = stated.words.keys() & own - rival.words.keys() - rival.around
+    return bool(gained) and _total(stated, gained) >= _total(stated, kept) + _LEAST_GAIN
+
+
+def _total(stated: Place, words: frozenset[str] | set[str]) -> float:
+    return sum((1 + stated.words[word]) / 2 for word in words)
+
+
+def _places_in(sentence: str) -> Iterator[Place]:
+    for half in _HALF.split(sentence):
+        pieces = _pieces_of(half)
+        for kind in dict.fromkeys(kind for _, found in pieces for kind, _ in found):
+            yield from _cut_by_kind(pieces, kind)
+
+
+def _places_of(text: str) -> Iterator[Place]:
+    heading, titles, table, lines = frozenset[str](), [""], 0, text.splitlines()
+    for number, (line, following) in enumerate(zip(lines, [*lines[1:], ""], strict=True), 1):
+        if _HEADING.match(line):
+            heading, titles = frozenset(telling_words(line)), [""]
+        elif "|" in line and _RULE.match(following):
+            titles, table = _cells_of(line), number
+        elif "|" in line and not _RULE.match(line):
+            places = _places_of_row(_cells_of(line), titles)
+            yield from (replace(place, around=heading, table=table) for place in places)
+        else:
+            titles, table = (titles, table) if "|" in line else ([""], 0)
+            label = _LABEL.match(line)
+            yield from _places_of_line(line, heading.union(telling_words(label[1]) if label else ()))
+
+
+def _places_of_line(line: str, heading: frozenset[str]) -> Iterator[Place]:
+    """What is said beside a part with figures, and has none itself, may be of it, too. A question states nothing."""
+    said = [sentence for sentence in sentences(line) if not sentence.endswith("?")]
+    halves = [(half, number) for number, sentence in enumerate(said) for half in _HALF.split(sentence)]
+    places = [[*_places_in(half)] for half, _ in halves]
+    for at, found in enumerate(places):
+        beside = [other for other in (at - 1, at + 1) if 0 <= other < len(halves)]
+        beside = [other for other in beside if other < at or halves[other][1] == halves[at][1]]
+        for place in found:
+            near = [halves[other][0] for other in beside if all(place.kind != each.kind for each in places[other])]
+            yield replace(place, around=heading.union(*map(telling_words, near)))
+
+
+def _places_of_row(cells: Sequence[str], titles: Sequence[str]) -> Iterator[Place]:
+    """Each cell with figures, under the title of its column and with the cells of its row that have none; a header has no
+    titles, and its fields are not of each other."""
+    read = [[found for _, each in _pieces_of(cell) for found in each] for cell in cells]
+    in_table = len(titles) == len(cells)
+    shared = [cell for at, (cell, found) in enumerate(zip(cells, read, strict=True)) if in_table and not (at and found)]
+    for cell, found, title in zip(cells, read, titles if in_table else [""] * len(cells), strict=True):
+        words = telling_words(" ".join((title, cell, *shared)))
+        for kind in dict.fromkeys(kind for kind, _ in found):
+            yield Place(kind, tuple(figure for each, figure in found if each == kind), words)
+
+
+def _cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+Piece = tuple[str, list[tuple[str, Figures]]]
+
+
+def _pieces_of(sentence: str) -> list[Piece]:
+    """The parts of a sentence between commas, "and" and the like, with their figures by kind."""
+    parts = chain.from_iterable(map(_cut_by_figure, _CUT.split(sentence)))
+    return [(part, [*_by_kind(figures_of(part))]) for part in parts if part.strip()]
+
+
+def _cut_by_figure(part: str) -> Iterator[str]:
+    """ "3,412 letters to | 161 firms": what is between two figures tells of the first."""
+    start = 0
+    for found in _BEFORE_DIGIT.finditer(part):
+        said = part[start : found.start()]
+        digit = re.search(r"\d", said)
+        if digit and telling_words(said[digit.start() :]):
+            yield said
+            start = found.start()
+    yield part[start:]
+
+
+def _by_kind(figures: Figures) -> Iterator[tuple[str, Figures]]:
+    for number in figures.numbers:
+        dimension, value = number.dimension, max(number.plain)
+        if dimension and value == 1:  # "in one year"
+            continue
+        kind = "money" if dimension in MONEY else "span" if dimension in _SPANS else dimension
+        yield "date" if not dimension and value in _YEARS else kind, Figures(numbers=(number,))
+    yield from (("clock", Figures(times=(each,))) for each in figures.times)
+    yield from (("date", Figures(dates=(each,))) for each in figures.dates)
+    yield from (("date", Figures(short_dates=(each,))) for each in figures.short_dates)
+    yield from (("weekday", Figures(weekdays=frozenset([each]))) for each in figures.weekdays)
+
+
+def _cut_by_kind(pieces: Sequence[Piece], kind: str) -> Iterator[Place]:
+    """A place for each piece that has figures of a kind, with the pieces around it that have none.
+
+    A piece that begins with its figure is of what stands before the first figure, too: "a berth costs 130 on the high racks, 165
+    on the low ones". One that is only a figure belongs to the piece before: "marks at 10, 20 and 30 metres".
+    """
+    figures = [tuple(figure for each, figure in found if each == kind) for _, found in pieces]
+    at = [number for number, having in enumerate(figures) if having]
+    at = [number for number in at if number == at[0] or number - 1 not in at or telling_words(pieces[number][0])]
+    begun = " ".join([*(text for text, _ in pieces[: at[0]]), _before_figure(pieces[at[0]][0])])
+    is_behind = bool(telling_words(begun))  # "the table, 40 euros, the chair, 20": a figure is behind what it is of
+    for before, here, then in zip([-1, *at], at, [*at[1:], len(pieces)], strict=False):
+        said = [
+            text
+            for text, _ in pieces[
+                before + 1 if is_behind or before < 0 else here : here + 1 if is_behind and then < len(pieces) else then
+            ]
+        ]
+        if before == here - 1 and not telling_words(_before_figure(pieces[here][0])):
+            said.append(begun)
+        found = (*chain.from_iterable(figures[here:then]),)
+        if not kind and all(_is_small(figure) for figure in found):  # "the new eight"
+            continue
+        worked_out = any(is_worked_out(text) for text, _ in pieces[here:then])
+        yield Place(kind, found, telling_words(" ".join(said)), is_worked_out=worked_out)
+
+
+def _is_small(figure: Figures) -> bool:
+    return all(value < _LEAST_COUNT and value.is_integer() for each in figure.numbers for value in each.plain)
+
+
+def _before_figure(text: str) -> str:
+    found = re.search(r"\d", text)
+    return text[: found.start()] if found else text
