@@ -16,11 +16,13 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from rag_app.access.people import User
 from rag_app.access.roles import Role
 from rag_app.application import Application
 from rag_app.documents.kinds import name_problem, tell_suffix
+from rag_app.surfaces.sources.routes import FORM_FIELDS
 from tests.conftest import ON_DEFAULT_STORE, SEVERAL
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 
@@ -383,6 +385,31 @@ def test_files_are_uploaded_told_by_their_content_and_given_back_as_downloads(wr
     assert writer.client.get(notes["original"], headers=bearer(writer.reader)).content == b"Another text."
     assert writer.call("DELETE", f"/{sent['ids'][0]}")
     assert writer.client.get(notes["original"], headers=bearer(writer.reader)).status_code == 404
+
+
+def test_bodies_are_described_and_their_examples_work(writer: Writer) -> None:
+    described = writer.client.get("/openapi.json").json()["paths"]
+    for method, path, wanted in (
+        ("post", PATH, {"index", "documents"}),
+        ("put", PATH, {"index", "external_id"}),
+        ("put", f"{PATH}/{{source_id}}", {"index"}),
+    ):
+        content = described[path][method]["requestBody"]["content"]
+        plain, form = content["application/json"], content["multipart/form-data"]
+        assert {*plain["schema"]["required"]} == wanted
+        assert {*form["schema"]["properties"]} == {*FORM_FIELDS, "file"}
+        assert {*form["schema"]["required"]} == (wanted - {"documents"}) | {"file"}
+        [body], [fields] = ([each["value"] for each in of["examples"].values()] for of in (plain, form))
+        Draft202012Validator(plain["schema"]).validate(body)
+        Draft202012Validator(form["schema"]).validate(fields)
+        at = path.removeprefix(PATH).replace("{source_id}", "hours")
+        sent = writer.call(method.upper(), at, json=body)
+        assert [each["status"] for each in sent["documents"]] == ["added"] * len(body.get("documents", "1")), path
+        contents = fields.pop("file")
+        files = [("file", ("hours.md", each)) for each in ([contents] if isinstance(contents, str) else contents)]
+        assert writer.call(method.upper(), at, files=files, data=fields)["documents"][0]["problems"] == []
+        writer.call("DELETE", params={"index": INDEX, "filter": "lang=en"})
+    assert "202" in described[PATH]["post"]["responses"]
 
 
 def test_limits_hold_while_a_body_is_read(writer: Writer) -> None:

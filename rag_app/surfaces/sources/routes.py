@@ -38,6 +38,7 @@ from rag_app.surfaces.sources.types import (
     ChunksResponse,
     DeletedResponse,
     DocumentBody,
+    PutAtPathOperation,
     PutBody,
     PutOperation,
     QueuedResponse,
@@ -227,7 +228,7 @@ async def put_document(request: Caller, sources: Injected[Sources]) -> Response[
     EmbeddingFailed(),
     summary="Add or replace one document, with its external id in the path",
     dto=None,
-    operation_class=PutOperation,
+    operation_class=PutAtPathOperation,
     request_max_body_size=None,
 )
 async def put_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> Response[UploadResponse]:

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct, convert, json, to_builtins
 
 from rag_app.documents.uploads import UploadedDocument
 from rag_app.domain import JsonObject, RowsRule
+from rag_app.http.surface import example
 
 SOURCE = "6f2d0e5c-58f3-5c0e-9a53-3b1d8c6f7a10"
 MOMENT = "2026-01-15T10:30:00Z"
@@ -318,37 +319,44 @@ def _schema(of: type[Struct]) -> JsonObject:
 
 _TEXTS = {
     "index": "the name of an index",
-    "organization": "the slug or id of an organization of the caller's: needed with several",
+    "organization": "the slug or id of one of your organizations; required if you belong to several",
     "site": "the name or id of a site",
-    "visibility": "user, group, team or global",
-    "groups": "slugs of groups, comma-separated: the visibility is then group",
-    "external_id": "the name to replace it by; the file's by default",
-    "title": "a text of 1 to 300 characters",
-    "metadata": "a JSON object, as `metadata` of a document",
+    "visibility": "user, group, team or global, as in JSON",
+    "groups": "slugs of groups, separated by commas; they set the visibility to `group`",
+    "external_id": "the name that identifies the source when it is replaced; by default the file's name. Only with a single file",
+    "title": "a text of 1 to 300 characters. Only with a single file",
+    "metadata": "a JSON object, as `metadata` of a document; of all files",
+    "rows": "a JSON object, as `rows` of a document: makes each row of a table a source",
 }
+_FILE = Schema(type=OpenAPIType.STRING, content_media_type="application/octet-stream", format="binary")  # type: ignore[arg-type]
 
 
-def _body(of: type[Struct], several: bool) -> RequestBody:
-    file = Schema(type=OpenAPIType.STRING, content_media_type="application/octet-stream", format="binary")  # type: ignore[arg-type]
-    files = Schema(type=OpenAPIType.ARRAY, items=file, min_items=1) if several else file
+def _body(of: type[Struct], named: str, *required: str, several: bool = False) -> RequestBody:
+    """JSON or a form, with `examples/NAMED.json` and `examples/NAMED_form.json`. `required`: fields besides those of the structs."""
+    written = _schema(of)
     texts = {name: Schema(type=OpenAPIType.STRING, description=said, min_length=1) for name, said in _TEXTS.items()}
     form = Schema(
         type=OpenAPIType.OBJECT,
-        properties={"file": files, **texts},
-        required=["index", "file"] if several else ["index", "file", "external_id"],
+        properties={"file": Schema(type=OpenAPIType.ARRAY, items=_FILE, min_items=1) if several else _FILE, **texts},
+        required=["index", "file", *required],
+        additional_properties=False,
     )
+    json_schema = _FixedSchema(written={**written, "required": [*written["required"], *required]})
     return RequestBody(
         content={
-            "application/json": OpenAPIMediaType(schema=_FixedSchema(written=_schema(of))),
-            "multipart/form-data": OpenAPIMediaType(schema=form),
+            "application/json": OpenAPIMediaType(schema=json_schema, examples={named: example(__package__, named)}),
+            "multipart/form-data": OpenAPIMediaType(
+                schema=form, examples={named: example(__package__, f"{named}_form")}
+            ),
         },
         required=True,
     )
 
 
+@dataclass  # without it, Operation's constructor passes over __post_init__
 class UploadOperation(Operation):
     def __post_init__(self) -> None:
-        self.request_body = _body(UploadBody, several=True)
+        self.request_body = _body(UploadBody, "upload", several=True)
         self.responses = {
             **(self.responses or {}),
             "202": OpenAPIResponse(
@@ -359,6 +367,15 @@ class UploadOperation(Operation):
         }
 
 
+@dataclass
 class PutOperation(Operation):
     def __post_init__(self) -> None:
-        self.request_body = _body(PutBody, several=False)
+        self.request_body = _body(PutBody, "put", "external_id")
+
+
+@dataclass
+class PutAtPathOperation(Operation):
+    """The external id is in the path, so the body need not have it."""
+
+    def __post_init__(self) -> None:
+        self.request_body = _body(PutBody, "put_at_path")
