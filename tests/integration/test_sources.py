@@ -812,7 +812,35 @@ def test_rows_of_a_table_are_sources_where_the_request_says_so(writer: Writer) -
     for wrong in ('{"columns": {"who": "nobody"}}', '{"keys": ["no"]}', '"no"', '{"decimal": ";"}'):
         assert send(table, None, wrong).status_code == 400, wrong
     text = {"index": INDEX, "documents": [{"text": table, "rows": {"key": ["no"]}}]}
-    assert writer.call("POST", "", 400, json=text)["error"]["message"]
+    assert writer.call("POST", "", 400, json=text)["error"]["message"].startswith("documents[0].rows: ")
+
+
+def test_a_text_with_the_name_of_a_file_is_read_as_that_file(writer: Writer) -> None:
+    """The same as the same bytes in a form, and then unchanged."""
+    contents = {
+        "towing.md": "---\nauthor: Ada\n---\n# Towing\n\nWe tow cars.\n\n## Prices\n\nTowing costs 80 euros.",
+        "repairs.csv": "no,what\n1,brakes\n2,lights\n",
+        "notes": "What a member said.",
+        "photo.png": "What is on it.",
+    }
+    rows = {"key": ["no"], "text": "Repair {no}: {what}."}
+    texts = [
+        {"file_name": f"kept/{name}", "text": text, **({"rows": rows} if name.endswith("csv") else {})}
+        for name, text in contents.items()
+    ]
+    towing, repairs, notes, photo = writer.put_in(*texts)["documents"]
+    assert [each["external_id"] for each in (towing, repairs, notes)] == ["towing.md", "repairs.csv#1", "notes"]
+    assert photo["problems"][0].startswith("its name ends in .png, but its content is not")
+    text = writer.call("GET", f"/{towing['id']}/text")
+    assert (text["title"], [each["section"] for each in text["passages"]]) == ("Towing", ["Towing", "Towing > Prices"])
+    assert writer.call("GET", f"/{towing['id']}")["metadata"] == {"author": "Ada"}
+    assert writer.call("GET", f"/{repairs['further'][0]}/text")["text"] == "Repair 2: lights."
+    for name, options in (("towing.md", {}), ("repairs.csv", {"rows": json.dumps(rows)})):
+        files = [("file", (name, contents[name].encode()))]
+        (again,) = writer.call("POST", files=files, data={"index": INDEX, **options})["documents"]
+        assert again["status"] == "unchanged", name
+    one = {"index": INDEX, "external_id": "towing.md", "file_name": "towing.md", "text": contents["towing.md"]}
+    assert writer.call("PUT", json=one)["documents"][0]["status"] == "unchanged"
 
 
 def test_a_job_is_retried_by_those_who_may_still_write(writer: Writer) -> None:

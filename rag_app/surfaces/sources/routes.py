@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from litestar import Response
 from litestar.exceptions import HTTPException
@@ -373,26 +373,34 @@ async def _receive_content(
     body = await receive_body(request, sources.allowed)
     if not several:
         one = decode(PutBody, body)
-        return Sending(one, [_set_external_id(_of_document(one, ""), external_id)])
+        return Sending(one, [_set_external_id(_of_document(one, "", folder), external_id)])
     many, most = decode(UploadBody, body), sources.allowed.documents
     if len(many.documents) > most:
         raise InvalidInput("documents", None, f"must not contain more than {most} documents (RAG_UPLOAD_DOCUMENTS)")
-    return Sending(many, [_of_document(each, f"documents[{place}]") for place, each in enumerate(many.documents)])
+    return Sending(
+        many, [_of_document(each, f"documents[{place}].", folder) for place, each in enumerate(many.documents)]
+    )
 
 
-def _of_document(document: DocumentBody, place: str) -> Upload:
-    at = f"{place}.text" if place else "text"
-    if document.rows is not None and document.url is None:
+def _of_document(document: DocumentBody, place: str, folder: Path) -> Upload:
+    """A text with a file's name is written into `folder`, so that it is read as that file would be."""
+    name = file_name(document.file_name) if document.file_name else None
+    if document.rows is not None and document.url is None and name is None:
         raise InvalidInput(
-            f"{at}.rows".lstrip("."), None, "can only be used with a `url` or a file; a text is always one source"
+            f"{place}rows", None, "can only be used with a `url`, a file, or a text with the `file_name` of a table"
         )
     if (document.text is None) == (document.url is None):
-        raise InvalidInput(at, None, "is required unless there is a `url`; send only one of them")
+        raise InvalidInput(f"{place}text", None, "is required unless there is a `url`; send only one of them")
+    file = None
+    if document.text is not None and name is not None:
+        file = folder / uuid4().hex
+        file.write_bytes(document.text.encode())
     return Upload(
         external_id=document.external_id,
-        text=document.text,
+        text=document.text if file is None else None,
+        file=file,
         url=document.url,
-        file_name=file_name(document.file_name) if document.file_name else None,
+        file_name=name,
         title=document.title,
         metadata=document.metadata or {},
         rows=document.rows.rule() if document.rows else None,

@@ -153,7 +153,7 @@ Template = Annotated[str, Meta(max_length=4000)]
 
 
 class RowsBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Makes each row of a table a source. The fields are those of `[[rows]]` in index.toml and apply to this document only."""
+    """Makes each row of a table a source: of a file, a `url`, or a `text` with the `file_name` of a table. The fields are those of `[[rows]]` in index.toml and apply to this document only."""
 
     key: Columns = []
     id: Template = ""
@@ -198,7 +198,15 @@ class DocumentBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     ) = None
     title: Annotated[str, Meta(min_length=1, max_length=300, description="a text of 1 to 300 characters")] | None = None
     file_name: (
-        Annotated[str, Meta(min_length=1, max_length=255, description="a name of 1 to 255 characters")] | None
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=255,
+                description="a name of 1 to 255 characters; a `text` is read as a file of this name: `.md` has sections, `.csv` rows",
+            ),
+        ]
+        | None
     ) = None
     metadata: (
         Annotated[
