@@ -237,6 +237,19 @@ class People(Struct, frozen=True):
         """Raises NotFound, which reveals no other names."""
         return await find_named(self._database, users_table, User, name)
 
+    async def member(self, organization: Organization, name: str, field: str = "user") -> User:
+        """The user, who is a member of the organization; of the public one everybody is.
+
+        Raises NotFound as `user` does, and InvalidInput for a non-member; `field` is what the caller calls the user.
+        """
+        user = await self.user(name)
+        membership = select(memberships_table.c.user_id).where(
+            memberships_table.c.user_id == user.id, memberships_table.c.org_id == organization.id
+        )
+        if organization.id != PUBLIC_ORGANIZATION and not await self._database.execute(membership):
+            raise InvalidInput(field, name, f"{name!r} is not a member of {organization.slug}")
+        return user
+
     async def addresses_of(self, name: str) -> list[str]:
         """Names of users that are e-mail addresses whose part before the @ this is: the first three."""
         if "@" in name:

@@ -39,7 +39,7 @@ async def ask_threads(
         transport=httpx.ASGITransport(cast(Any, build_api(application))), base_url="http://localhost"
     ) as client:
         for thread in threads:
-            asked = thread.model_copy(update={"user": thread.user or user})
+            asked = thread.model_copy(update={"user": user if thread.user is None else thread.user})
             ask = await _asker(application, client, asked, index or thread.corpus, organization or thread.organization)
             said = [turn.text for turn in thread.turns]
             replies = [await ask(text, said[max(0, place - MOST_EARLIER) : place]) for place, text in enumerate(said)]
@@ -99,10 +99,10 @@ async def _asker(
 
 async def _user(application: Application, thread: Thread, organization: str) -> UUID:
     """The thread's user, or the first member of the organization."""
+    found = await application.people.organization(organization)
     if thread.user is not None:
-        return (await application.people.user(thread.user)).id
-    slug = (await application.people.organization(organization)).slug
+        return (await application.people.member(found, thread.user)).id
     for user, slugs in await application.people.users():
-        if slug in slugs:
+        if found.slug in slugs:
             return user.id
     raise Misconfigured(f"{organization} has no members: create one with `rag-app users create`")

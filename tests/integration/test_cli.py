@@ -335,6 +335,8 @@ def test_every_failure_is_one_clear_line(
 ) -> None:
     main("db", "upgrade")
     main("orgs", "create", slug)
+    main("users", "create", outsider := f"ben@{slug}")
+    stranger = f"'{outsider}' is not a member of {slug}"
     at = ("--index", INDEX, "--org", slug)
     broken = tmp_path / "broken.jsonl"
     broken.write_text("{", "utf-8")
@@ -343,6 +345,10 @@ def test_every_failure_is_one_clear_line(
         (("search", "x", "-i", "boook", "-o", slug), {}, "no index named 'boook'; there are: book, marketplace"),
         (("search", "x", "-i", INDEX, "-o", "nobody"), {}, "no organization named 'nobody'; there are: "),
         (("search", "x", *at, "--user", "nobody"), {}, "no user named 'nobody'; `rag-app users list` shows all users"),
+        (("search", "x", *at, "--user", outsider), {}, f"user: {stranger}"),
+        (("ask", "x", *at, "--user", outsider), {}, f"user: {stranger}"),
+        (("sources", "list", *at, "--user", outsider), {}, f"user: {stranger}"),
+        (("ingest", documents, *at, "--owner", outsider), {}, f"owner: {stranger}"),
         (("search", "x", *at, "--site", "nowhere"), {}, "no site named 'nowhere'"),
         (("search", "x", *at, "-f", "colour=red"), {}, "colour: unknown field; accepted: author, call_sid, date, lang"),
         (("search", "x", *at, "-f", "date>=yesterday"), {}, "date: must be an ISO 8601 date or time"),

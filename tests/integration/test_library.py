@@ -25,10 +25,12 @@ import rag_app
 from rag_app import Rag, retrieve_chunks, run_rag_pipeline
 from rag_app.answering.capabilities import CAPABILITIES
 from rag_app.application import Application
+from rag_app.console.answers import ask_threads
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
+from rag_app.evaluation.answers import Thread
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.text import tokens
 from tests.integration.conftest import ON_DEFAULT
@@ -351,6 +353,7 @@ def test_a_users_private_source_is_not_for_a_site(environment: str, tmp_path: Pa
         await rag.create_organization(slug)
         await rag.create_site(slug, "main")
         owner = await application.people.create_user(f"{slug}@example.org")
+        await application.people.add_member(await application.people.organization(slug), owner)
         (tmp_path / "secret.md").write_text("# Secret\n\nThe code of the door is 4711.", "utf-8")
         where = {"organization": slug, "site": "main", "base": tmp_path, "owner": str(owner.id), "visibility": "user"}
         await rag.ingest(tmp_path / "secret.md", index=INDEX, **where)  # type: ignore[arg-type]
@@ -359,6 +362,46 @@ def test_a_users_private_source_is_not_for_a_site(environment: str, tmp_path: Pa
         return [chunk.text for chunk in await retrieve_chunks(slug, "main", "door", 10, 0, rag=rag)]
 
     assert prepare(work) == []
+
+
+@ON_DEFAULT
+@pytest.mark.parametrize(
+    "call", ["search", "ask", "store", "engine", "retriever", "ingest", "owner", "http", "evaluate"]
+)
+async def test_nobody_but_a_member_asks_as_a_user(
+    application: Application, shops: tuple[Shop, Shop], call: str
+) -> None:
+    """Of the public organization everybody is one. An empty name, as of somebody who has not signed in, is nobody."""
+    rag, people, (mine, other) = Rag(application), application.people, shops
+    user = await people.create_user(f"{uuid4().hex}@example.org")
+    await people.add_member(await people.organization(other.slug), user)
+
+    async def run(organization: str, name: str) -> Any:
+        where: dict[str, Any] = {"index": INDEX, "organization": organization}
+        match call:
+            case "search" | "ask":
+                return await getattr(rag, call)("What is the code of the door?", **where, user=name)
+            case "owner":
+                return await rag.ingest(**where, owner=name)
+            case "http" | "evaluate":
+                turns = [{"text": "What is the code of the door?"}]
+                whose = {"organization": organization, "user": name, "site": None, "turns": turns}
+                corpus = "org_knowledge" if call == "http" else INDEX
+                thread = Thread.model_validate({"id": "1", "corpus": corpus, "kind": "one", "language": "en", **whose})
+                return await ask_threads(application, [thread], None, None, None, lambda _: None)
+            case "ingest":
+                return await rag.ingest(**where, owner=name, visibility="user")
+            case _:
+                return await getattr(rag, call)(**where, user=name)
+
+    for name in (user.name, str(user.id)):
+        with pytest.raises(InvalidInput, match=f"(user|owner): '{name}' is not a member of {mine.slug}"):
+            await run(mine.slug, name)
+        await run(other.slug, name)
+    if call != "ingest":
+        await run("public", user.name)
+    with pytest.raises(NotFound, match="no user named ''"):
+        await run(other.slug, "")
 
 
 @ON_DEFAULT

@@ -101,9 +101,10 @@ async def open(  # noqa: A001
 class Rag:
     """Search and ask, as a member of one organization: its content and what is public.
 
-    Everywhere: `organization`, `user` and `site` are names or ids; with a user, that user's private sources are seen
-    too; with a site, nothing but that site's. `filters` are LlamaIndex' MetadataFilters, or written as on the
-    command line ("lang=fr", "date>=2026-01-01"); docs/filters.md has them all. Raises NotFound and InvalidInput for what there is not.
+    Everywhere: `organization`, `user` and `site` are names or ids; with a user, who must be a member, that user's private
+    sources and those of their groups are seen too; with a site, nothing but that site's. `filters` are LlamaIndex'
+    MetadataFilters, or written as on the command line ("lang=fr", "date>=2026-01-01"); docs/filters.md has them all.
+    Raises NotFound for what there is not, InvalidInput for what is not accepted and for a user who is not a member.
 
     Example:
 
@@ -368,14 +369,17 @@ async def _embedding_dimension(embedder: "BaseEmbedding") -> int:
 
 
 async def scope_of(application: Application, org: str, user: str | None = None, site: str | None = None) -> Scope:
-    """What an organization's member sees: its content and what is public; a user's private sources if named."""
+    """What an organization's member sees: its content and what is public; a user's private sources if named.
+
+    Raises NotFound, and InvalidInput for a user who is not a member.
+    """
     organization = await application.people.organization(org)
-    member = await application.people.user(user) if user else None
+    member = None if user is None else await application.people.member(organization, user)
     return Scope(
         frozenset({organization.id, PUBLIC_ORGANIZATION}),
-        member.id if member else None,
-        (await application.people.site(organization.id, site)).id if site else None,
-        await application.groups.audiences(organization, member) if member else frozenset(),
+        None if member is None else member.id,
+        None if site is None else (await application.people.site(organization.id, site)).id,
+        frozenset() if member is None else await application.groups.audiences(organization, member),
     )
 
 
@@ -432,7 +436,7 @@ async def target_of(
     from rag_app.documents.metadata import Target
 
     organization = await application.people.organization(org)
-    owner_id = (await application.people.user(owner)).id if owner else None
+    owner_id = None if owner is None else (await application.people.member(organization, owner, "owner")).id
     public = organization.id == PUBLIC_ORGANIZATION
     accepted = [Visibility.GLOBAL] if public else [Visibility.TEAM, Visibility.USER, Visibility.GROUP]
     chosen = visibility or str(Visibility.GROUP if groups else accepted[0])
@@ -449,7 +453,7 @@ async def target_of(
         raise InvalidInput("groups", list(groups), f"can only be used with the visibility group, not with {chosen}")
     return Target(
         org_id=organization.id,
-        site_id=(await application.people.site(organization.id, site)).id if site else None,
+        site_id=None if site is None else (await application.people.site(organization.id, site)).id,
         owner_id=owner_id,
         visibility=Visibility(chosen),
         audience_id=await application.groups.audience(organization, groups) if chosen == Visibility.GROUP else None,
