@@ -303,16 +303,26 @@ async def show(
 @on_application
 async def delete(
     application: Application,
-    names: Annotated[list[str], Argument(metavar="SOURCE...", help="ids or external ids")],
+    names: Annotated[
+        list[str], Argument(metavar="SOURCE...", help="ids, external ids, or names of tables: all their rows")
+    ],
     index: Index,
     org: Org,
 ) -> None:
     """Delete sources. Searches no longer find them."""
+    from rag_app.documents.catalogue import Catalogue, SourceSelection
     from rag_app.documents.metadata import Target
 
     spec, scope = await _index_and_scope(application, index, org)
+    asked = SourceSelection((spec.name,), organizations=scope.organizations)
+    tables = await Catalogue(application.database).tables(scope, asked, names, operator=True)
     # all of them exist, or nothing is deleted
-    wanted = {(await _find_source(application, name, spec, scope)).id for name in names}
+    wanted: set[UUID] = set()
+    for name in names:
+        if name in tables:
+            wanted |= tables[name].rows
+        with suppress(*[NotFound] if name in tables else []):
+            wanted.add((await _find_source(application, name, spec, scope)).id)
     (org_id,) = scope.organizations
     await (await application.ingestor(spec, Target(org_id))).delete(wanted)
     print(f"{len(wanted)} deleted")

@@ -8,6 +8,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from operator import eq, ge, gt, le, lt, ne
+from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
@@ -42,6 +43,8 @@ from rag_app.documents.tables import originals_table, source_builds_table, sourc
 from rag_app.domain import Filters, InvalidInput, NotFound, Scope, Source, require, storable
 from rag_app.retrieval.filters import translate
 
+UPLOAD_ORIGIN = "upload:"
+"""What the origin of an uploaded source begins with, before the name it was sent under."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONG_AGO = -(2.0**53)  # seconds: where a source without a date comes in an order by date
 
@@ -89,6 +92,14 @@ class SourceSelection(Struct, frozen=True):
     ready: bool | None = None
 
 
+class Table(Struct, frozen=True):
+    """The sources of the rows of one table, as far as a scope sees them."""
+
+    org_id: UUID
+    index: str
+    rows: frozenset[UUID]
+
+
 class Catalogue(Struct, frozen=True):
     """`generations` in its methods are the active ones."""
 
@@ -129,6 +140,32 @@ class Catalogue(Struct, frozen=True):
             .order_by(sources_table.c.id)
         )
         return [found for (found,) in await self._database.read(scope, statement, operator)]
+
+    async def tables(
+        self, scope: Scope, asked: SourceSelection, names: Collection[str], operator: bool = False
+    ) -> dict[str, Table]:
+        """The tables of these names whose rows are among the sources; names of no table are left out.
+
+        A table's name is what its rows' external ids begin with, before the `#`, or else its file's name or path.
+        Raises InvalidInput for a name of several tables.
+        """
+        last_parts = [PurePath(name).name for name in names]
+        uploaded = [f"{UPLOAD_ORIGIN}{name}" for name in names]
+        table = sources_table.c
+        statement = select(
+            table.id, table.org_id, table.index.label("index_name"), table.origin, table.file_name, table.external_id
+        ).where(
+            table.row.is_not(None),
+            or_(
+                table.file_name == any_(literal(last_parts, ARRAY(Text))),
+                table.origin == any_(literal(uploaded, ARRAY(Text))),
+            ),
+            *_conditions_of(asked),
+            *seen_by(scope, operator),
+        )
+        found = await self._database.read(scope, statement, operator) if names else []
+        named = {name: [row for row in found if _is_row_of(name, row)] for name in names}
+        return {name: _one_table(name, rows) for name, rows in named.items() if rows}
 
     async def existing_sources(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
         """The existing sources among these that the scope may not see, and so may not overwrite."""
@@ -193,6 +230,27 @@ def _entries(generations: Collection[int]) -> Any:
 def _entry(row: Row[Any]) -> Entry:
     names = [each.name for each in fields(Entry) if each.name != "source"]
     return Entry(source_of(row), **{name: row._mapping[name] for name in names})
+
+
+def _is_row_of(name: str, row: Row[Any]) -> bool:
+    same_file = row.file_name == name or row.origin in (f"{UPLOAD_ORIGIN}{name}", name)
+    return same_file or row.origin.endswith(f"/{name}")
+
+
+def _one_table(name: str, rows: list[Row[Any]]) -> Table:
+    """What is called so by the external ids of its rows comes before what only has a file of this name."""
+    files = {(row.org_id, row.index_name, row.origin) for row in rows}
+    by_id = {(row.org_id, row.index_name, row.origin) for row in rows if row.external_id.startswith(f"{name}#")}
+    chosen = by_id or files
+    places = {(org_id, index) for org_id, index, _ in chosen}
+    if len(places) > 1 or (not by_id and len(files) > 1):
+        raise InvalidInput(
+            "external_id",
+            name,
+            f"{name!r} is the name of {len(chosen)} tables: give what their rows' external ids begin with, or the ids",
+        )
+    ((org_id, index),) = places
+    return Table(org_id, index, frozenset(row.id for row in rows if (row.org_id, row.index_name, row.origin) in chosen))
 
 
 def _conditions_of(asked: SourceSelection) -> list[ColumnElement[bool]]:

@@ -20,7 +20,7 @@ from uuid import UUID
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from rag_app.documents.catalogue import Catalogue
+from rag_app.documents.catalogue import UPLOAD_ORIGIN, Catalogue
 from rag_app.documents.documents import Document, Documents, Passage
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.kinds import name_problem, tell_suffix
@@ -312,7 +312,7 @@ def _file(upload: Upload, received: Path, spec: IndexSpec) -> File:
 
 
 def _origin(upload: Upload) -> str:
-    return f"upload:{upload.name}"
+    return f"{UPLOAD_ORIGIN}{upload.name}"
 
 
 def _name_document(document: Document, upload: Upload) -> Document:

@@ -679,6 +679,9 @@ def test_a_table_of_ones_own(environment: str, main: Run, new_bare_database: New
     main("orgs", "create", "acme", **own)
     ingested = main("ingest", table, *at, **own)
     assert ingested.out.startswith("2 added") and "rents: “rent” is a word of records.charge and of" in ingested.err
+    assert_fails(main("sources", "delete", "rents.csv", "lost.csv", *at, **own), "named 'lost.csv'")
+    assert main("sources", "delete", "rents.csv", *at, **own).out == "2 deleted\n"
+    assert main("ingest", table, *at, **own).out.startswith("2 added")
     doctor = main("doctor", **own)
     assert doctor.status == 1 and re.match(r"!!  rents +“rent” is a word of records.charge", doctor.out)
     assert re.search(r"\n--  rents +“last” is a word of missing: .* “newest”\n", doctor.out)

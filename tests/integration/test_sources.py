@@ -815,6 +815,47 @@ def test_rows_of_a_table_are_sources_where_the_request_says_so(writer: Writer) -
     assert writer.call("POST", "", 400, json=text)["error"]["message"].startswith("documents[0].rows: ")
 
 
+def test_a_table_is_deleted_by_its_name(writer: Writer, other: Writer) -> None:
+    """All its rows that one may see and write, and nothing else."""
+    rows = {"key": ["no"]}
+
+    def send(to: Writer, name: str, *keys: int, **options: Any) -> list[str]:
+        table = {"file_name": name, "text": "no,what\n" + "".join(f"{key},brakes\n" for key in keys), "rows": rows}
+        (sent,) = to.put_in({**table, **options})["documents"]
+        return [sent["id"], *sent["further"]]
+
+    def names() -> set[str]:
+        return {each["external_id"] for each in writer.call("GET", params={"limit": 200})["sources"]}
+
+    send(other, "repairs.csv", 1, 2)
+    send(writer, "repairs.csv", 1, 2)
+    send(writer, "repairs.csv", 7, external_id="2025")
+    send(writer, "more-repairs.csv", 1)
+    writer.put_in({"external_id": "repairs.csv#note", "text": "A note."})
+    assert writer.call("DELETE", "/repairs.csv", 403, headers=bearer(writer.reader))
+    french = {"index": INDEX, "external_id": "repairs.csv", "filter": "lang=fr"}
+    assert writer.call("DELETE", params=french) == {"deleted": 0}
+    assert writer.call("DELETE", "/repairs.csv") == {"deleted": 2}
+    assert names() == {"2025#7", "more-repairs.csv#1", "repairs.csv#note"}
+    assert writer.call("DELETE", params={"index": INDEX, "external_id": ["2025", "more-repairs.csv"]}) == {"deleted": 2}
+    assert writer.call("DELETE", "/repairs.csv", 404)
+    send(writer, "repairs.csv", 8, external_id="2026")
+    send(writer, "repairs.csv", 7, external_id="2025")
+    refused = writer.call("DELETE", "/repairs.csv", 400)
+    assert "is the name of 2 tables" in refused["error"]["message"]
+    assert writer.call("DELETE", "/2025") == {"deleted": 1}
+    assert writer.call("DELETE", "/repairs.csv") == {"deleted": 1}, "the name of its file"
+    # a private row is nobody else's to delete
+    mine: dict[str, Any] = {"headers": bearer(writer.everywhere)}
+    table = {"file_name": "repairs.csv", "external_id": "mine", "text": "no,what\n1,brakes\n", "rows": rows}
+    body = {"index": INDEX, "organization": writer.slug, "documents": [table], "visibility": "user"}
+    private = writer.call("POST", json=body, **mine)["ids"][0]
+    assert writer.call("DELETE", "/mine", 404) and writer.call("DELETE", "/repairs.csv", 404)
+    assert writer.call("DELETE", params={"index": INDEX, "external_id": "mine"}) == {"deleted": 0}
+    assert writer.call("GET", f"/{private}", **mine)
+    assert len(other.call("GET")["sources"]) == 2
+
+
 def test_a_text_with_the_name_of_a_file_is_read_as_that_file(writer: Writer) -> None:
     """The same as the same bytes in a form, and then unchanged."""
     contents = {

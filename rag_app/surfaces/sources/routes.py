@@ -254,7 +254,9 @@ async def change_source(
 
 @SURFACE.delete(f"{PATH}/{{source_id:str}}", NO_SOURCE, NO_ROLE, status_code=200, summary="Delete a source")
 async def delete_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> DeletedResponse:
-    """The source is no longer found by any search. Returns 404 if it has already been deleted."""
+    """The source is no longer found by any search. Returns 404 if it has already been deleted. By the name of a table whose
+    rows are sources, all of them that the caller may see are deleted.
+    """
     return await sources.delete(request.user, source_id)
 
 
@@ -284,7 +286,7 @@ async def delete_sources(
         QueryParameter(
             name="external_id",
             max_items=200,
-            description="the external ids of the sources to delete; an alternative to `filter`",
+            description="the external ids of the sources to delete, or the names of tables, with all sources of their rows; an alternative to `filter`",
         ),
     ] = None,
     confirm: Annotated[

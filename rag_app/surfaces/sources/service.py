@@ -297,10 +297,24 @@ class Sources:
         return self._info(await self._entry(principal, name))
 
     async def delete(self, principal: Principal, name: str) -> DeletedResponse:
-        """Delete a source. Raises NotFound, also if it has already been deleted, and Forbidden."""
-        source = (await self._writable(principal, name)).source
-        await self._uploads.delete(self._indexes[source.index], source.org_id, [source.id])
-        return DeletedResponse(1)
+        """Delete a source; by a table's name all sources of its rows that the caller may see, and the source of this name.
+
+        Raises NotFound, also if it has already been deleted, Forbidden, and InvalidInput for a name of several.
+        """
+        indexes = tuple(spec.name for spec in self.indexes(principal))
+        table = None
+        if uuid_in(name) is None and principal.organizations and indexes and "\0" not in name:
+            within = SourceSelection(indexes, organizations=principal.organizations)
+            table = (await self._catalogue.tables(principal.scope(), within, [name])).get(name)
+        if table is None:
+            source = (await self._writable(principal, name)).source
+            await self._uploads.delete(self._indexes[source.index], source.org_id, [source.id])
+            return DeletedResponse(1)
+        await self._roles.require(Role.WRITE, principal, table.org_id, table.index)
+        own = SourceSelection((table.index,), external_ids=(name,), organizations=frozenset({table.org_id}))
+        found = table.rows | {*await self._catalogue.list_matching(principal.scope(), own)}
+        await self._uploads.delete(self._indexes[table.index], table.org_id, [*found])
+        return DeletedResponse(len(found))
 
     async def delete_many(
         self,
@@ -311,7 +325,7 @@ class Sources:
         confirm: str | None,
         organization: str | None,
     ) -> DeletedResponse:
-        """Delete the matching sources of one organization that the caller may see.
+        """Delete the matching sources of one organization that the caller may see. An external id may be a table's name.
 
         With `confirm`, the index's name, all its sources in the index go, private ones too. Raises InvalidInput without
         a filter or `confirm`, with both, and for a filter that only excludes sources and matches all.
@@ -334,6 +348,11 @@ class Sources:
         asked = replace(everything, filters=check_filters(filters, spec), external_ids=tuple(external_ids))
         scope = principal.scope() if confirm is None else Scope(frozenset({org_id}))
         found = await self._catalogue.list_matching(scope, asked, operator=confirm is not None)
+        if tables := await self._catalogue.tables(scope, everything, external_ids):
+            rows = frozenset[UUID]().union(*(each.rows for each in tables.values()))
+            if filters:
+                rows &= {*await self._catalogue.list_matching(scope, replace(asked, external_ids=()))}
+            found = [*rows.union(found)]
         if found and filters and not external_ids and not any(map(names_something, filters)):
             there = await self._catalogue.list_matching(scope, everything)
             if set(there) <= set(found):
