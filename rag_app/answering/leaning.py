@@ -34,7 +34,8 @@ _CHANGES = re.compile(
 )
 _STOP = re.compile(r"[^,:;.!?]*[,:;.!]\s+(?=\w)")  # the rest of what announces another subject
 _GOES_ON = re.compile(
-    r"\W*(?:(?:ok(?:ay)?|well|so|right|gut)[\s,.!]+)*(?:and|but|or|also|then|why (?:not|so)|what about|how about|same|und|aber|oder|auch|dann|was ist mit|wieso|warum nicht)\b",
+    r"\W*(?:(?:ok(?:ay)?|well|so|right|gut)[\s,.!]+)*(?:and|but|or|also|then|why (?:not|so)|what about|how about|same|und|aber|oder|auch|dann|was ist mit|wieso|warum nicht)\b"
+    r"|\W*(?:without|except|excluding|apart from|not counting|ohne|außer|sans|sauf)\b(?:\W+[\w’']+){1,4}\W*$",
     re.IGNORECASE,
 )
 _POINTS_BACK = re.compile(
@@ -67,8 +68,8 @@ _FOLLOW_UPS = 3
 def leaning_of(text: str) -> Leaning:
     """Of a message that has others before it.
 
-    >>> [leaning_of(text).value for text in ("And how did it change?", "New topic. How do I add a member?")]
-    ['leans', 'alone']
+    >>> [leaning_of(text).value for text in ("And how did it change?", "New topic. How do I add a member?", "without Ada's")]
+    ['leans', 'alone', 'doubt']
     >>> [leaning_of(text).value for text in ("What does the Arc desk weigh?", "How long is the warranty on desks?")]
     ['alone', 'doubt']
     """

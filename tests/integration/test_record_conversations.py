@@ -43,6 +43,12 @@ LISTINGS = "which of our listings have more than 100 sales?"
     ("asked", "wanted"),
     [
         ((LISTINGS, "what do they cost together?"), "the total price of your 3 listings with sales above 100"),
+        ((LISTINGS, "how many did they sell?"), "the total sales of your 3 listings with sales above 100"),
+        ((LISTINGS, "except the active ones"), "your listings with sales above 100, status not active"),
+        (
+            ("our 2 dearest listings", "the two together?"),
+            "the total price of your 2 listings with rank 1 to 2 by price",
+        ),
         ((LISTINGS, "how many of those are paused?"), "your listings with sales above 100, status paused"),
         ((LISTINGS, "which of them is cheapest?"), "your 3 listings with sales above 100, cheapest first"),
         ((LISTINGS, "and the rest?"), "your only listing with sales at most 100"),
@@ -81,8 +87,9 @@ def test_the_rest_of_a_list_is_told(chat: Chat) -> None:
 
 
 def test_two_figures_are_set_apart(chat: Chat) -> None:
-    asked = "how many keywords do we have on etsy?", "and on amazon?", "what's the difference?"
-    assert understood(chat, *asked) == "your 8 keywords with market etsy; your 2 keywords with market amazon"
+    asked = "how many keywords do we have on etsy?", "and on amazon?"
+    for text in ("what's the difference?", "and which has more?"):
+        assert understood(chat, *asked, text) == "your 8 keywords with market etsy; your 2 keywords with market amazon"
 
 
 def test_what_does_not_add_up_has_no_total(chat: Chat) -> None:

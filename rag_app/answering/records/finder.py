@@ -62,6 +62,7 @@ from rag_app.answering.records.those import (
     Further,
     adds_figures,
     asks_further,
+    begins_without,
     complement,
     counts_them,
     differ_in_one,
@@ -77,7 +78,9 @@ from rag_app.answering.records.those import (
     points_at_several,
     points_at_those,
     say_those,
+    sets_them_apart,
     speaks_of_two,
+    weighs_one,
 )
 from rag_app.answering.records.titles import read_names, words_of_titles
 from rag_app.answering.records.wording import (
@@ -86,6 +89,7 @@ from rag_app.answering.records.wording import (
     figure,
     is_figure,
     may_be_summed,
+    noun_of,
     people_field,
     read_words,
     stem,
@@ -240,7 +244,8 @@ class RecordFinder:
             return found
         alone_read = alone and not has_own_day(question.text, question.period)
         reading = (yield from self._understand(question)) if alone_read else Reading()
-        names = reading.plan is not None and reading.plan.is_list and goes_on_alone(question, self._spec)  # "and Mia?"
+        continues = goes_on_alone(question, self._spec) or begins_without(question.text, self._spec)  # "and Mia?"
+        names = reading.plan is not None and reading.plan.is_list and continues
         goes_on = bool(before) and (reading.plan is None or names)
         if goes_on and (told := (yield from self._tell_of_those(question, before))) is not None:
             return told
@@ -728,7 +733,8 @@ class RecordFinder:
         if not before:
             return None
         question = self._say(self._question, say_plainly(before[0]))
-        plan = (yield from self._understand(question)).plan
+        alone = not self._points_back(before)
+        plan = (yield from self._understand(question)).plan if alone else None
         if plan is not None and not (plan.is_list and goes_on_alone(question, self._spec)):
             return plan
         if (those := (yield from self._ask_of_those(question, before[1:]))) is not None:
@@ -742,6 +748,10 @@ class RecordFinder:
         told = (yield from self._tell_plan(those)) if those is not None else None
         return told or (yield from self._set_those_apart(question, before))
 
+    def _points_back(self, before: Sequence[str]) -> bool:
+        """Whether the newest of some questions is of the records of those before it: "how many of those are done?"."""
+        return len(before) > 1 and asks_of_those(before[0], self._spec, first=False)
+
     def _ask_of_those(self, question: Question, before: Sequence[str]) -> Work[Plan | None]:
         """The same as a plan."""
         spec, text = self._spec, without_opening(question.text)
@@ -751,7 +761,8 @@ class RecordFinder:
         if question.period is None and (further := asks_further(text, spec)) is not None:
             more = yield from self._go_further(first, further, before[0])
             return list_records(more) if more is not None and lists_them(text) else more
-        values = yield from self._values(text, question.period)
+        said = say_those(text, first, spec) if first.kind is not None else text
+        values = yield from self._values(said, question.period)
         out, pointing = leaves_out(read_names(text, spec, values)), points_at_those(text, before[0], spec)
         if first.query.group is not None:
             return first if pointing and counts_them(text, spec) else None
@@ -759,7 +770,8 @@ class RecordFinder:
             return None
         if not out:
             return (yield from self._ask_of_some(question, first, before))
-        left = read_question(say_those(text, first, spec), spec, values, question.period, question.today).plan
+        asked = f"all the {noun_of(spec.records[first.kind or ''])} {text}"
+        left = read_question(asked, spec, values, question.period, question.today).plan
         return narrow_to_others(first, left) if left is not None else None
 
     def _ask_of_some(self, question: Question, first: Plan, before: Sequence[str]) -> Work[Plan | None]:
@@ -767,12 +779,15 @@ class RecordFinder:
         both = yield from self._join_those(question, first, before)
         if both is not None:
             return (yield from self._read_of(question, both)) if both.is_list else both
-        if speaks_of_two(without_opening(question.text)):
+        if not (speaks_of_two(without_opening(question.text)) or is_first_few(first)):
+            return (yield from self._read_of(question, first))
+        found: Records = yield self._store.find_records(self._limit_query(replace(first, whole=True)))
+        sources = [str(row.sources[0]) for row in _leave_equals(first, found).rows]
+        if speaks_of_two(without_opening(question.text)) and len(sources) != _COMPARED:
             return None
-        if is_first_few(first):
-            found: Records = yield self._store.find_records(self._limit_query(replace(first, whole=True)))
-            sources = [str(row.sources[0]) for row in _leave_equals(first, found).rows]
-            first = narrow_to_found(first, sources, self._spec) if sources else first
+        if len(sources) == 1 and weighs_one(question.text, self._spec):
+            return None  # than what?
+        first = narrow_to_found(first, sources, self._spec) if is_first_few(first) and sources else first
         return (yield from self._read_of(question, first))
 
     def _read_of(self, question: Question, first: Plan) -> Work[Plan | None]:
@@ -807,8 +822,7 @@ class RecordFinder:
     def _set_those_apart(self, question: Question, before: Sequence[str]) -> Work[FoundRecords | None]:
         """By how much the figures of the two questions before differ: "what's the difference?"."""
         tokens = read_words(without_opening(question.text), self._spec)
-        apart = [token.role for token in tokens if token.meaning] == ["apart"] and not any(map(_is_left, tokens))
-        if not apart or len(before) < _COMPARED:
+        if not sets_them_apart(tokens) or len(before) < _COMPARED:
             return None
         first, last = (yield from self._plan_before(before[1:])), (yield from self._plan_before(before))
         steps = set_apart((first, last), self._spec)
@@ -847,7 +861,8 @@ class RecordFinder:
         for place, text in enumerate(before):
             said = self._say(question, text)
             values: list[NamedValue] = [*(yield from self._values(text, said.period))]
-            if read_question(text, spec, values, said.period, question.today).plan is not None:
+            alone = not self._points_back(before[place:])
+            if alone and read_question(text, spec, values, said.period, question.today).plan is not None:
                 return (yield from self._go_on(said, (*after, asked), values))
             after.insert(0, self._say(question, say_place(without_opening(text), before[place + 1 :])))
         return None
@@ -1026,10 +1041,6 @@ def _leave_equals(plan: Plan, found: Records) -> Records:
         return found
     best = [row.value for row in found.rows][plan.place - 1 : plan.place]
     return replace(found, rows=tuple(row for row in found.rows if row.value in best))
-
-
-def _is_left(token: Token) -> bool:
-    return token.is_left
 
 
 def _says_else(token: Token) -> bool:

@@ -1061,8 +1061,11 @@ class _Reader(Orders):
         And how many pieces were sold.
         """
         asking = False
+        last = next((token for token in reversed(self.tokens) if token.meaning), None)
         for asks, token in pairwise(token for token in self.tokens if not token.inside):
-            if asks.role == "count" and token.text.casefold() in word_set("pieces"):
+            # "how many did our listings sell"
+            does = token.stem in word_set("does") and last is not None and last.name in self.figures
+            if asks.role == "count" and (does or token.text.casefold() in word_set("pieces")):
                 return len(self.figures) == 1 and vocabulary_of(self.spec, self.figures[0]).adds_up
         for token in self.tokens:
             if asking and figure(token.text) is not None:

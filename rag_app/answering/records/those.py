@@ -78,6 +78,18 @@ def adds_figures(text: str, spec: IndexSpec) -> bool:
     return "sum" in roles and roles <= {"sum", "much", "count"} and not any(token.is_left for token in tokens)
 
 
+def sets_them_apart(tokens: Sequence[Token]) -> bool:
+    """Whether only the difference is asked for, or who of two has more: "what's the gap?", "who had more?"."""
+    roles = {token.role for token in tokens if token.meaning}
+    apart = roles & {"apart", "more"} and roles <= {"apart", "more", "much", "count"}
+    return bool(apart) and not any(token.is_left or (token.role == "more" and token.name) for token in tokens)
+
+
+def weighs_one(text: str, spec: IndexSpec) -> bool:
+    """Whether one of several is asked for that has more or less: "which one is cheaper?"."""
+    return any(token.role == "more" for token in read_words(text, spec))
+
+
 def say_those(text: str, plan: Plan, spec: IndexSpec) -> str:
     """A question with the name of the records in place of what points at them.
 
@@ -110,6 +122,11 @@ def leaves_out(tokens: Sequence[Token]) -> bool:
     return plain and "value" in meant and bool(meant & _WITHOUT)
 
 
+def begins_without(text: str, spec: IndexSpec) -> bool:
+    """Whether a question begins with what leaves something out: "except Ada's"."""
+    return any(token.role == "not" for token in read_words(text, spec)[:1])
+
+
 class Further(Struct, frozen=True):
     """What of a list is asked for that was not told: `all` of it, or the `number` behind that, 0 for the rest."""
 
@@ -123,8 +140,8 @@ def asks_further(text: str, spec: IndexSpec) -> Further | None:
     >>> spec = IndexSpec(name="x", source_types=("a",), default_source_type="a")
     >>> asks_further("show me the rest, please", spec), asks_further("the next five", spec), asks_further("list all of them", spec)
     (Further(all=False, number=0), Further(all=False, number=5), Further(all=True, number=0))
-    >>> asks_further("which is next?", spec), asks_further("and the rest of the red ones?", spec)
-    (None, None)
+    >>> [asks_further(each, spec) for each in ("which is next?", "and the rest of the red ones?", "where do we have more?")]
+    [None, None, None]
     """
     tokens = [token for token in read_words(text, spec) if not token.inside]
     rest = [token for token in tokens if token.stem in word_set("rest")]
@@ -140,7 +157,8 @@ def asks_further(text: str, spec: IndexSpec) -> Further | None:
     if whole and not (rest or more):
         return Further(all=True)
     alone = not (rest or numbers) and any(token.role == "next" for token in more)  # "who is next"
-    which = any(token.stem in word_set("which_of") | word_set("who") for token in tokens) and not rest
+    asks = word_set("which_of") | word_set("who") | word_set("is") | word_set("does")
+    which = any(token.stem in asks for token in tokens) and not rest  # "where do we have more?"
     return None if alone or which else Further(number=int(numbers[0]) if numbers else 0)
 
 
@@ -167,7 +185,10 @@ def narrow_to_found(plan: Plan, sources: Sequence[str], spec: IndexSpec) -> Plan
     said = f"rank 1 to {len(sources)} by {name}" if len(sources) > 1 else f"rank 1 by {name}"
     filters = (*plan.query.filters, condition("source_id", IN, sorted(sources)))
     query = replace(plan.query, filters=filters, order=None, limit=MOST_LISTED)
-    return replace(plan, query=query, conditions=(*plan.conditions, said), single=False, place=1, theme=True)
+    ranked = tuple(each for each in (plan.query.order,) if each and is_figure(spec, each))
+    return replace(
+        plan, query=query, conditions=(*plan.conditions, said), single=False, place=1, theme=True, figures=plan.figures or ranked
+    )  # fmt: skip
 
 
 def narrow_further(before: Plan, plan: Plan, *, of: str | None = None) -> Plan | None:

@@ -140,6 +140,7 @@ def stated(plan: Plan) -> list[tuple[str, str, object]]:
         ),
         ("our 3 trips with the most fish", {"order": "catch", "descending": True, "limit": 3, "own": True}),
         ("the lowest catch of all the trips", {"order": "catch", "descending": False, "limit": 1}),
+        ("How much fish did our trips catch?", {"aggregate": Aggregate.SUM, "of": "catch", "own": True}),
         ("Which skippers were out in January?", {"aggregate": Aggregate.COUNT, "group": "skipper", "limit": 24}),
         ("Which skippers had trips from the north pier?", {"aggregate": Aggregate.COUNT, "group": "skipper"}),
         ("At which harbours were trips over 20 kilos?", {"aggregate": Aggregate.COUNT, "group": "harbour"}),
