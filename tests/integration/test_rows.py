@@ -103,6 +103,9 @@ async def test_again_is_by_the_key(application: Application, org: UUID, search: 
     ]
     whole = await taken_in(application, org, table, head, "1,Ada,long ago")
     assert (whole.unchanged, whole.removed) == (1, 1), "a cell that does not fit is no reason to keep what is gone"
+    empty = await taken_in(application, org, table, head)
+    assert [str(each) for each in empty.failed] == ["people.csv: it has no rows"]
+    assert empty.removed == 0, "an export that went wrong"
     twice = await taken_in(application, org, table, head, ada, bo, "1,Eve,1999-09-09")
     assert [str(each) for each in twice.failed] == ["people.csv#1: row 4: id: 'people.csv#1' occurs more than once"]
     table.unlink()

@@ -809,6 +809,8 @@ def test_rows_of_a_table_are_sources_where_the_request_says_so(writer: Writer) -
     (again,) = send("no,who,born\n2,Bo,1900-01-01\n")["documents"]
     assert (again["status"], again["further"], again["problems"]) == ("updated", [], [])
     assert [each["external_id"] for each in writer.call("GET")["sources"]] == ["people.csv#2"]
+    empty = send("no,who,born\n", 422)
+    assert empty["error"]["message"] == "people.csv: it has no rows"
     for wrong in ('{"columns": {"who": "nobody"}}', '{"keys": ["no"]}', '"no"', '{"decimal": ";"}'):
         assert send(table, None, wrong).status_code == 400, wrong
     text = {"index": INDEX, "documents": [{"text": table, "rows": {"key": ["no"]}}]}

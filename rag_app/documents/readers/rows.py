@@ -135,9 +135,14 @@ def row_reader(name: str, mapping: RowMapping, shown: str) -> Reader | None:
 
 
 def row_documents(records: Records, mapping: RowMapping, shown: str) -> Documents:
-    """Each record as a document. One without its key is an error in its place."""
+    """Each record as a document. One without its key is an error in its place.
+
+    Raises UnreadableDocument where there is none, so that nothing is removed for a table that came empty.
+    """
     stem = PurePath(shown).name.partition(".")[0]
-    for record in records:
+    if (first := next(records, None)) is None:
+        raise UnreadableDocument(shown, "it has no rows")
+    for record in chain((first,), records):
         if not isinstance(record, Record):
             yield record
             continue
