@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
+from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -115,6 +116,20 @@ def widen(context: Context, further: Iterable[Hit], *, max_tokens: int) -> Conte
             blocks[hit.source_id] = wider
             left -= cost
     return Context(tuple(blocks[block.hits[0].source_id] if block.hits else block for block in context.blocks))
+
+
+def arrange(context: Context, sources: Sequence[UUID]) -> Context:
+    """The context with its blocks in the order of these sources, numbered anew. Its passages are ranked as they were."""
+    order = sorted(
+        range(len(context.blocks)), key=lambda number: sources.index(context.blocks[number].hits[0].source_id)
+    )
+    blocks = tuple(replace(context.blocks[before], number=number) for number, before in enumerate(order, 1))
+    ranking = context.ranking
+    if ranking is not None:
+        moved = {passage: replace(passage, block=order.index(passage.block)) for passage in ranking.pool}
+        ranked = tuple(moved[passage] for passage in ranking.ranked)
+        ranking = replace(ranking, pool=tuple(moved.values()), ranked=ranked)
+    return replace(context, blocks=blocks, ranking=ranking)
 
 
 def fill(

@@ -29,7 +29,7 @@ from rag_app.answering.citations import (
     pieces_begun,
     pieces_of,
 )
-from rag_app.answering.context import Context, build_context, widen
+from rag_app.answering.context import Context, arrange, build_context, widen
 from rag_app.answering.courtesies import courtesy
 from rag_app.answering.extractive import excerpt, summary
 from rag_app.answering.gate import NOTHING, Gate, Judgment
@@ -65,7 +65,7 @@ from rag_app.domain import (
 )
 from rag_app.retrieval.foreign import adopt
 from rag_app.retrieval.hits import average_relevance, to_hits
-from rag_app.retrieval.postprocessors import cut_below, warnings_of
+from rag_app.retrieval.postprocessors import cut_below, places_of, warnings_of
 from rag_app.retrieval.retriever import ChunkRetriever, interleave
 from rag_app.telemetry.observing import Stage
 
@@ -85,7 +85,8 @@ class Evidence(Struct, frozen=True):
     """What was found for a question, and what an answer may be made from: `context` is empty where that is nothing.
 
     `retrieved` and `above_threshold` count chunks, and `look` says where they come from, as Answer does. `failures` are
-    those that nothing was found for; `seconds` is how long all this took; `warnings` are the postprocessors'. `records`
+    those that nothing was found for; `seconds` is how long all this took; `warnings` are the postprocessors';
+    `places` has an order, by node id, that one of them asks for, once all is judged (`_in_places`). `records`
     is what a question about records found: then the nodes are those records; `lacking` says which field they have not.
     `elsewhen` is the period that it is from, where nothing is recorded for the one that was asked for. `spent` are the
     tokens that a model took to read the question as a query.
@@ -103,6 +104,7 @@ class Evidence(Struct, frozen=True):
     seconds: float = 0.0
     look: Look = Look.FIRST
     warnings: tuple[str, ...] = ()
+    places: Mapping[str, int] = MappingProxyType({})
     records: FoundRecords | None = None
     lacking: str = ""
     elsewhen: Period | None = None
@@ -319,7 +321,7 @@ class CapabilityEngine(BaseQueryEngine):
             if not capability.failure_text:
                 raise
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
-        found = _of_rows(self._without_field(best, told), finder)
+        found = _in_places(_of_rows(self._without_field(best, told), finder))
         return replace(found, seconds=time.perf_counter() - started, spent=spent)
 
     def _of_records(self, question: Question, told: FoundRecords) -> Evidence:
@@ -375,7 +377,11 @@ class CapabilityEngine(BaseQueryEngine):
             return found
         of_period = [node for node in anything.nodes if near.holds(day_of(node.node.metadata.get("date") or 0.0))]
         best = await self._judge(anytime, of_period, ())
-        return found if best.confidence is Confidence.LOW else replace(best, question=question, elsewhen=near)
+        return (
+            found
+            if best.confidence is Confidence.LOW
+            else replace(best, question=question, elsewhen=near, places=anything.places)
+        )
 
     async def _judge(
         self, question: Question, nodes: list[NodeWithScore], postprocessors: Sequence[BaseNodePostprocessor]
@@ -404,7 +410,7 @@ class CapabilityEngine(BaseQueryEngine):
             if judgment.probability is not None:
                 judging.set_attribute("rag.probability", judgment.probability)
         found = Evidence(question, retrieved, above_threshold, nodes, hits, confidence, judgment, context)
-        return replace(found, warnings=warnings_of(postprocessors))
+        return replace(found, warnings=warnings_of(postprocessors), places=places_of(postprocessors))
 
     async def _widen(self, evidence: Evidence) -> Evidence:
         """What a model is shown beside what was found, as far as the context's budget reaches.
@@ -697,6 +703,17 @@ def _of_rows(found: Evidence, finder: RecordFinder | None) -> Evidence:
     """The evidence, with whether all of it are rows of tables."""
     rows = finder is not None and finder.knows_rows_alone
     return replace(found, context=replace(found.context, rows=rows))
+
+
+def _in_places(found: Evidence) -> Evidence:
+    """The evidence in the order that a postprocessor asks for: the same nodes, judged as they are."""
+    if not found.places:
+        return found
+    nodes = sorted(found.nodes, key=lambda each: found.places.get(each.node.node_id, len(found.places)))
+    hits = to_hits(nodes)
+    context = arrange(found.context, [hit.source_id for hit in hits])
+    judgment = replace(found.judgment, ranking=context.ranking) if context.ranking else found.judgment
+    return replace(found, nodes=nodes, hits=hits, context=context, judgment=judgment)
 
 
 def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:

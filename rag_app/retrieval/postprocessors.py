@@ -186,7 +186,7 @@ def postprocessors_for(
     prefers_owner: bool = False,
     strategy: str | None = None,
     chunks_per_source: int | None = None,
-    own: Sequence[BaseNodePostprocessor] = (),
+    own: "Sequence[GuardedPostprocessor]" = (),
 ) -> list[BaseNodePostprocessor]:
     """The postprocessors for a question, in order: the cut at its threshold, `own` ones, the owner's sources first where
     the capability `prefers_owner`, its `strategy`.
@@ -197,7 +197,8 @@ def postprocessors_for(
     wanted: list[BaseNodePostprocessor] = []
     if question.threshold is not None:
         wanted.append(step(cut_below, threshold=question.threshold))
-    wanted += own
+    if own:
+        wanted.append(OwnPostprocessors(guarded=list(own)))
     if prefers_owner:
         wanted.append(step(lift, rank=partial(rank_by_owner, user=scope.user)))
     if strategy is not None:
@@ -233,6 +234,9 @@ class GuardedPostprocessor(AsyncPostprocessor):
     seconds: float
     warning: str = ""
     """What people should know; empty where all went well."""
+    ranks: bool = False
+    """Whether its order says which nodes are better: not where it gave no new scores, and did no more than to put all
+    nodes in another order or to leave some out."""
 
     @property
     def what(self) -> str:
@@ -241,12 +245,16 @@ class GuardedPostprocessor(AsyncPostprocessor):
     async def _apostprocess_nodes(self, nodes: Nodes, query_bundle: QueryBundle | None = None) -> Nodes:
         if not nodes:
             return nodes
-        before = {each.node.node_id: each.score for each in nodes}
+        self.ranks, before = False, {each.node.node_id: each.score for each in nodes}
         try:
             with Stage("reranking", {"rag.postprocessor": self.what}):
                 async with asyncio.timeout(self.seconds):
                     copies = [NodeWithScore(node=each.node, score=each.score) for each in nodes]
                     chosen = await self.inner.apostprocess_nodes(copies, query_bundle=query_bundle)
+            after = {each.node.node_id: each.score for each in chosen}
+            left = [each for each in before if each in after]
+            same = after.items() <= before.items() and len(chosen) == len(after)
+            self.ranks = not same or (len(chosen) < len(nodes) and left != list(after))
             return [NodeWithScore(node=each.node, score=before.get(each.node.node_id, each.score)) for each in chosen]
         except Exception as error:
             late = isinstance(error, TimeoutError)
@@ -256,9 +264,37 @@ class GuardedPostprocessor(AsyncPostprocessor):
             return nodes
 
 
+class OwnPostprocessors(AsyncPostprocessor):
+    """Those that nobody here wrote, one after the other, for one question.
+
+    An order that `ranks` counts for the limits that come after. A mere order (`LongContextReorder`) does not: the nodes go
+    on in the order before it, and `places` has theirs in the new one, by id.
+    """
+
+    guarded: list[GuardedPostprocessor]
+    places: dict[str, int] = {}  # noqa: RUF012 - a field of a pydantic model
+
+    async def _apostprocess_nodes(self, nodes: Nodes, query_bundle: QueryBundle | None = None) -> Nodes:
+        ordered = nodes
+        for each in self.guarded:
+            ordered = await each.apostprocess_nodes(ordered, query_bundle=query_bundle)
+            found = {node.node.node_id: node for node in ordered}
+            same = [found[node.node.node_id] for node in nodes if node.node.node_id in found]
+            nodes = ordered if each.ranks else same
+        places = {each.node.node_id: place for place, each in enumerate(ordered)}
+        self.places = {} if list(places) == [each.node.node_id for each in nodes] else places
+        return nodes
+
+
 def warnings_of(postprocessors: Any) -> tuple[str, ...]:
     """What those that are guarded have to say."""
-    return tuple(each.warning for each in postprocessors if isinstance(each, GuardedPostprocessor) and each.warning)
+    own = (each for each in postprocessors if isinstance(each, OwnPostprocessors))
+    return tuple(guarded.warning for each in own for guarded in each.guarded if guarded.warning)
+
+
+def places_of(postprocessors: Any) -> dict[str, int]:
+    """The places of nodes, by id, in the order that was asked for what is kept; empty where it is the limits' own."""
+    return next((each.places for each in postprocessors if isinstance(each, OwnPostprocessors)), {})
 
 
 Kind = Literal["tei", "cohere", "jina"]
@@ -269,7 +305,7 @@ class BadRanking(ValueError):
 
 
 class EndpointReranker(AsyncPostprocessor):
-    """Puts nodes in the order of a cross-encoder's scores, the best first; their own scores stay.
+    """Puts nodes in the order of a cross-encoder's scores, the best first; the score of each becomes its rank, negated.
 
     Endpoints have the shapes of TEI, Cohere and Jina:
 
@@ -308,7 +344,8 @@ class EndpointReranker(AsyncPostprocessor):
         response = await self._client.post(self.url, json=asked)
         response.raise_for_status()
         first = ranking(response.json(), len(nodes))
-        return [nodes[place] for place in (*first, *(place for place in range(len(nodes)) if place not in first))]
+        order = (*first, *(place for place in range(len(nodes)) if place not in first))
+        return [NodeWithScore(node=nodes[place].node, score=-float(rank)) for rank, place in enumerate(order, 1)]
 
     async def aclose(self) -> None:
         if self._client is not None:

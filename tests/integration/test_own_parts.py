@@ -15,6 +15,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.llms import CompletionResponse, CompletionResponseGen, CustomLLM, LLMMetadata, MockLLM
 from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.postprocessor import LongContextReorder
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.response_synthesizers import SimpleSummarize
@@ -31,6 +32,7 @@ from rag_app.application import Application
 from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.text import sentence_pieces, tokens
+from rag_app.surfaces.library.rag import question_of
 from tests.conftest import SEVERAL
 from tests.integration.conftest import ON_DEFAULT
 from tests.scripted_model import Reply, ScriptedModel
@@ -240,6 +242,32 @@ async def test_open_takes_a_model_a_postprocessor_and_a_synthesizer(application:
         response = await engine.aquery(WHEN)
         assert isinstance(response, EngineResponse) and response.answer and response.answer.asked == "SimpleSummarize"
         assert str(response) == parrot.says and "[Source 1] (Relevance" in parrot.prompts[-1]
+
+
+@SEVERAL
+@ON_DEFAULT
+async def test_a_mere_order_keeps_what_is_found_and_judged(application: Application) -> None:
+    """The best hits go where `LongContextReorder` wants them, and are not cut off; a sentence is cited where it is then."""
+    shelves = [f"Shelf {number} of the workshop holds brass hinges of {number} millimetres." for number in range(30)]
+    slug, _ = await put_in(Rag(application), *shelves, OPEN)
+    asked: dict[str, Any] = {"index": INDEX, "organization": slug}
+    found = []
+    for postprocessors in ([], [LongContextReorder()]):
+        async with rag_app.open(postprocessors=postprocessors) as rag:
+            engine = await rag.engine(**asked)
+            evidence = await engine.gather(question_of(WHEN, 8, "hybrid", []))
+            found.append((evidence, await rag.ask(WHEN, **asked)))
+    (plain, said), (ordered, said_of_ordered) = found
+    assert {hit.text for hit in plain.hits} == {hit.text for hit in ordered.hits} and len(plain.hits) == 8
+    assert plain.hits[0].text == OPEN and ordered.hits[-1].text == OPEN
+    assert ordered.judgment.signals == plain.judgment.signals and ordered.confidence is plain.confidence
+    assert [block.number for block in ordered.context.blocks] == [1, 2, 3, 4, 5]
+    texts = [[block.hits[0].text for block in each.context.blocks] for each in (plain, ordered)]
+    assert sorted(texts[0]) == sorted(texts[1]) and texts[0] != texts[1]
+    for evidence in (plain, ordered):
+        assert evidence.context.ranking is not None
+        assert OPEN in evidence.context.blocks[evidence.context.ranking.likeliest.block].body
+    assert said.text == said_of_ordered.text and said_of_ordered.citations[0].hit.text == OPEN
 
 
 def engine_scope(engine: Any) -> Any:

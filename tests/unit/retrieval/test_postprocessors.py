@@ -4,9 +4,13 @@ from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given, strategies as st
+from llama_index.core.postprocessor import LongContextReorder
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, TextNode
 
+from rag_app.domain import Question, Scope
 from rag_app.retrieval.postprocessors import (
+    GuardedPostprocessor,
     Step,
     cut_below,
     deduplicate,
@@ -14,6 +18,8 @@ from rag_app.retrieval.postprocessors import (
     keep_best_sources,
     lift,
     lift_matches,
+    places_of,
+    postprocessors_for,
     put_first,
     rank_alerts,
     rank_by_opportunity,
@@ -53,6 +59,37 @@ async def test_deduplication_keeps_the_first_of_each_source() -> None:
     ]
     assert names(await step(deduplicate).apostprocess_nodes(nodes)) == ["a1", "b1"]
     assert names(await step(deduplicate, keep=2).apostprocess_nodes(nodes)) == ["a1", "b1", "a2"]
+
+
+def rescored(nodes: list[NodeWithScore]) -> list[NodeWithScore]:
+    return [NodeWithScore(node=each.node, score=-rank) for rank, each in enumerate(reversed(nodes))]
+
+
+@pytest.mark.parametrize(
+    ("own", "kept", "shown"),
+    [
+        ((LongContextReorder(),), "ab", "ba"),
+        ((Step(choose=lambda nodes: nodes[::-1]),), "ab", "ba"),
+        ((Step(choose=lambda nodes: nodes),), "ab", "ab"),
+        ((Step(choose=rescored),), "dc", "dc"),
+        ((Step(choose=lambda nodes: nodes[:0:-1]),), "dc", "dc"),
+        ((Step(choose=rescored), Step(choose=lambda nodes: nodes[::-1])), "dc", "cd"),
+        ((LongContextReorder(), Step(choose=lambda nodes: nodes[1:])), "ac", "ca"),
+        ((LongContextReorder(), Step(choose=lambda nodes: 1 / 0)), "ab", "ba"),
+    ],
+)  # fmt: skip
+async def test_a_mere_order_of_somebodys_own_does_not_choose(
+    own: list[BaseNodePostprocessor], kept: str, shown: str
+) -> None:
+    nodes = [node(name, score, source=name) for name, score in (("a", 0.9), ("b", 0.8), ("c", 0.7), ("d", 0.6))]
+    guarded = [GuardedPostprocessor(inner=each, seconds=60) for each in own]
+    steps = postprocessors_for(Question("?", top_k=2), Scope(frozenset({TEAM})), own=guarded)
+    for each in steps:
+        nodes = await each.apostprocess_nodes(nodes)
+    places = places_of(steps)
+    in_places = sorted(nodes, key=lambda each: places[each.node.node_id]) if places else nodes
+    assert ("".join(names(nodes)), "".join(names(in_places))) == (kept, shown)
+    assert all(each.score == {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}[each.node.get_content()] for each in nodes)
 
 
 async def test_owner_then_team_then_public_among_the_good_ones() -> None:
