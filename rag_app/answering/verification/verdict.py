@@ -44,7 +44,7 @@ _WORKED_OUT = re.compile(
 )
 _QUOTATION = re.compile(r"“([^“”\"]+)”|„([^„“”]+)[“”]|«([^«»]+)»|(?<!\w)\"(?=\S)([^\"“”]+)\"(?!\w)")
 _LEFT_OUT = re.compile(r"…|\.\.\.|\[[^\]]*\]")
-_LEAST_QUOTED = 3
+_LEAST_QUOTED, _LEAST_OF_NAME = 3, 0.3
 _MARKS = " \"'“”‘’*_.…!"
 _MARKS_AND_BLANKS = _MARKS + "\n,;:?|>()-"
 _NEAR, _LEAST_QUOTE = 20, 8
@@ -146,17 +146,24 @@ class Ground:
         figures = figures_of(said)
         if is_unsupported(figures, own.figures, said) and not is_unsupported(figures, other.figures, said):
             return True
-        names = _names_in(said)
+        names = frozenset(_names_in(said))
         return bool(names) and not names & own.spellings and names <= other.spellings
 
     def _is_of_nobody(self, said: str, blocks: tuple[int, ...]) -> bool:
+        """Whether of several sources none with the claim's first name says the rest of it, or none with its figures has a name."""
         figures, passages = figures_of(said), [self._passage((number,)) for number in dict.fromkeys(blocks)]
-        shared = frozenset.intersection(*(each.spellings for each in passages))
-        names = _names_in(said) - shared
-        if len(passages) < 2 or not names or not is_unsupported(figures, figures_of(""), said, range(len(blocks) + 1)):
+        names = _names_in(said)
+        if len(passages) < 2 or not names:
             return False
-        having = [each for each in passages if not is_unsupported(figures, each.figures, said)]
-        return bool(having) and not any(names & each.spellings for each in having)
+        words = " ".join(word for word in re.findall(r"[\w'’-]+", said) if _bare(word) not in names)
+        having = [each for each in passages if names[0] in each.spellings]
+        if having and max(support(words, each, self._asked)[0] for each in having) < _LEAST_OF_NAME:
+            return True
+        own = frozenset(names).difference(frozenset.intersection(*(each.spellings for each in passages)))
+        if not own or not is_unsupported(figures, figures_of(""), said, range(len(blocks) + 1)):
+            return False
+        stating = [each for each in passages if not is_unsupported(figures, each.figures, said)]
+        return bool(stating) and not any(own & each.spellings for each in stating)
 
     def invents(self, text: str) -> bool:
         """Whether a sentence holds a figure or a name that is neither in the context nor in the question."""
@@ -345,9 +352,12 @@ def misquotes(text: str, passage: str) -> bool:
     )
 
 
-def _names_in(text: str) -> frozenset[str]:
-    names = unknown_names(text, (), german=language_of(text) == "de")
-    return frozenset(name.casefold().replace("’", "'").removesuffix("'s") for name in names)
+def _names_in(text: str) -> list[str]:
+    return [*map(_bare, unknown_names(text, (), german=language_of(text) == "de"))]
+
+
+def _bare(name: str) -> str:
+    return name.casefold().replace("’", "'").removesuffix("'s")
 
 
 def _flat(text: str) -> str:

@@ -92,8 +92,8 @@ _HIDDEN_NEGATION = frozenset(
     words_in(
         """
     lack miss missing fail unable refuse deny decline exclude except unless stop close forbid forbidden prohibit
-    avoid hardly rarely seldom instead free only until absent unavailable impossible outside short none last
-    never out discontinue
+    avoid hardly rarely seldom instead free only until absent unavailable impossible outside
+    discontinue unlike
     """
     )
 )

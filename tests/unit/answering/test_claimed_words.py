@@ -157,6 +157,8 @@ THEIRS = "Thistle & Crown sells a band with milgrain for 105 dollars; it has sol
         "Our ring has sold 342 times [Source 3], and theirs has sold 342 times [Source 4].",
         "Dana Whitfield waited 25 minutes [Source 1] [Source 2].",
         "The wait of Marisol was 25 minutes [Source 1, Source 2].",
+        "Peter Hallam sells a band with milgrain [Source 2] [Source 4].",
+        "Marisol planned the patch test [Source 1] [Source 2].",
     ],
 )
 def test_a_marker_is_of_the_text_before_it(claim: str) -> None:
@@ -171,6 +173,8 @@ def test_a_marker_is_of_the_text_before_it(claim: str) -> None:
         "Peter Hallam waited 25 minutes [Source 2], 10 minutes longer than Dana Whitfield [Source 1].",
         "Together, Dana and Peter waited 40 minutes [Source 1] [Source 2].",
         "Two customers had to wait [Source 1] [Source 2].",
+        "Peter Hallam and Dana Whitfield had to wait [Source 1] [Source 2].",
+        "Aisha let Peter Hallam wait, and Marisol let Dana Whitfield wait [Source 1] [Source 2].",
         "Dana waited for Marisol [Source 1] and Peter for Aisha [Source 2].",
         "Thistle & Crown sells its band for 105 dollars [Source 4], our ring costs 128 dollars [Source 3].",
         "Our ring has sold 342 times [Source 3], against 2,140 times [Source 4].",
