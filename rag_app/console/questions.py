@@ -1,7 +1,7 @@
 """`rag-app search`, `rag-app ask` and `rag-app evaluate`."""
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,12 +10,14 @@ from typer import Argument, Option, launch
 
 from rag_app.console.commands import Application, Filter, Index, Json, Mode, Site, User, group, on_application
 from rag_app.console.printing import answer_json, answer_text, counting, hit_json, hits_text, print_result, render_text
-from rag_app.domain import Hit, InvalidInput
+from rag_app.domain import PUBLIC_ORGANIZATION, Hit, InvalidInput, Scope, source_id
 
 if TYPE_CHECKING:
     from rag_app.evaluation.judgments import Judgments, Query
 
 app = group()
+
+_MOST_NAMED = 10  # unknown sources in a message
 
 AnyIndex = Annotated[
     str | None,
@@ -277,6 +279,35 @@ async def _evaluate_answers(
     print_result(as_json, answers_json(scored), text)
 
 
+async def _missing_sources(
+    application: Application, org: str | None, index: str, judgments: "Judgments"
+) -> Sequence[str]:
+    """The relevant sources that neither the organization that a question is asked in nor the public one has: each would count
+    as not found."""
+    from rag_app.documents.catalogue import Catalogue, SourceSelection
+
+    slugs = {query.id: org or query.organization for query in judgments.queries}
+    own = {slug: (await application.people.organization(slug)).id for slug in {*slugs.values()} if slug}
+    wanted = {
+        (own[slug], name)
+        for query, grades in judgments.qrels.items()
+        if (slug := slugs.get(query))
+        for name, grade in grades.items()
+        if grade >= 1
+    }
+    organizations = frozenset({*own.values(), PUBLIC_ORGANIZATION})
+    names = tuple({name for _, name in wanted})
+    asked = SourceSelection((index,), external_ids=names, organizations=organizations)
+    there = {*await Catalogue(application.database).list_matching(Scope(organizations), asked, operator=True)}
+    return sorted(
+        {
+            name
+            for org_id, name in wanted
+            if there.isdisjoint(source_id(each, index, name) for each in (org_id, PUBLIC_ORGANIZATION))
+        }
+    )
+
+
 async def _judgments(
     application: Application, org: str | None, index: str, queries: Path | None, qrels: Path | None, recorded: bool
 ) -> "Judgments":
@@ -293,7 +324,11 @@ async def _judgments(
     if recorded and org is None:
         raise InvalidInput("", None, "--recorded requires --org")
     if queries is not None and qrels is not None:
-        return read_trec(queries, qrels)
+        given = read_trec(queries, qrels)
+        if missing := await _missing_sources(application, org, index, given):
+            named = ", ".join(missing[:_MOST_NAMED]) + (", ..." if len(missing) > _MOST_NAMED else "")
+            raise InvalidInput(str(qrels), None, f"{len(missing)} of its documents are no source of {index}: {named}")
+        return given
     if recorded and org is not None:
         return judgments_of(
             await application.validations.recorded_judgments(await application.people.member_of(org), index)

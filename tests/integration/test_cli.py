@@ -281,6 +281,13 @@ def test_a_day_with_the_command(
     assert re.search(r"\n  \(sentences of the sources; confidence (medium|high)\)\n$", ask.out)
     assert main(*evaluate, "--mode", "text", "--json").json["MRR@10"] == 1.0
     assert re.search(r"^  hit rate@10 +1\.0000$", main(*evaluate).out, re.MULTILINE)
+    unknown = tmp_path / "unknown.txt"
+    unknown.write_text("q1 0 opening.md 1\nq1 0 docs/opening.md 1\nq1 0 no.md 2\nq1 0 irrelevant.md 0\n", "utf-8")
+    for command in ("evaluate", "calibrate"):
+        assert_fails(
+            main(command, *evaluate[1:-1], unknown),
+            f"unknown.txt: 2 of its documents are no source of {INDEX}: docs/opening.md, no.md\n",
+        )
     assert doctor.out.endswith("all is well\n") and "!!" not in doctor.out
     asked = {
         "opens": {"text": question, "must": [["nine", "9 pm"]]},
