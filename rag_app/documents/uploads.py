@@ -138,7 +138,7 @@ class Uploads:
     async def ingest(
         self, spec: IndexSpec, target: Target, uploads: Sequence[Upload], sender: Scope
     ) -> list[UploadedDocument]:
-        """Ingest the uploads; returns their results, in order. `sender` decides which sources may be overwritten.
+        """Ingest the uploads; returns their results, in order. `sender` decides which sources may be overwritten or removed.
 
         Raises UnknownField, OrganizationFull, EmbeddingFailed, StoreFailed. A repeated call ends in the same state as an
         undisturbed one.
@@ -148,29 +148,31 @@ class Uploads:
                 raise UnknownField(unknown[0], spec.fields)
         made = await asyncio.to_thread(self._make, spec, target, uploads)
         ids = {source.id for each in made for source, _ in each.found}
-        taken = (
-            await self._catalogue.existing_sources(
-                replace(sender, organizations=frozenset({target.org_id}), site=None), ids
-            )
-            if ids
-            else set()
-        )
+        before = await self._ledger.find_by_origins(target.org_id, spec.name, {*map(_origin, uploads)})
+        within = replace(sender, organizations=frozenset({target.org_id}), site=None)
+        hidden = await self._catalogue.existing_sources(within, ids | before.keys()) if ids else set()
         for each in made:
             each.problems += [
                 f"external_id: {source.external_id!r} is the name of a source that you may not see"
                 for source, _ in each.found
-                if source.id in taken
+                if source.id in hidden
             ]
-            each.found = [(source, document) for source, document in each.found if source.id not in taken]
+            each.found = [(source, document) for source, document in each.found if source.id not in hidden]
         async with self._within_limits(target.org_id, made):
-            return await self._put_in(spec, target, made, ids - taken)
+            return await self._put_in(spec, target, made, ids - hidden, hidden)
 
     async def _put_in(
-        self, spec: IndexSpec, target: Target, made: Sequence[_UploadResult], ids: Collection[UUID]
+        self,
+        spec: IndexSpec,
+        target: Target,
+        made: Sequence[_UploadResult],
+        ids: Collection[UUID],
+        hidden: Collection[UUID],
     ) -> list[UploadedDocument]:
         ingestor = await self._ingestor(spec, target)
         before = await ingestor.builds(ids)
-        await ingestor.ingest_documents(_read_results(made))
+        # what the sender may not see stays, though it was sent under the same name
+        await ingestor.ingest_documents(_read_results(made), standing=hidden)
         received = []
         for each in made:
             sources = [source for source, _ in each.found]

@@ -854,7 +854,8 @@ def test_a_table_is_deleted_by_its_name(writer: Writer, other: Writer) -> None:
     private = writer.call("POST", json=body, **mine)["ids"][0]
     assert writer.call("DELETE", "/mine", 404) and writer.call("DELETE", "/repairs.csv", 404)
     assert writer.call("DELETE", params={"index": INDEX, "external_id": "mine"}) == {"deleted": 0}
-    assert writer.call("GET", f"/{private}", **mine)
+    send(writer, "repairs.csv", 2, external_id="mine")
+    assert writer.call("GET", f"/{private}", **mine), "nor to replace by a table of the same name"
     assert len(other.call("GET")["sources"]) == 2
 
 
