@@ -10,7 +10,7 @@ of the right passage have .509.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from math import fsum, log
 
 import numpy as np
@@ -50,6 +50,7 @@ from rag_app.answering.passages import (
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
+from rag_app.answering.sections import name_in, name_sections, of_named_sections
 from rag_app.answering.sequels import add_sequels
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Period, Question, day_of, day_text
@@ -155,6 +156,7 @@ class ExtractiveSynthesizer(Synthesizer):
         rivals = _rivals(chosen, ranking, question, context)
         said = [passage for passage in chosen if passage not in rivals][: len(chosen) - len(rivals)]
         said = [each for each in add_sequels([*said, *rivals], ranking.pool, question.text) if each not in rivals]
+        said = name_sections(said, _passages_of(context, {each.block for each in said}), question.text)
         if question.period is not None:
             said = [_add_date(passage, context, question.period) for passage in said]
         understood = getattr(self._embedder, "languages", ())
@@ -266,19 +268,15 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
     Raises EmbeddingFailed.
     """
     pool = tuple(
-        passage
-        for number, block in enumerate(context.blocks)
-        for passage in passages_in_sections(block.body, number, block.sections)
-    )
-    pool = tuple(
         each
-        for each in pool
+        for each in _passages_of(context, range(len(context.blocks)))
         if not _is_of_another(each, context, question.text) and not only_lists_names(each.text, question.text)
     )
     timed = {each.block for each in pool if names_time(question.text, each.said)}
     pool = tuple(
         each for each in pool if not (each.block in timed and speaks_of_another(question.text, each.said, times=True))
     )
+    pool = tuple(of_named_sections(pool, question))
     promises = _promises(pool, question)
     asked = (question.searched or question.text, *parts(question.text))
     echoed = frozenset() if any(map(_ASKS_WHETHER.match, asked)) else content_words(asked[0])
@@ -303,6 +301,14 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
     return Ranking(asked, pool, ranked, cosines, others, priors, read)
 
 
+def _passages_of(context: Context, blocks: Iterable[int]) -> list[Passage]:
+    return [
+        passage
+        for number in blocks
+        for passage in passages_in_sections(context.blocks[number].body, number, context.blocks[number].sections)
+    ]
+
+
 async def _read(
     asked: Sequence[str],
     pool: Sequence[Passage],
@@ -316,7 +322,10 @@ async def _read(
     said_before = {(each.block, each.place + 1): each.text for each in pool}
     readings = [
         reading_of(
-            each.text, context.blocks[each.block].title, each.lead, said_before.get((each.block, each.place), "")
+            each.text,
+            context.blocks[each.block].title,
+            each.lead or name_in(each.section),
+            said_before.get((each.block, each.place), ""),
         )
         for each in ranked
     ]

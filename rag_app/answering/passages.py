@@ -67,13 +67,14 @@ _ORDER = re.compile(rf"{_POLITELY}(?:{_BASE_FORM})\b(?!\s*[:,])", re.IGNORECASE)
 
 class Passage(Struct, frozen=True):
     """A sentence of block `block`, at `place` in it. `lead` is the question or heading it stands under; it `goes_on` where
-    the sentence before it is of the same paragraph."""
+    the sentence before it is of the same paragraph. `section` is the heading above it, however far."""
 
     block: int
     place: int
     text: str
     lead: str = ""
     goes_on: bool = False
+    section: str = ""
 
     @property
     def said(self) -> str:
@@ -118,19 +119,20 @@ def passages(text: str, block: int = 0) -> list[Passage]:
     """
     units = [each for each in _units(text) if re.search(r"\w", each[0]) and not TO_THE_ANSWERER.search(each[0])]
     found: list[Passage] = []
-    lead, introduced = "", False
+    lead, introduced, section = "", False, ""
     for place, ((unit, alone, goes_on), (following, *_)) in enumerate(
         zip(units, [*units[1:], ("", True, False)], strict=False)
     ):
         opens = _BULLET.match(following) is not None and not (_BULLET.match(unit) or SENTENCE_END.search(unit))
         if unit.endswith(("?", ":")) or opens or (alone and _is_heading(unit, following)):
             lead, introduced = _BULLET.sub("", unit.lstrip("# ")), unit.endswith(":") or opens
+            section = section if introduced or unit.endswith("?") else lead
             continue
         if _GREETING.match(unit) or _is_furniture(unit):
             continue
         words = unit.split()
         shown = " ".join(words[:_LONGEST]) + ("…" if len(words) > _LONGEST else "")
-        found.append(Passage(block, place, _BULLET.sub("", shown), lead, goes_on))
+        found.append(Passage(block, place, _BULLET.sub("", shown), lead, goes_on, section))
         lead = lead if introduced and _BULLET.match(unit) else ""
     return found or [Passage(block, place, unit) for place, (unit, *_) in enumerate(units) if not unit.endswith("?")]
 
@@ -147,7 +149,14 @@ def passages_in_sections(text: str, block: int, sections: Sequence[tuple[int, st
     for (start, heading), (end, _) in pairwise([*(sections or [(0, "")]), (len(text), "")]):
         place = found[-1].place + 2 if found else 0
         for number, each in enumerate(passages(text[start:end], block)):
-            found.append(replace(each, place=place + each.place, lead=each.lead or ("" if number else heading)))
+            found.append(
+                replace(
+                    each,
+                    place=place + each.place,
+                    lead=each.lead or ("" if number else heading),
+                    section=each.section or heading,
+                )
+            )
     return found
 
 

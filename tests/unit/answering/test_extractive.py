@@ -92,6 +92,34 @@ async def test_another_source_adds_only_what_is_nearly_as_good(synthesizer: Extr
     assert text == "Dogs are welcome in the two garden cabins only, at 5 euros a night [Source 1]."
 
 
+BRANCHES = """# Opening hours
+## Harbour Street
+Open Monday to Friday from 8:30 to 18:00. Phone 555-0141. Manager: Ines Falk.
+## Old Mill
+Open Tuesday to Saturday from 10:00 to 19:00. Closed on Mondays. Manager: Tobias Renner.
+## Central Station
+Open every day from 6:30 to 20:00, on Sundays from 9:00 to 15:00. Manager: Mei Tanaka."""
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (Question("Who manages Central Station?"), "Manager: Mei Tanaka [Source 1]."),
+        (Question("Is old mill open on Mondays?"), "Closed on Mondays [Source 1]."),
+        (Question("Are you open on Sundays?"), "Central Station – Open every day from 6:30 to 20:00, on Sundays from"),
+        (
+            Question("And who is the manager?", searched="When is Old Mill open?\nAnd who is the manager?"),
+            "Manager: Tobias Renner [Source 1].",
+        ),
+    ],
+)
+async def test_a_section_is_of_what_it_is_named_after(
+    synthesizer: ExtractiveSynthesizer, question: Question, said: str
+) -> None:
+    text = (await synthesizer.write(question, context(BRANCHES))).text
+    assert said in text and sum(name in text for name in ("Falk", "Tanaka", "Renner")) < 2
+
+
 async def test_each_part_of_a_question_gets_its_sentence(synthesizer: ExtractiveSynthesizer) -> None:
     """Together they are nearest to what is said of prices alone."""
     prices = " ".join(
