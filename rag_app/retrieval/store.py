@@ -6,12 +6,14 @@ An adapter in `stores/` implements six methods (and `best`, where one question t
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.schema import (
+    DEFAULT_TEXT_NODE_TMPL,
     BaseNode,
     MetadataMode,
     NodeRelationship,
@@ -34,7 +36,7 @@ from rag_app.domain import Filters, InvalidInput, JsonObject, Misconfigured, Mod
 from rag_app.retrieval.confidence import Words
 from rag_app.retrieval.filters import check_filters, checked_text
 from rag_app.retrieval.fusion import Candidate, rank
-from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 from rag_app.retrieval.records import NamedValue, RecordQuery, Records
 
 _LARGEST = 65_504  # what half precision can say, which PostgreSQL's graph is made of; the same on every store
@@ -318,13 +320,34 @@ def _has_direction(embedding: Sequence[float]) -> bool:
     return bool(0 < np.abs(numbers).max(initial=0) <= _LARGEST)  # not so for a NaN
 
 
+_UNSHOWN = sorted(RESERVED_FIELDS - {"title", "section", "page", "source_type"})
+
+
+def write_date(seconds: float) -> str:
+    """A time of a chunk (Unix, UTC), for a reader.
+
+    >>> write_date(1767225600.0), write_date(1767258000.0)
+    ('2026-01-01', '2026-01-01 09:00')
+    """
+    return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M}".removesuffix(" 00:00")
+
+
 def chunk_node(id_: object, text: str, metadata: JsonObject, embedding: Sequence[float] | None = None) -> TextNode:
-    """A chunk as LlamaIndex has it, of the source that its metadata name."""
+    """A chunk as LlamaIndex has it, of the source that its metadata name.
+
+    A model that LlamaIndex shows it to reads its title, section, page, type, declared fields, and its date as a date.
+    """
+    date = metadata.get("date")
     fields = {
         "id_": str(id_),
         "text": text,
         "metadata": metadata,
         "embedding": embedding,
+        "excluded_llm_metadata_keys": _UNSHOWN,
+        "excluded_embed_metadata_keys": _UNSHOWN,
+        "text_template": DEFAULT_TEXT_NODE_TMPL
+        if date is None
+        else f"date: {write_date(date)}\n{DEFAULT_TEXT_NODE_TMPL}",
         "relationships": {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=metadata["source_id"])},
     }
     node = TextNode.__new__(TextNode)  # pydantic's checks without the two constructors around them: a third of the time
