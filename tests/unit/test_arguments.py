@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 import rag_app
 from rag_app.application import Application
 from rag_app.surfaces.library.arguments import WrongArguments
+from rag_app.surfaces.library.rag import question_of
 
 RAG = rag_app.Rag(cast(Application, object()))
 WHERE: dict[str, Any] = {"index": "org_knowledge", "organization": "acme"}
@@ -59,7 +61,8 @@ async def test_numbers_lists_and_positions_are_checked_too() -> None:
     with pytest.raises(WrongArguments, match=r"^top_k: must be a whole number, not str$"):
         await RAG.search("When?", **WHERE, top_k=cast(int, "8"))
     with pytest.raises(
-        WrongArguments, match=r"^filters: must be a list, each of it a string or a MetadataFilters, not list$"
+        WrongArguments,
+        match=r"^filters: must be a MetadataFilters or a list, each of it a string or a MetadataFilters, not list of int$",
     ):
         await RAG.search("When?", **WHERE, filters=cast(list[str], [1]))
     with pytest.raises(WrongArguments, match=r"^search\(\) too many positional arguments; accepted: question, index"):
@@ -68,3 +71,10 @@ async def test_numbers_lists_and_positions_are_checked_too() -> None:
         await cast(Callable[..., Any], RAG.search)("When?", question="When?", **WHERE)
     with pytest.raises(WrongArguments, match=r"^paths: must be a Path or a string, not int$"):
         await RAG.ingest(cast(str, 3), **WHERE)
+
+
+def test_filters_are_written_or_llama_indexs_or_both() -> None:
+    given = MetadataFilters(filters=[MetadataFilter(key="lang", value="fr")])
+    written = question_of("?", 1, "hybrid", ["lang=fr"]).filters
+    assert question_of("?", 1, "hybrid", given).filters == (given,) == question_of("?", 1, "hybrid", [given]).filters
+    assert question_of("?", 1, "hybrid", ["lang=fr", given]).filters == (*written, given)

@@ -58,7 +58,10 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
                 continue
             for each in value if parameter.kind is parameter.VAR_POSITIONAL else (value,):
                 if not _fits(each, hint):
-                    raise WrongArguments(name, each, f"must be {_describe(hint)}, not {type(each).__name__}")
+                    accepted = _describe(hint)
+                    members = ", ".join(dict.fromkeys(type(one).__name__ for one in each)) if type(each) is list else ""
+                    of = f" of {members}" if "a list" in accepted and members else ""
+                    raise WrongArguments(name, each, f"must be {accepted}, not {type(each).__name__}{of}")
         return function(*args, **kwargs)
 
     return call

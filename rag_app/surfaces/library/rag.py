@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from rag_app.retrieval.retriever import ChunkRetriever
     from rag_app.retrieval.store import ScopedStore
 
-WrittenFilters = Sequence[str] | MetadataFilters
-"""Filters as on a command line, or LlamaIndex'."""
+WrittenFilters = MetadataFilters | Sequence[str | MetadataFilters]
+"""Filters as on a command line, or LlamaIndex', or both: then all of them hold."""
 
 
 @asynccontextmanager
@@ -392,7 +392,8 @@ def question_of(
         raise InvalidInput(text_name, text, "is empty")
     if mode not in list(Mode):
         raise InvalidInput(mode_name, mode, f"accepted: {', '.join(Mode)}")
-    given = (filters,) if isinstance(filters, MetadataFilters) else tuple(map(parse_condition, filters))
+    listed = (filters,) if isinstance(filters, MetadataFilters) else filters
+    given = tuple(each if isinstance(each, MetadataFilters) else parse_condition(each) for each in listed)
     return Question(checked_text(text_name, text), given, top_k, Mode(mode))
 
 
