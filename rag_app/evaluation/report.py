@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Literal
 from uuid import UUID
 
 import numpy as np
@@ -84,7 +85,8 @@ def names_of_judged_sources(qrels: Qrels, index: str, organizations: Iterable[UU
 
 
 class Report(Struct, frozen=True):
-    """`latency`: milliseconds, by percentile. `configured` is what the index's rule does, `calibrated` what the rule that fits these
+    """`latency`: milliseconds, by percentile. `decides` is what chooses whether to answer: a "fit", or the index's "rule",
+    which else is compared with for validation alone. `configured` is what the index's rule does, `calibrated` what the rule that fits these
     questions best would do (to them: others will do a little worse); both None without unanswerable questions."""
 
     index: str
@@ -93,6 +95,7 @@ class Report(Struct, frozen=True):
     latency: Mapping[int, float]
     configured: Answerability | None = None
     calibrated: Answerability | None = None
+    decides: Literal["fit", "rule"] = "fit"
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -127,6 +130,7 @@ def make_report(index: str, mode: Mode, run: Run, judgments: Judgments, rule: Co
         {each: run.latency(each) for each in (50, 95)},
         configured,
         calibrated,
+        "fit" if rule.signal == "fitted" else "rule",
     )
 
 
@@ -140,6 +144,7 @@ def report_to_json(report: Report) -> JsonObject:
             "answerable": report.configured.answerable,
             "unanswerable": report.configured.unanswerable,
             "auroc": round(report.configured.auroc, 4),
+            "decides": report.decides,
             "configured": _rule_json(report.configured),
             "calibrated": _rule_json(report.calibrated),
         }

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from rag_app.console.printing import render_text
 from rag_app.domain.answer import Mode
 from rag_app.evaluation.judgments import Judgments, Query
@@ -21,7 +23,7 @@ def test_json() -> None:
         "nDCG@10": 0.6934, "P@5": 0.2, "P@10": 0.1, "R@5": 0.75, "R@10": 0.75, "MRR@10": 0.75, "hit_rate@10": 1.0,
         "latency_ms": {"p50": 2.0, "p95": 2.9},
         "answerability": {
-            "answerable": 2, "unanswerable": 1, "auroc": 1.0,
+            "answerable": 2, "unanswerable": 1, "auroc": 1.0, "decides": "fit",
             "configured": {
                 "signal": "best", "answer_from": 0.45, "high": 0.65,
                 "answerable_refused_percent": 50.0, "unanswerable_accepted_percent": 0.0,
@@ -34,14 +36,20 @@ def test_json() -> None:
     }  # fmt: skip
 
 
-def test_text() -> None:
-    text = render_text(
-        "report.txt", report=make_report("book", Mode.HYBRID, RUN, Judgments(ASKED, QRELS), ConfidenceRule())
-    )
+@pytest.mark.parametrize(
+    ("rule", "decides"),
+    [
+        (ConfidenceRule(), "Answers are not decided by this rule, but by a fit: `rag-app calibrate --try`."),
+        (ConfidenceRule(signal="best"), "The rule as configured decides what is answered."),
+    ],
+)
+def test_text(rule: ConfidenceRule, decides: str) -> None:
+    text = render_text("report.txt", report=make_report("book", Mode.HYBRID, RUN, Judgments(ASKED, QRELS), rule))
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0] == "book: 2 judged queries, mode hybrid"
     assert {"nDCG@10 0.6934", "MRR@10 0.7500", "hit rate@10 1.0000", "latency p50 2.0 ms, p95 2.9 ms"} <= set(lines)
     assert "Answerability: 2 questions with an answer, 1 without; AUROC 1.000" in lines
+    assert lines.pop() == decides
     assert lines[-2:] == ["as configured 0.4500 0.6500 50.0 % 0.0 %", "best fit 0.3000 0.3000 0.0 % 0.0 %"]
     assert max(map(len, text.splitlines())) < 80
 
