@@ -350,14 +350,16 @@ class CapabilityEngine(BaseQueryEngine):
 
         A fixed cosine means something else for each embedding model; the fit knows ours. What a request sends stays.
         """
-        question, for_model = found.question, self.synthesizer.asks_model and bool(found.hits)
+        question, for_model = found.question, self.synthesizer.asks_model
         if question.threshold is None or question.threshold_sent or self._prepare is None:
             return found
         if found.judgment.answers and not for_model:
             return found
         uncut = replace(question, threshold=None)
         everything = await self._judge(uncut, nodes, self._prepare(uncut)[1])
-        if everything.judgment.answers or (for_model and everything.judgment.asks):
+        judgment = everything.judgment
+        certain = judgment.answers or found.hits if for_model else judgment.level is Confidence.HIGH
+        if judgment.asks and certain:  # a model can say that the answer is not there
             return replace(everything, question=question, above_threshold=found.above_threshold)
         return found
 

@@ -129,18 +129,20 @@ def test_a_model_is_shown_all_types_where_they_are_a_little_likelier(model: str 
 
 
 @pytest.mark.parametrize(
-    ("sent", "answer_from", "scores", "said"),
+    ("model", "sent", "rule", "scores", "said"),
     [
-        (False, 0.25, (0.3,), 1),
-        (True, 0.25, (0.3,), 0),
-        (False, 0.35, (0.3,), 0),
-        (False, 0.25, (0.5, 0.3), 2),
-        (True, 0.25, (0.5, 0.3), 1),
+        ("a model", False, (0.25, 0.7), (0.3,), 1),
+        ("a model", True, (0.25, 0.7), (0.3,), 0),
+        ("a model", False, (0.35, 0.7), (0.3,), 0),
+        ("a model", False, (0.25, 0.7), (0.5, 0.3), 2),
+        ("a model", True, (0.25, 0.7), (0.5, 0.3), 1),
+        (None, False, (0.25, 0.7), (0.3,), 0),
+        (None, False, (0.25, 0.28), (0.3,), 1),
     ],
-    ids=["an answer below", "cut by the request", "nothing below", "for a model", "for a model, cut by the request"],
+    ids=["an answer below", "sent", "nothing below", "further hits", "further hits, sent", "medium", "high"],
 )
 def test_a_default_threshold_hides_no_answer(
-    sent: bool, answer_from: float, scores: tuple[float, ...], said: int
+    model: str | None, sent: bool, rule: tuple[float, float], scores: tuple[float, ...], said: int
 ) -> None:
     found, question = (
         [hit("Here.", score=each) for each in scores],
@@ -150,8 +152,8 @@ def test_a_default_threshold_hides_no_answer(
     def prepare(asked: Question) -> tuple[BaseRetriever, list[BaseNodePostprocessor]]:
         return Found(*found), [] if asked.threshold is None else [step(cut_below, threshold=asked.threshold)]
 
-    gate, says = FixedGate(ConfidenceRule(answer_from=answer_from, high=0.7)), Says(".")
-    says.model = "a model"
+    gate, says = FixedGate(ConfidenceRule(answer_from=rule[0], high=rule[1])), Says(".")
+    says.model = model
     asked = CapabilityEngine(OWNER, gate, *prepare(question), says, prepare=prepare)
     evidence = asyncio.run(asked.gather(question))
     assert (len(evidence.hits), evidence.retrieved, evidence.question) == (said, len(scores), question)
