@@ -149,14 +149,17 @@ class Surface(Struct, frozen=True):
         shared = {
             "tags": [self.tag.name],
             "security": security(self.credentials),
-            "responses": document_errors(
-                *errors,
-                *(_BODY_ERRORS if usual else ()),
-                RateLimited(limit, 1704067200),
-                *self.errors,
-                kinds=self.kinds,
-                envelope=self.envelope,
-            ),
+            "responses": {
+                **document_errors(
+                    *errors,
+                    *(_BODY_ERRORS if usual else ()),
+                    RateLimited(limit, 1704067200),
+                    *self.errors,
+                    kinds=self.kinds,
+                    envelope=self.envelope,
+                ),
+                **options.pop("responses", {}),
+            },
             "response_headers": [
                 ResponseHeader("X-RateLimit-Limit", True, str(limit), "requests allowed in any 60 seconds"),
                 ResponseHeader("X-RateLimit-Remaining", True, str(limit - 1), "requests left now"),

@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 from litestar import Response
 from litestar.exceptions import HTTPException
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Tag
 from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response import File
@@ -88,6 +89,12 @@ NO_ROLE = Forbidden(
 )
 FULL = OrganizationFull("The organization would have 1,001 sources; the limit is 1,000 (RAG_ORGANIZATION_SOURCES)")
 UNREADABLE = UnreadableDocument("a.pdf", "encrypted: a password is needed")
+QUEUED_RESPONSE = ResponseSpec(
+    QueuedResponse,
+    description="A job has been made of it: it was more than is done at once (RAG_UPLOAD_AT_ONCE_MEGABYTES), or asked for by"
+    " `Prefer: respond-async`",
+    generate_examples=False,
+)
 NO_SOURCE = NotFound("source", SOURCE)
 NO_INDEX = NotFound("index", "boook", ["book", "org_knowledge"])
 
@@ -189,6 +196,7 @@ async def get_text(request: Caller, source_id: FromPath[str], sources: Injected[
     summary="Add or replace documents",
     dto=None,
     operation_class=UploadOperation,
+    responses={202: QUEUED_RESPONSE},
     request_max_body_size=None,
 )
 async def upload(request: Caller, sources: Injected[Sources]) -> Response[UploadResponse]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 from uuid import UUID
 
-from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, OpenAPIType, Operation, RequestBody, Schema
+from litestar.openapi.spec import OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
 from msgspec import Meta, Struct, convert, json, to_builtins
 
 from rag_app.documents.uploads import UploadedDocument
@@ -365,14 +365,6 @@ def _body(of: type[Struct], named: str, *required: str, several: bool = False) -
 class UploadOperation(Operation):
     def __post_init__(self) -> None:
         self.request_body = _body(UploadBody, "upload", several=True)
-        self.responses = {
-            **(self.responses or {}),
-            "202": OpenAPIResponse(
-                description="A job has been made of it: it was more than is done at once (RAG_UPLOAD_AT_ONCE_MEGABYTES), "
-                "or asked for by `Prefer: respond-async`",
-                content={"application/json": OpenAPIMediaType(schema=_FixedSchema(written=_schema(QueuedResponse)))},
-            ),
-        }
 
 
 @dataclass
