@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from rag_app.domain import FieldType
+from rag_app.retrieval.formulas import names_in
 from rag_app.retrieval.index import IndexSpec, Kind, Vocabulary
 from rag_app.retrieval.records import NUMBER_FIELDS, NamedValue
 from rag_app.retrieval.spelling import SHORTEST
@@ -192,19 +193,22 @@ def in_money(unit: str) -> bool:
 
 
 def may_be_summed(spec: IndexSpec, name: str) -> bool:
-    """Whether figures of a field make a total: they add up, or their unit is one of amounts. A score, a rating, a temperature
-    or a percentage makes none.
+    """Whether figures of a field make a total: they add up, their unit is one of amounts, or they are computed from such
+    figures and are no ratio. A score, a rating, a temperature or a percentage makes none.
 
     >>> hens = IndexSpec.model_validate({
     ...     "name": "hens", "source_types": ["hen"], "default_source_type": "hen",
-    ...     "fields": {"eggs": {"type": "integer", "adds_up": True}, "weight": {"type": "number", "unit": "kg"}, "rating": "number"}})
-    >>> [may_be_summed(hens, each) for each in ("eggs", "weight", "rating")]
-    [True, True, False]
+    ...     "fields": {"eggs": {"type": "integer", "adds_up": True}, "weight": {"type": "number", "unit": "kg"}, "rating": "number",
+    ...                "sold": {"type": "integer", "formula": "eggs - 6"}, "mean": {"type": "number", "formula": "weight / eggs"}}})
+    >>> [may_be_summed(hens, each) for each in ("eggs", "weight", "rating", "sold", "mean")]
+    [True, True, False, True, False]
     """
     words, units = vocabulary_of(spec, name), {*_table()["money"]["amounts"].split(), *_table()["unit_names"]}
     said = {words.unit.casefold(), *stems(words.unit)}
     adds_up = words.adds_up or bool(words.totals) or name == price_field(spec)
-    return adds_up or in_money(words.unit) or bool(said & {*units, *map(stem, units)})
+    parts = names_in(words.formula) if words.formula and "/" not in words.formula else ()
+    computed = bool(parts) and all(may_be_summed(spec, each) for each in parts)
+    return adds_up or computed or in_money(words.unit) or bool(said & {*units, *map(stem, units)})
 
 
 def only_figure(spec: IndexSpec) -> str | None:
