@@ -40,6 +40,23 @@ def names_time(question: str, text: str) -> bool:
     return any(wanted in named for wanted, named in _compare(question, text, times=True))
 
 
+def things_apart(one: str, other: str) -> list[tuple[set[int], set[int]]]:
+    """For each sort of which two texts name different things, what each of them names: adults, weekdays, dogs. Nothing
+    where one speaks of everything.
+
+    >>> [things_apart("Adults pay $9", each) for each in ("A child pays $5", "A swim is $5", "Anybody, on any day: $5")]
+    [[({0}, {1})], [({0}, set())], []]
+    """
+    words = [_words(each) for each in (one, other)]
+    if any(_EVERYTHING & {*each} for each in words):
+        return []
+    named = [
+        tuple({*(_fill_ranges if number < _ORDERED else _groups_of)(each, groups)} for each in words)
+        for number, groups in enumerate(_SETS)
+    ]
+    return [(left, right) for left, right in named if left != right]
+
+
 def _compare(question: str, text: str, times: bool) -> Iterator[tuple[int, list[int]]]:
     """For each set of which the question names one member: the place of that one, and of those that the text names."""
     for number, wanted in _ask_for(question).items():

@@ -7,6 +7,7 @@ they speak of the same thing in nearly the same words, and one value of one kind
 import re
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
+from typing import Any
 
 from msgspec import Struct
 
@@ -35,7 +36,7 @@ _PLAIN = frozenset(
     """
     )
 )
-_NO_SUBJECT = _PLAIN | NUMBER_WORDS.keys() | UNITS.keys() | DAYS.keys() | MONTHS.keys()
+NO_SUBJECT = _PLAIN | NUMBER_WORDS.keys() | UNITS.keys() | DAYS.keys() | MONTHS.keys()
 
 
 class Statement(Struct, frozen=True):
@@ -43,7 +44,7 @@ class Statement(Struct, frozen=True):
 
     about: frozenset[str]
     names: frozenset[str]
-    values: Mapping[str, frozenset[object]]
+    values: Mapping[str, frozenset[Any]]
     denies: bool
 
 
@@ -54,7 +55,7 @@ def disagree(one: str, other: str) -> bool:
     >>> disagree("Dogs are allowed.", "Dogs are not allowed."), disagree("It takes two days.", "It takes 48 hours.")
     (True, False)
     """
-    left, right = _statement(one), _statement(other)
+    left, right = statement_of(one), statement_of(other)
     if left.denies == right.denies and _differ_behind_same_words(one, other):
         return True
     common = left.about & right.about
@@ -62,16 +63,18 @@ def disagree(one: str, other: str) -> bool:
         return False  # each of them speaks of something of its own
     if len(common) * 2 < max(len(left.about), len(right.about)):
         return False
-    differing = _kinds_apart(left, right)
+    differing = kinds_apart(left, right)
     if left.denies != right.denies:
         return not differing and left.about == right.about
     if differing:
-        return len(differing) == 1 and left.names == right.names
+        at_some_time = (left.values.keys() ^ right.values.keys()) & {"weekday", "month", "year"}
+        is_time = differing & {"weekday", "month", "date", "year"}
+        return len(differing) == 1 and left.names == right.names and bool(is_time or not at_some_time)
     apart = left.names - right.names, right.names - left.names
     return bool(apart[0] and apart[1]) and left.about == right.about and not left.values and not right.values
 
 
-def _kinds_apart(one: Statement, other: Statement) -> set[str]:
+def kinds_apart(one: Statement, other: Statement) -> set[str]:
     """The kinds of which both have values, and none in common."""
     return {kind for kind in one.values.keys() & other.values.keys() if not one.values[kind] & other.values[kind]}
 
@@ -90,14 +93,14 @@ def _differ_behind_same_words(one: str, other: str) -> bool:
             alike = [
                 *takewhile(lambda pair: pair[0] == pair[1], zip(left[:place][::-1], right[:at][::-1], strict=False))
             ]
-            said = content_words(" ".join(same for same, _ in alike[:_LEAD])) - _NO_SUBJECT
+            said = content_words(" ".join(same for same, _ in alike[:_LEAD])) - NO_SUBJECT
             if left[place + 1 : place + 2] == right[at + 1 : at + 2] != [] and len(alike) >= _LEAD and len(said) > 1:
-                before = (_statement(" ".join(words)) for words in (left[:place], right[:at]))
-                return not _kinds_apart(*before)  # nothing else is said to be of another year
+                before = (statement_of(" ".join(words)) for words in (left[:place], right[:at]))
+                return not kinds_apart(*before)  # nothing else is said to be of another year
     return False
 
 
-def _statement(text: str) -> Statement:
+def statement_of(text: str) -> Statement:
     plain, said = " ".join(text.split()), [*_values(text)]
     values = {kind: frozenset(value for each, value in said if each == kind) for kind, _ in said}
     names = frozenset(
@@ -106,7 +109,7 @@ def _statement(text: str) -> Statement:
         for word in content_words(name)
     ) - (DAYS.keys() | MONTHS.keys())
     words = frozenset(word for word in content_words(plain) if word.isalpha())
-    about = words - names - _NO_SUBJECT - {value for _, value in said}
+    about = words - names - NO_SUBJECT - {value for _, value in said}
     return Statement(about, names, values, _NOT.search(plain) is not None)
 
 

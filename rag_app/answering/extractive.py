@@ -10,7 +10,7 @@ of the right passage have .509.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from math import fsum, log
 
 import numpy as np
@@ -50,6 +50,7 @@ from rag_app.answering.passages import (
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
+from rag_app.answering.rival_answers import Said, answer_differently, are_comparable
 from rag_app.answering.sections import name_in, name_sections, of_named_sections
 from rag_app.answering.sequels import add_sequels
 from rag_app.answering.synthesizers import Synthesizer
@@ -69,6 +70,9 @@ MAX_CHOSEN = 3
 """Sentences of an answer to one question; each further part of the question may have one more."""
 MAX_RIVALS = 12
 """Passages that those of an answer are compared with, the nearest to the question."""
+SLACK_OF_RIVALS = 5.0
+"""How far below the first sentence's the log-odds of one that answers differently may lie, or else 0; of a row, which is read
+badly, any."""
 MAX_PARTS = 3
 MOST_LOOKED_AT = 2
 """Passages among which one has what a part of the question asks for, or it is not answered."""
@@ -660,12 +664,35 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
         times = [re.findall(r"\d+", titles[each.block]) for each in (one, other)]
         return not named - content_words(f"{one.text} {other.text}") and (times[0] == times[1] or not all(times))
 
+    before = {(each.block, each.place + 1): each.text for each in ranking.pool}
+
+    def said(each: Passage) -> Said:
+        leans_on = before.get((each.block, each.place), "") if _POINTS_BACK.match(each.text) else ""
+        return Said(each.text, titles[each.block], each.lead, leans_on, context.blocks[each.block].body)
+
     nearest = [ranking.ranked[i] for i in np.argsort(-ranking.cosines[0])[:MAX_RIVALS]]
-    for one in chosen[: len(ranking.asked) - 1]:  # of each part the sentence that answers it
-        for other in nearest:
-            if one.block != other.block and disagree(one.text, other.text) and agree_in_title(one, other):
+    for row, one in enumerate(chosen[: len(ranking.asked) - 1], 1):  # of each part the sentence that answers it
+        part = ranking.asked[row]
+        for other in (each for each in nearest if each.block != one.block):
+            apart = disagree(one.text, other.text) and agree_in_title(one, other)
+            if apart and are_comparable(part, said(one), said(other)):
+                return one, other
+        for other in _find_other_answers(one, row, ranking):
+            if not context.blocks[other.block].told and answer_differently(part, said(one), said(other)):
                 return one, other
     return ()
+
+
+def _find_other_answers(one: Passage, row: int, ranking: Ranking) -> Iterator[Passage]:
+    """What is likely enough to answer a part of a question, too, from another source; the likeliest first."""
+    if language_of(ranking.asked[row]) not in LANGUAGES or one not in ranking.ranked:
+        return
+    odds = ranking.read[row]
+    least = min(0, odds[ranking.ranked.index(one)] - SLACK_OF_RIVALS)
+    for place in np.argsort(-odds, kind="stable"):
+        other = ranking.ranked[place]
+        if other.block != one.block and (odds[place] >= least or cells_of(other.text)):
+            yield other
 
 
 def _add_date(passage: Passage, context: Context, asked: Period) -> Passage:

@@ -18,9 +18,9 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("differ", "right"), [(True, 37), (False, 39)])
+@pytest.mark.parametrize(("differ", "right"), [(True, 51), (False, 51)])
 async def test_most_pairs_are_told_apart(differ: bool, right: int) -> None:
-    """Floors below what was measured: 32 of 40 have to be said, and there is hardly a false alarm."""
+    """Floors below what was measured, of 53 each; there is hardly a false alarm."""
     synthesizer, told = ExtractiveSynthesizer(MiniLM()), 0
     pairs = [pair for pair in PAIRS if pair["disagree"] is differ]
     for pair in pairs:
@@ -31,7 +31,7 @@ async def test_most_pairs_are_told_apart(differ: bool, right: int) -> None:
         told += text.startswith("Sources disagree: ") is differ
         if text.startswith("Sources disagree: "):
             assert all(pair[side].rstrip(".") in text for side in ("one", "other"))
-    assert len(pairs) == 40 and told >= right
+    assert len(pairs) == 53 and told >= right
 
 
 @pytest.mark.parametrize(

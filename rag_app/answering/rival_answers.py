@@ -1,0 +1,331 @@
+"""Whether two sentences, each of which is likely to answer a question, answer it differently.
+
+They do where both are of the things that the question names and of nothing else, and what it asks for differs: the price,
+the day, the name of who is in charge, whether something is so. Rules for English; in doubt they do not.
+"""
+
+import re
+from math import isclose
+
+from msgspec import Struct
+
+from rag_app.answering.citations import content_words
+from rag_app.answering.contrasts import things_apart
+from rag_app.answering.disagreement import NO_SUBJECT, Statement, kinds_apart, statement_of
+from rag_app.answering.kinds import Kind, kind_of, names_in
+from rag_app.answering.passages import cells_of
+from rag_app.answering.verification.figures import DAYS, MONEY, MONTHS, NUMBER_WORDS
+from rag_app.retrieval.confidence import stem
+from rag_app.retrieval.text import words_in
+
+_NEAR = 0.08  # "12 weeks" and "three months"
+_ALIKE = 5  # letters by which words are compared: "delivered" and "delivery"
+_CALENDAR = frozenset(["year", "month", "date", "weekday", "hour"])
+_DAY = frozenset(["month", "date", "weekday"])
+_ASKS_WHETHER = re.compile(
+    r"(?:and |but |so )?(?:do|does|did|is|are|was|were|can|could|may|must|should|will)\b", re.IGNORECASE
+)
+# In what is measured what a kind of question asks for; of other kinds, in anything.
+_MEASURES = {
+    Kind.MONEY: MONEY | {"paid"},
+    Kind.SPAN: {"time"},
+    Kind.OFTEN: {"time", ""},
+    Kind.LENGTH: {"length", "time"},
+    Kind.WEIGHT: {"mass", "pound"},
+    Kind.SHARE: {"percent", ""},
+    Kind.AGE: {"time", ""},
+    Kind.REASON: frozenset(),
+}
+# Of somebody who holds something; "who complained?" may have many answers.
+_ASKS_ONE = re.compile(r"\bwho(?:['’]s\b| is\b| [a-z]+(?<!s)s\b)", re.IGNORECASE)
+_OF_AN_EVENT = re.compile(r"\bwhen (?:was|were|did)\b", re.IGNORECASE)
+# What was, what is to be, what somebody lived through: none of it is said to be so.
+_NOT_NOW = re.compile(
+    r"\b(?:used to|formerly|former|previously|no longer|until (?:now|then)|so far|originally|at first|initially|old|in the past"
+    r"|at that time|last (?:year|month|week|time|summer|winter)|since then|instead of|rather than|changed (?:from|to)"
+    r"|ris(?:e|es|en|ing)|rose|rais(?:e|es|ed|ing)|(?:go|goes|going|gone|went|put) up|increas\w*|decreas\w*|reduced|lowered"
+    r"|propos\w+|suggest\w*|plan(?:s|ned|ning) to|consider\w*|would|could|might|perhaps|expected|draft|I|I['’]\w+|my|me)\b"
+)
+_DENIES = re.compile(
+    r"\b(?:not|no|never|cannot|neither|nor|forbidden|prohibited|banned)\b(?! (?:only|more|later|less)\b)|n['’]t\b",
+    re.IGNORECASE,
+)
+_ENDS = re.compile(
+    r"\b(?:until|till|clos(?:e|es|ed|ing)|ends?|ended|ending|finish(?:es|ed)?|latest|deadline|by|before|between|up to|due)\b",
+    re.IGNORECASE,
+)
+_BEGINS = re.compile(
+    r"\b(?:beg[ai]ns?|beginning|starts?|started|starting|opens?|opened|opening|from|between|earliest|after)\b",
+    re.IGNORECASE,
+)
+_CUT = re.compile(
+    r"[;:,.!?]+\s+|\s[–-]\s|\s\(|\)|\b(?:because|since|so that|as long as|while|otherwise|for reasons? of|due to|any more"
+    r"|and (?=(?:it|they|you|we|for|an?|the|in|on|at|from)\s))\b",
+    re.IGNORECASE,
+)
+_ANSWER_LABEL = re.compile(r"^(?:answer|a)\s*:\s+", re.IGNORECASE)
+_EACH = re.compile(
+    r"(?:\b(?:per|an?|each|every)\s|/\s?)(second|minute|hour|day|night|week|month|quarter|year|person|child|head|page|visit)\b",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(r"\d\s?(?:[-–]|to|and)\s?[$£€]?\d|\bfrom [$£€]\s?\d", re.IGNORECASE)
+_ADDRESSES = frozenset(words_in("mr mrs ms miss dr prof"))
+_PLACED = re.compile(
+    r"\b(?:is|are|takes? place)\s+(?:(?:kept|stored|located|held|based|situated|found)\s+)?"
+    r"(?P<place>(?:in|on|at|behind|under|next|near|opposite|above|below|beside|outside|inside|the|an?)\s.*)",
+    re.IGNORECASE,
+)
+_LABELS = re.compile(r"(?:\A|; )[^:;]{1,40}: (?=[^;]*(?:;|\Z))")
+_TITLE_CUT = re.compile(r"\s*[:,(–]\s*|\s-\s")
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(stem(word)[:_ALIKE] for word in content_words(text))
+
+
+# Words of a question that name nothing, and those of a sentence that limit nothing.
+_UNNAMING = frozenset(stem(word)[:_ALIKE] for word in NO_SUBJECT - DAYS.keys() - MONTHS.keys()) | _stems(
+    """
+    date day hour clock number value until till within before up between above below over under during per often soon long
+    high far big old come came back go gone get take taken taking let want allowed permitted possible forbidden prohibited ok
+    """
+)
+_UNLIMITING = _UNNAMING | _stems(
+    """
+    please note keep mind kindly ask tell remember know everybody everyone which each every yearly annual normally usually
+    always day date hour pm am agree decide set fix elect appoint invite offer send sent bring rent much many customer
+    half here kept done return been thank pay paid again either too mr mrs ms miss dr prof
+    """
+    + " ".join([*DAYS, *MONTHS])
+)
+
+
+class Said(Struct, frozen=True):
+    """A sentence of a document with this `title`: what it stands under, the sentence that it leans on, and all the text that
+    was found with it."""
+
+    text: str
+    title: str = ""
+    lead: str = ""
+    before: str = ""
+    document: str = ""
+
+    @property
+    def naming(self) -> frozenset[str]:
+        """The words for what it is about."""
+        return _stems(f"{self.title} {self.lead} {self.before} {self.text}")
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Those of them that another sentence of the same has to have, too: not what a table calls its columns."""
+        cells = cells_of(self.text)
+        return _stems(f"{self.title} {self.lead} {self.before} {' '.join(cells.values())}") if cells else self.naming
+
+
+def answer_differently(question: str, one: Said, other: Said) -> bool:
+    """
+    >>> asked, one = "What does a cut cost?", Said("A cut is $40, with a wash.")
+    >>> [answer_differently(asked, one, Said(text)) for text in ("We charge $45 for a cut.", "Children pay $20 for a cut.")]
+    [True, False]
+    >>> answer_differently("May dogs come in?", Said("Dogs may come in."), Said("Please note that dogs may not come in."))
+    True
+    """
+    said, clauses = (one, other), (_clause(question, one.text), _clause(question, other.text))
+    if not are_comparable(question, one, other):
+        return False
+    if not _name_the_same(question, said, clauses) or (_are_of_others(*clauses) and kind_of(question) is not Kind.TIME):
+        return False
+    if _ASKS_WHETHER.match(question):
+        return _deny_each_other(question, said, clauses)
+    if (_DENIES.search(clauses[0]) is None) != (_DENIES.search(clauses[1]) is None):
+        return False
+    if kind_of(question) in (Kind.PERSON, Kind.PLACE):
+        return _name_others(question, said, clauses)
+    return _give_other_values(question, clauses) and bool(kinds_apart(*(statement_of(each.text) for each in said)))
+
+
+def are_comparable(question: str, one: Said, other: Said) -> bool:
+    """Whether two sentences can contradict each other: both are said to be so, of one document's subject and per one unit."""
+    if not (is_so(one.text) and is_so(other.text)) or are_siblings(question, one.title, other.title):
+        return False
+    units = [{each.casefold() for each in _EACH.findall(said.text)} for said in (one, other)]
+    return not (all(units) and units[0].isdisjoint(units[1])) and not are_titled_apart(question, one, other)
+
+
+def is_so(text: str) -> bool:
+    """Whether a sentence says that something is so, and not that it was, may be, or happened to somebody.
+
+    >>> is_so("The fee is £5."), is_so("The fee used to be £5."), is_so("They propose a fee of £5."), is_so("I paid £5.")
+    (True, False, False, False)
+    """
+    return _NOT_NOW.search(text) is None
+
+
+def are_siblings(question: str, one: str, other: str) -> bool:
+    """Whether two titles are of two things of a sort, which a question does not tell apart, or of two numbers or times.
+
+    >>> [are_siblings("", "Plan: Team", each) for each in ("Plan: Business", "The plan", "Team meeting")]
+    [True, False, False]
+    """
+    numbers = [re.findall(r"\d+", each) for each in (one, other)]
+    if (all(numbers) and numbers[0] != numbers[1]) or _are_of_others(one, other):
+        return True
+    own = [_stems(each) - _stems(question) for each in (one, other)]
+    if not (own[0] - own[1] and own[1] - own[0]):
+        return False
+    heads = [_TITLE_CUT.split(each, maxsplit=1) for each in (one, other)]
+    if any(len(each) > 1 for each in heads):
+        return _stems(heads[0][0]) == _stems(heads[1][0])
+    words = [re.findall(r"\w+", each.casefold()) for each in (one, other)]
+    return words[0][:1] == words[1][:1] or words[0][-1:] == words[1][-1:]
+
+
+def _are_of_others(one: str, other: str) -> bool:
+    """Whether each names another thing of a sort: children, adults."""
+    return any(left and right for left, right in things_apart(one, other))
+
+
+def _clause(question: str, text: str) -> str:
+    """The piece of a sentence that says what is asked for: it has a value, and most of the question's words.
+
+    >>> _clause("What does a cut cost?", "With a wash it takes an hour, a cut costs $40; please book.")
+    'a cut costs $40'
+    """
+    text, wanted = _ANSWER_LABEL.sub("", text), _stems(question)
+    by_name, whether = kind_of(question) in (Kind.PERSON, Kind.PLACE), _ASKS_WHETHER.match(question) is not None
+
+    def has_value(piece: str) -> bool:
+        if by_name:
+            return any(stem(name)[:_ALIKE] not in wanted for name in names_in(f"x {piece}"))
+        return whether or bool(statement_of(piece).values)
+
+    if cells := cells_of(text):
+        named = next(iter(cells))
+        asked = (
+            f"{label}: {cell}" for label, cell in cells.items() if label == named or _stems(f"{label} {cell}") & wanted
+        )
+        return told if has_value(told := "; ".join(asked)) else text
+    pieces = (piece for piece in _CUT.split(text) if piece.strip())
+    return max(pieces, key=lambda piece: (has_value(piece), len(wanted & _stems(piece))), default=text)
+
+
+def _wanted(question: str) -> frozenset[str]:
+    """What a question names; of "What date is the open day?" all words, though each says little."""
+    return (_stems(question) - _UNNAMING) or _stems(question)
+
+
+def _name_the_same(question: str, said: tuple[Said, Said], clauses: tuple[str, str]) -> bool:
+    """Whether both are of what the question names, and not each of something of its own beside it."""
+    one, other = said
+    if kind_of(question) is Kind.PLACE:  # what stands behind is the place
+        clauses = (_PLACED.sub("", clauses[0]), _PLACED.sub("", clauses[1]))
+    limits = [_limits(clause) - _stems(question) for clause in clauses]
+    own = limits[0] - other.naming, limits[1] - one.naming
+    if not _wanted(question) & one.naming & other.naming:
+        return False
+    if not (_is_of_it(question, one, other, own[0]) and _is_of_it(question, other, one, own[1])):
+        return False
+    if _OF_AN_EVENT.search(question):
+        return not any(extra - _stems(" ".join(names_in(clause))) for extra, clause in zip(own, clauses, strict=True))
+    return not all(own) or kind_of(question) in (Kind.PERSON, Kind.PLACE)
+
+
+def _is_of_it(question: str, one: Said, other: Said, own: frozenset[str]) -> bool:
+    """Whether a sentence, or else its document, names what the other one names of the question, and nothing in its place."""
+    wanted = _wanted(question)
+    missing = wanted & other.named - one.naming
+    if not missing:
+        return True
+    if own or _stems(one.lead) - _stems(question) - _UNLIMITING:
+        return False
+    is_one_word = len(missing) == 1 and len(wanted & one.naming & other.naming) > 1
+    return not missing - _stems(one.document) or (is_one_word and not missing & _stems(" ".join(names_in(question))))
+
+
+def are_titled_apart(question: str, one: Said, other: Said) -> bool:
+    """Whether a title names another thing than a question does, of which the other document speaks.
+
+    >>> fair = Said("Tickets cost £10.", "The summer fair")
+    >>> [are_titled_apart("What is a ticket for the summer fair?", Said("", title), fair) for title in ("Winter fair", "Tickets")]
+    [True, False]
+    """
+    wanted, asked = _wanted(question), _stems(question)
+    titles = [_stems(each.title) for each in (one, other)]
+    whole = [title | _stems(each.document) for title, each in zip(titles, (one, other), strict=True)]
+    return any(
+        wanted & others - own and title & wanted and title - asked - others
+        for title, own, others in zip(titles, whole, whole[::-1], strict=True)
+    )
+
+
+def _limits(clause: str) -> frozenset[str]:
+    """The words of a clause that may say of what, when or for whom it holds: names, and no plain words."""
+    clause = _LABELS.sub(" ", clause)
+    words = " ".join(re.findall(r"[^\W\d_]{3,}", clause))
+    names = names_in(clause) - NO_SUBJECT - _ADDRESSES
+    return (_stems(words) - _UNLIMITING) | _stems(" ".join(names))
+
+
+def _deny_each_other(question: str, said: tuple[Said, Said], clauses: tuple[str, str]) -> bool:
+    """Whether one is denied that the other says, and not only of a part of it or at some time."""
+    denies = [_DENIES.search(clause) is not None for clause in clauses]
+    if denies[0] == denies[1]:
+        return "paid" in kinds_apart(*map(statement_of, clauses))
+    wanted = _wanted(question)
+    for each, clause in zip(said, clauses, strict=True):
+        if 2 * len(wanted & _stems(each.text) - _stems(clause)) > len(wanted & _stems(clause)):
+            return False  # another clause may be of what is asked
+    denial, other = clauses if denies[0] else clauses[::-1]
+    asked = f"{question[:1].lower()}{question[1:]}"  # "May I" is no month
+    around = _stems(f"{question} {other}") | said[1 if denies[0] else 0].naming
+    return not _stems(denial) - around - _UNLIMITING and not any(
+        left - right for left, right in things_apart(denial, f"{asked} {other}")
+    )
+
+
+def _name_others(question: str, said: tuple[Said, Said], clauses: tuple[str, str]) -> bool:
+    """Whether each gives another name for the one who, or the place where, something is."""
+    is_person = kind_of(question) is Kind.PERSON
+    if is_person and not _ASKS_ONE.search(question):
+        return False
+    places = [match for clause in clauses if (match := _PLACED.search(clause))]
+    if not is_person and len(places) == len(clauses):
+        before = [_stems(each.string[: each.start()]) - _stems(question) - _UNLIMITING for each in places]
+        there = [_stems(each["place"]) for each in places]
+        return bool(there[0] - there[1] and there[1] - there[0]) and not all(before)
+    texts = " ".join([question, *(f"{each.document} {each.text}" for each in said)])
+    titles = " ".join([question, *(each.title for each in said)]).casefold()
+    known = {*_ADDRESSES, *NUMBER_WORDS, *re.findall(r"\b[a-z]\w+", texts), *re.findall(r"\w+", titles)}
+    names = [names_in(f"x {clause}") - known for clause in clauses]
+    whole = [names_in(f"x {each.text}") for each in said]
+    if not all(names) or names[0] & whole[1] or names[1] & whole[0]:
+        return False
+    own = [
+        _stems(clause) - _stems(f"{question} {other}") - _UNLIMITING - {stem(each)[:_ALIKE] for each in named}
+        for clause, other, named in zip(clauses, clauses[::-1], names, strict=True)
+    ]
+    return not (all(own) if is_person else any(own)) and not things_apart(*clauses)
+
+
+def _are_near(one: Statement, other: Statement) -> bool:
+    """Whether two spans may be the same in other units: "a year", "365 days"."""
+    return any(isclose(left, right, rel_tol=_NEAR) for left in one.values["time"] for right in other.values["time"])
+
+
+def _give_other_values(question: str, clauses: tuple[str, str]) -> bool:
+    """Whether the values of the kind that is asked for are apart, and no other; nor is one of another day or for another unit."""
+    kind, told = kind_of(question), [statement_of(clause) for clause in clauses]
+    apart = kinds_apart(*told) - ({"paid"} if kind is not Kind.MONEY else set())
+    wanted = apart & _MEASURES[kind] if kind in _MEASURES else apart - _CALENDAR if kind else apart
+    if kind is Kind.TIME:
+        wanted = apart & _CALENDAR or apart & {"time"} or (apart & {""} if _OF_AN_EVENT.search(question) else set())
+    if not wanted or apart - wanted or (len(wanted) > 1 and not wanted <= _CALENDAR - {"hour"}):
+        return False
+    if not wanted & _CALENDAR and (any(map(_RANGE.search, clauses)) or ("time" in wanted and _are_near(*told))):
+        return False
+    if not wanted & _DAY and (things_apart(*clauses) or ("year" in told[0].values) != ("year" in told[1].values)):
+        return False
+    return not any(
+        asked.search(question) and any(opposite.search(each) and not asked.search(each) for each in clauses)
+        for asked, opposite in ((_ENDS, _BEGINS), (_BEGINS, _ENDS))
+    )
