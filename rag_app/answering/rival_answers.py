@@ -41,7 +41,7 @@ _ASKS_ONE = re.compile(r"\bwho(?:['’]s\b| is\b| [a-z]+(?<!s)s\b)", re.IGNORECA
 _OF_AN_EVENT = re.compile(r"\bwhen (?:was|were|did)\b", re.IGNORECASE)
 # What was, what is to be, what somebody lived through: none of it is said to be so.
 _NOT_NOW = re.compile(
-    r"\b(?:used to|formerly|former|previously|no longer|until (?:now|then)|so far|originally|at first|initially|old|in the past"
+    r"\b(?:used to|formerly|former|previously|no longer|until (?:now|then|recently|(?:\w+ )?(?:1\d|20)\d\d)|so far|originally|at first|initially|old|in the past"
     r"|at that time|last (?:year|month|week|time|summer|winter)|since then|instead of|rather than|changed (?:from|to)"
     r"|ris(?:e|es|en|ing)|rose|rais(?:e|es|ed|ing)|(?:go|goes|going|gone|went|put) up|increas\w*|decreas\w*|reduced|lowered"
     r"|propos\w+|suggest\w*|plan(?:s|ned|ning) to|consider\w*|would|could|might|perhaps|expected|draft|I|I['’]\w+|my|me)\b"
@@ -80,11 +80,19 @@ _TITLE_CUT = re.compile(r"\s*[:,(–]\s*|\s-\s")
 
 
 def _stems(text: str) -> frozenset[str]:
-    return frozenset(stem(word)[:_ALIKE] for word in content_words(text))
+    """
+    >>> _stems("It is fully charged") == _stems("a full charge")
+    True
+    """
+    return frozenset(map(_stem, content_words(text)))
+
+
+def _stem(word: str) -> str:
+    return re.sub(r"(.)\1$", r"\1", stem(word))[:_ALIKE]
 
 
 # Words of a question that name nothing, and those of a sentence that limit nothing.
-_UNNAMING = frozenset(stem(word)[:_ALIKE] for word in NO_SUBJECT - DAYS.keys() - MONTHS.keys()) | _stems(
+_UNNAMING = frozenset(_stem(word) for word in NO_SUBJECT - DAYS.keys() - MONTHS.keys()) | _stems(
     """
     date day hour clock number value until till within before up between above below over under during per often soon long
     high far big old come came back go gone get take taken taking let want allowed permitted possible forbidden prohibited ok
@@ -155,7 +163,7 @@ def are_comparable(question: str, one: Said, other: Said) -> bool:
 def is_so(text: str) -> bool:
     """Whether a sentence says that something is so, and not that it was, may be, or happened to somebody.
 
-    >>> is_so("The fee is £5."), is_so("The fee used to be £5."), is_so("They propose a fee of £5."), is_so("I paid £5.")
+    >>> is_so("The fee is £5."), is_so("The fee used to be £5."), is_so("It was £5 until 2020."), is_so("I paid £5.")
     (True, False, False, False)
     """
     return _NOT_NOW.search(text) is None
@@ -196,7 +204,7 @@ def _clause(question: str, text: str) -> str:
 
     def has_value(piece: str) -> bool:
         if by_name:
-            return any(stem(name)[:_ALIKE] not in wanted for name in names_in(f"x {piece}"))
+            return any(_stem(name) not in wanted for name in names_in(f"x {piece}"))
         return whether or bool(statement_of(piece).values)
 
     if cells := cells_of(text):
@@ -301,7 +309,7 @@ def _name_others(question: str, said: tuple[Said, Said], clauses: tuple[str, str
     if not all(names) or names[0] & whole[1] or names[1] & whole[0]:
         return False
     own = [
-        _stems(clause) - _stems(f"{question} {other}") - _UNLIMITING - {stem(each)[:_ALIKE] for each in named}
+        _stems(clause) - _stems(f"{question} {other}") - _UNLIMITING - {_stem(each) for each in named}
         for clause, other, named in zip(clauses, clauses[::-1], names, strict=True)
     ]
     return not (all(own) if is_person else any(own)) and not things_apart(*clauses)
