@@ -108,7 +108,7 @@ _UNLIMITING = _UNNAMING | _stems(
 )
 
 
-class Said(Struct, frozen=True):
+class Testimony(Struct, frozen=True):
     """A sentence of a document with this `title`: what it stands under, the sentence that it leans on, and all the text that
     was found with it."""
 
@@ -130,12 +130,12 @@ class Said(Struct, frozen=True):
         return _stems(f"{self.title} {self.lead} {self.before} {' '.join(cells.values())}") if cells else self.naming
 
 
-def answer_differently(question: str, one: Said, other: Said) -> bool:
+def answer_differently(question: str, one: Testimony, other: Testimony) -> bool:
     """
-    >>> asked, one = "What does a cut cost?", Said("A cut is $40, with a wash.")
-    >>> [answer_differently(asked, one, Said(text)) for text in ("We charge $45 for a cut.", "Children pay $20 for a cut.")]
+    >>> asked, one = "What does a cut cost?", Testimony("A cut is $40, with a wash.")
+    >>> [answer_differently(asked, one, Testimony(text)) for text in ("We charge $45 for a cut.", "Children pay $20 for a cut.")]
     [True, False]
-    >>> answer_differently("May dogs come in?", Said("Dogs may come in."), Said("Please note that dogs may not come in."))
+    >>> answer_differently("May dogs come in?", Testimony("Dogs may come in."), Testimony("Please note that dogs may not come in."))
     True
     """
     said, clauses = (one, other), (_clause(question, one.text), _clause(question, other.text))
@@ -152,7 +152,7 @@ def answer_differently(question: str, one: Said, other: Said) -> bool:
     return _give_other_values(question, clauses) and bool(kinds_apart(*(statement_of(each.text) for each in said)))
 
 
-def are_comparable(question: str, one: Said, other: Said) -> bool:
+def are_comparable(question: str, one: Testimony, other: Testimony) -> bool:
     """Whether two sentences can contradict each other: both are said to be so, of one document's subject and per one unit."""
     if not (is_so(one.text) and is_so(other.text)) or are_siblings(question, one.title, other.title):
         return False
@@ -217,19 +217,19 @@ def _clause(question: str, text: str) -> str:
     return max(pieces, key=lambda piece: (has_value(piece), len(wanted & _stems(piece))), default=text)
 
 
-def _wanted(question: str) -> frozenset[str]:
+def _names_of(question: str) -> frozenset[str]:
     """What a question names; of "What date is the open day?" all words, though each says little."""
     return (_stems(question) - _UNNAMING) or _stems(question)
 
 
-def _name_the_same(question: str, said: tuple[Said, Said], clauses: tuple[str, str]) -> bool:
+def _name_the_same(question: str, said: tuple[Testimony, Testimony], clauses: tuple[str, str]) -> bool:
     """Whether both are of what the question names, and not each of something of its own beside it."""
     one, other = said
     if kind_of(question) is Kind.PLACE:  # what stands behind is the place
         clauses = (_PLACED.sub("", clauses[0]), _PLACED.sub("", clauses[1]))
     limits = [_limits(clause) - _stems(question) for clause in clauses]
     own = limits[0] - other.naming, limits[1] - one.naming
-    if not _wanted(question) & one.naming & other.naming:
+    if not _names_of(question) & one.naming & other.naming:
         return False
     if not (_is_of_it(question, one, other, own[0]) and _is_of_it(question, other, one, own[1])):
         return False
@@ -238,9 +238,9 @@ def _name_the_same(question: str, said: tuple[Said, Said], clauses: tuple[str, s
     return not all(own) or kind_of(question) in (Kind.PERSON, Kind.PLACE)
 
 
-def _is_of_it(question: str, one: Said, other: Said, own: frozenset[str]) -> bool:
+def _is_of_it(question: str, one: Testimony, other: Testimony, own: frozenset[str]) -> bool:
     """Whether a sentence, or else its document, names what the other one names of the question, and nothing in its place."""
-    wanted = _wanted(question)
+    wanted = _names_of(question)
     missing = wanted & other.named - one.naming
     if not missing:
         return True
@@ -250,14 +250,14 @@ def _is_of_it(question: str, one: Said, other: Said, own: frozenset[str]) -> boo
     return not missing - _stems(one.document) or (is_one_word and not missing & _stems(" ".join(names_in(question))))
 
 
-def are_titled_apart(question: str, one: Said, other: Said) -> bool:
+def are_titled_apart(question: str, one: Testimony, other: Testimony) -> bool:
     """Whether a title names another thing than a question does, of which the other document speaks.
 
-    >>> fair = Said("Tickets cost £10.", "The summer fair")
-    >>> [are_titled_apart("What is a ticket for the summer fair?", Said("", title), fair) for title in ("Winter fair", "Tickets")]
+    >>> fair = Testimony("Tickets cost £10.", "The summer fair")
+    >>> [are_titled_apart("What is a ticket for the summer fair?", Testimony("", title), fair) for title in ("Winter fair", "Tickets")]
     [True, False]
     """
-    wanted, asked = _wanted(question), _stems(question)
+    wanted, asked = _names_of(question), _stems(question)
     titles = [_stems(each.title) for each in (one, other)]
     whole = [title | _stems(each.document) for title, each in zip(titles, (one, other), strict=True)]
     return any(
@@ -274,12 +274,12 @@ def _limits(clause: str) -> frozenset[str]:
     return (_stems(words) - _UNLIMITING) | _stems(" ".join(names))
 
 
-def _deny_each_other(question: str, said: tuple[Said, Said], clauses: tuple[str, str]) -> bool:
+def _deny_each_other(question: str, said: tuple[Testimony, Testimony], clauses: tuple[str, str]) -> bool:
     """Whether one is denied that the other says, and not only of a part of it or at some time."""
     denies = [_DENIES.search(clause) is not None for clause in clauses]
     if denies[0] == denies[1]:
         return "paid" in kinds_apart(*map(statement_of, clauses))
-    wanted = _wanted(question)
+    wanted = _names_of(question)
     for each, clause in zip(said, clauses, strict=True):
         if 2 * len(wanted & _stems(each.text) - _stems(clause)) > len(wanted & _stems(clause)):
             return False  # another clause may be of what is asked
@@ -291,7 +291,7 @@ def _deny_each_other(question: str, said: tuple[Said, Said], clauses: tuple[str,
     )
 
 
-def _name_others(question: str, said: tuple[Said, Said], clauses: tuple[str, str]) -> bool:
+def _name_others(question: str, said: tuple[Testimony, Testimony], clauses: tuple[str, str]) -> bool:
     """Whether each gives another name for the one who, or the place where, something is."""
     is_person = kind_of(question) is Kind.PERSON
     if is_person and not _ASKS_ONE.search(question):
