@@ -50,7 +50,7 @@ from rag_app.answering.passages import (
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
-from rag_app.answering.rival_answers import Testimony, answer_differently, are_comparable
+from rag_app.answering.rival_answers import Account, answer_differently, are_comparable
 from rag_app.answering.sections import name_in, name_sections, of_named_sections
 from rag_app.answering.sequels import add_sequels
 from rag_app.answering.synthesizers import Synthesizer
@@ -666,9 +666,9 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
 
     before = {(each.block, each.place + 1): each.text for each in ranking.pool}
 
-    def said(each: Passage) -> Testimony:
+    def said(each: Passage) -> Account:
         leans_on = before.get((each.block, each.place), "") if _POINTS_BACK.match(each.text) else ""
-        return Testimony(each.text, titles[each.block], each.lead, leans_on, context.blocks[each.block].body)
+        return Account(each.text, titles[each.block], each.lead, leans_on, context.blocks[each.block].body)
 
     nearest = [ranking.ranked[i] for i in np.argsort(-ranking.cosines[0])[:MAX_RIVALS]]
     for row, one in enumerate(chosen[: len(ranking.asked) - 1], 1):  # of each part the sentence that answers it

@@ -108,7 +108,7 @@ _UNLIMITING = _UNNAMING | _stems(
 )
 
 
-class Testimony(Struct, frozen=True):
+class Account(Struct, frozen=True):
     """A sentence of a document with this `title`: what it stands under, the sentence that it leans on, and all the text that
     was found with it."""
 
@@ -130,12 +130,12 @@ class Testimony(Struct, frozen=True):
         return _stems(f"{self.title} {self.lead} {self.before} {' '.join(cells.values())}") if cells else self.naming
 
 
-def answer_differently(question: str, one: Testimony, other: Testimony) -> bool:
+def answer_differently(question: str, one: Account, other: Account) -> bool:
     """
-    >>> asked, one = "What does a cut cost?", Testimony("A cut is $40, with a wash.")
-    >>> [answer_differently(asked, one, Testimony(text)) for text in ("We charge $45 for a cut.", "Children pay $20 for a cut.")]
+    >>> asked, one = "What does a cut cost?", Account("A cut is $40, with a wash.")
+    >>> [answer_differently(asked, one, Account(text)) for text in ("We charge $45 for a cut.", "Children pay $20 for a cut.")]
     [True, False]
-    >>> answer_differently("May dogs come in?", Testimony("Dogs may come in."), Testimony("Please note that dogs may not come in."))
+    >>> answer_differently("May dogs come in?", Account("Dogs may come in."), Account("Please note that dogs may not come in."))
     True
     """
     said, clauses = (one, other), (_clause(question, one.text), _clause(question, other.text))
@@ -152,7 +152,7 @@ def answer_differently(question: str, one: Testimony, other: Testimony) -> bool:
     return _give_other_values(question, clauses) and bool(kinds_apart(*(statement_of(each.text) for each in said)))
 
 
-def are_comparable(question: str, one: Testimony, other: Testimony) -> bool:
+def are_comparable(question: str, one: Account, other: Account) -> bool:
     """Whether two sentences can contradict each other: both are said to be so, of one document's subject and per one unit."""
     if not (is_so(one.text) and is_so(other.text)) or are_siblings(question, one.title, other.title):
         return False
@@ -222,7 +222,7 @@ def _names_of(question: str) -> frozenset[str]:
     return (_stems(question) - _UNNAMING) or _stems(question)
 
 
-def _name_the_same(question: str, said: tuple[Testimony, Testimony], clauses: tuple[str, str]) -> bool:
+def _name_the_same(question: str, said: tuple[Account, Account], clauses: tuple[str, str]) -> bool:
     """Whether both are of what the question names, and not each of something of its own beside it."""
     one, other = said
     if kind_of(question) is Kind.PLACE:  # what stands behind is the place
@@ -238,7 +238,7 @@ def _name_the_same(question: str, said: tuple[Testimony, Testimony], clauses: tu
     return not all(own) or kind_of(question) in (Kind.PERSON, Kind.PLACE)
 
 
-def _is_of_it(question: str, one: Testimony, other: Testimony, own: frozenset[str]) -> bool:
+def _is_of_it(question: str, one: Account, other: Account, own: frozenset[str]) -> bool:
     """Whether a sentence, or else its document, names what the other one names of the question, and nothing in its place."""
     wanted = _names_of(question)
     missing = wanted & other.named - one.naming
@@ -250,11 +250,11 @@ def _is_of_it(question: str, one: Testimony, other: Testimony, own: frozenset[st
     return not missing - _stems(one.document) or (is_one_word and not missing & _stems(" ".join(names_in(question))))
 
 
-def are_titled_apart(question: str, one: Testimony, other: Testimony) -> bool:
+def are_titled_apart(question: str, one: Account, other: Account) -> bool:
     """Whether a title names another thing than a question does, of which the other document speaks.
 
-    >>> fair = Testimony("Tickets cost £10.", "The summer fair")
-    >>> [are_titled_apart("What is a ticket for the summer fair?", Testimony("", title), fair) for title in ("Winter fair", "Tickets")]
+    >>> fair = Account("Tickets cost £10.", "The summer fair")
+    >>> [are_titled_apart("What is a ticket for the summer fair?", Account("", title), fair) for title in ("Winter fair", "Tickets")]
     [True, False]
     """
     wanted, asked = _names_of(question), _stems(question)
@@ -274,7 +274,7 @@ def _limits(clause: str) -> frozenset[str]:
     return (_stems(words) - _UNLIMITING) | _stems(" ".join(names))
 
 
-def _deny_each_other(question: str, said: tuple[Testimony, Testimony], clauses: tuple[str, str]) -> bool:
+def _deny_each_other(question: str, said: tuple[Account, Account], clauses: tuple[str, str]) -> bool:
     """Whether one is denied that the other says, and not only of a part of it or at some time."""
     denies = [_DENIES.search(clause) is not None for clause in clauses]
     if denies[0] == denies[1]:
@@ -291,7 +291,7 @@ def _deny_each_other(question: str, said: tuple[Testimony, Testimony], clauses: 
     )
 
 
-def _name_others(question: str, said: tuple[Testimony, Testimony], clauses: tuple[str, str]) -> bool:
+def _name_others(question: str, said: tuple[Account, Account], clauses: tuple[str, str]) -> bool:
     """Whether each gives another name for the one who, or the place where, something is."""
     is_person = kind_of(question) is Kind.PERSON
     if is_person and not _ASKS_ONE.search(question):
