@@ -287,13 +287,14 @@ class CapabilityEngine(BaseQueryEngine):
                 spent = finder.spent if finder is not None else None
                 if isinstance(told, FoundRecords):
                     return replace(self._of_records(question, told), seconds=time.perf_counter() - started, spent=spent)
-                query, first, steps = _bundle(question, by), self._retriever, self._postprocessors
-                if question.period != self._question.period and self._prepare:
-                    first, steps = self._prepare(question)
+                query, (first, steps) = _bundle(question, by), self._first_look(question)
                 nodes = await first.aretrieve(query)
                 if not isinstance(first, ChunkRetriever):
                     nodes = await self._foreign(nodes, query)
-                best = await self._without_default(await self._judge(question, nodes, steps), nodes)
+                best = await self._judge(question, nodes, steps)
+                if (uncut := self._without_default(best)) is not None and self._prepare:
+                    everything = await self._judge(uncut, nodes, self._prepare(uncut)[1])
+                    best = self._choose_uncut(best, everything)
                 if best.confidence is not Confidence.HIGH and isinstance(first, ChunkRetriever):
                     spelled = await first.respell(question.searched or question.text, nodes)
                     if spelled != (question.searched or question.text) and self._prepare:
@@ -324,6 +325,11 @@ class CapabilityEngine(BaseQueryEngine):
         found = _in_places(_of_rows(self._without_field(best, told), finder))
         return replace(found, seconds=time.perf_counter() - started, spent=spent)
 
+    def _first_look(self, question: Question) -> tuple[BaseRetriever, Sequence[BaseNodePostprocessor]]:
+        if question.period != self._question.period and self._prepare:
+            return self._prepare(question)
+        return self._retriever, self._postprocessors
+
     def _of_records(self, question: Question, told: FoundRecords) -> Evidence:
         """Records are what was asked for, whatever their similarity: there is nothing to judge."""
         nodes, hits = [*told.nodes], to_hits(told.nodes)
@@ -345,23 +351,28 @@ class CapabilityEngine(BaseQueryEngine):
             found = replace(found, context=context, confidence=found.confidence if hits else Confidence.LOW)
         return replace(found, lacking=told.text)
 
-    async def _without_default(self, found: Evidence, nodes: list[NodeWithScore]) -> Evidence:
-        """The evidence, or what was found without the surface's own threshold: where that hides an answer, or for a model.
+    def _without_default(self, found: Evidence) -> Question | None:
+        """The question without the surface's own threshold, where that may hide something; a model is shown more anyway.
 
         A fixed cosine means something else for each embedding model; the fit knows ours. What a request sends stays.
         """
-        question, for_model = found.question, self.synthesizer.asks_model
-        if question.threshold is None or question.threshold_sent or self._prepare is None:
-            return found
-        if found.judgment.answers and not for_model:
-            return found
-        uncut = replace(question, threshold=None)
-        everything = await self._judge(uncut, nodes, self._prepare(uncut)[1])
+        question = found.question
+        if question.threshold is None or question.threshold_sent:
+            return None
+        if found.judgment.answers and not self.synthesizer.asks_model:
+            return None
+        return replace(question, threshold=None)
+
+    def _choose_uncut(self, found: Evidence, everything: Evidence) -> Evidence:
+        """What was found without that threshold, where it is likely enough: a model can say that the answer is not there."""
         judgment = everything.judgment
-        certain = judgment.answers or found.hits if for_model else judgment.level is Confidence.HIGH
-        if judgment.asks and certain:  # a model can say that the answer is not there
-            return replace(everything, question=question, above_threshold=found.above_threshold)
-        return found
+        if self.synthesizer.asks_model:
+            enough = judgment.asks and bool(judgment.answers or found.hits)
+        else:
+            enough = judgment.level is Confidence.HIGH
+        if not enough:
+            return found
+        return replace(everything, question=found.question, above_threshold=found.above_threshold)
 
     async def _elsewhen(self, found: Evidence, question: Question) -> Evidence:
         """Where nothing is found for the question's period: what is recorded nearest to it, if that answers."""
