@@ -16,7 +16,7 @@ widens nothing across organizations, and no request of a principal sets it.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, cast
 from uuid import UUID
 
@@ -194,8 +194,12 @@ class Database:
             pool_use_lifo=True,
         )
         self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._dedicated = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         self._leaving: set[asyncio.Task[None]] = set()
+
+    @cached_property
+    def _dedicated(self) -> AsyncEngine:
+        """For `dedicated`, which few commands use: without a pool, so there is nothing to close."""
+        return create_engine(self._url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
 
     def with_preparation(self, prepare: Prepare) -> "Database":
         """The same database over a pool of its own, whose connections begin with `prepare`.
@@ -385,7 +389,6 @@ class Database:
         while self._pool.idle:
             self._pool.idle.pop().close()
         await self._engine.dispose()
-        await self._dedicated.dispose()
 
     aclose = close  # for `contextlib.aclosing`
 
