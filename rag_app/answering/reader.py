@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from rag_app.domain import EmbeddingFailed
@@ -94,13 +95,21 @@ class Reader:
         return scores
 
     async def read(self, question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
-        """`scores`, half of them on each of two threads of the reader's. Raises EmbeddingFailed, whatever the model raises."""
+        """`scores`, half of them on each of two threads of the reader's. Raises EmbeddingFailed, whatever the model raises.
+
+        A process that asks once reads those of the same length together, since each run unpacks the weights.
+        """
         loop, scores = asyncio.get_running_loop(), np.empty(len(readings))
-        halves = [half for half in (slice(0, None, 2), slice(1, None, 2)) if readings[half]]
+        order = sorted(range(len(readings)), key=lambda place: sum(map(len, astuple(readings[place]))))
+        middle = len(order) // 2
+        halves = [order[:middle], order[middle:]] if self._asks_once else [order[::2], order[1::2]]
         try:
             if self._session is None:
                 await asyncio.to_thread(self.load)  # not in a thread of the pool, where `asks_once` is not known
-            read = [loop.run_in_executor(self._pool, self.scores, question, readings[half]) for half in halves]
+            read = [
+                loop.run_in_executor(self._pool, self.scores, question, [readings[place] for place in half])
+                for half in halves
+            ]
             for half, odds in zip(halves, await asyncio.gather(*read), strict=True):
                 scores[half] = odds
             return scores

@@ -33,8 +33,8 @@ _LONGEST_WORD = 100
 _TOGETHER = 4  # queries that are encoded at once, at most: more of them cost more each
 # By which share of its length a text may differ from the one it is encoded with: padding soon costs what it saves.
 _PADDING = 0.1
-# Tokens, in place of that share where weights are unpacked in each run, which takes as long as some sixty tokens.
-_PADDING_ONCE = 16
+# Tokens that take as long as a run does before it reads one, where it unpacks the weights.
+_TOKENS_TO_UNPACK = 30
 # Of texts that are encoded at once, at most: short ones cost up to 40 % less together, long ones nothing less.
 _TOKENS_TOGETHER = 256
 _SHORT = 2000  # characters that are cut into tokens in less time than a thread takes to be woken for it
@@ -275,18 +275,38 @@ def alike(texts: Sequence[list[int]], once: bool = False) -> list[list[_Placed]]
 
     >>> [[place for place, _ in group] for group in alike([[1] * 10, [1] * 200, [1] * 30, [1] * 10])]
     [[1], [2], [0, 3]]
-    >>> [[place for place, _ in group] for group in alike([[1] * 10, [1] * 24], once=True)]
-    [[1, 0]]
+    >>> [[place for place, _ in group] for group in alike([[1] * 10, [1] * 24, [1] * 100], once=True)]
+    [[2], [1, 0]]
     """
     groups: list[list[_Placed]] = []
-    padding, together = (_PADDING_ONCE, 2 * _TOKENS_TOGETHER) if once else (0, _TOKENS_TOGETHER)
-    for place, ids in sorted(enumerate(texts), key=lambda each: -len(each[1])):
+    ordered = sorted(enumerate(texts), key=lambda each: -len(each[1]))
+    if once:
+        return _group_cheaply(ordered)
+    for place, ids in ordered:
         longest = len(groups[-1][0][1]) if groups else 0
-        alike = longest - len(ids) <= max(padding, _PADDING * longest)
-        if groups and alike and longest * (len(groups[-1]) + 1) <= together:
+        alike = longest - len(ids) <= _PADDING * longest
+        if groups and alike and longest * (len(groups[-1]) + 1) <= _TOKENS_TOGETHER:
             groups[-1].append((place, ids))
         else:
             groups.append([(place, ids)])
+    return groups
+
+
+def _group_cheaply(ordered: Sequence[_Placed]) -> list[list[_Placed]]:
+    """The groups of neighbours that take least in all, with what each run takes and with what it pads."""
+    costs, starts = [0], [0]  # of the groups of the texts before each place, and where the last of them begins
+    for end in range(1, len(ordered) + 1):
+        least = min(
+            (costs[start] + _TOKENS_TO_UNPACK + tokens, start)
+            for start in range(end)
+            if (tokens := len(ordered[start][1]) * (end - start)) <= 2 * _TOKENS_TOGETHER or start == end - 1
+        )
+        costs.append(least[0])
+        starts.append(least[1])
+    groups, end = list[list[_Placed]](), len(ordered)
+    while end:
+        groups.insert(0, [*ordered[starts[end] : end]])
+        end = starts[end]
     return groups
 
 
