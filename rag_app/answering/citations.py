@@ -6,41 +6,41 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from rag_app.answering.context import Context
-from rag_app.domain import Citation, Hit
+from rag_app.domain import Citation, Hit, compile_later
 from rag_app.retrieval.text import sentence_pieces, sentences
 
 QUOTE_LENGTH = 300
 """Characters of a quote, at most."""
 
 _NOUN = r"(?:sources?|quellen?|fuentes?|fonti|fonte|refs?|references?|docs?|documents?)"
-_LOOSE = re.compile(
+_LOOSE = compile_later(
     rf"""\[\s*sources?[\s:#]*([0-9][^\[\]]*)\]
       | [\[【［]\s*{_NOUN}[\s:#.]*([0-9][^\[\]【】［］\n]{{0,80}})[\]】］]
       | [\[【［]\s*\^?([0-9]{{1,3}}(?:\s*[,;&–-]\s*[0-9]{{1,3}}){{0,9}})\s*(?:†[^\[\]【】\n]{{0,40}})?[\]】］]
       | \(\s*sources?[\s:#]*([0-9][^()\[\]\n]{{0,80}})\)""",
     re.IGNORECASE | re.VERBOSE,
 )
-_LISTED = re.compile(r"(?:[0-9\s,;&#–-]|and\b|to\b|sources?\b)*", re.IGNORECASE)
-_RANGE = re.compile(r"([0-9]{1,3})\s*(?:[-–]|\bto\b)\s*(?:sources?\s*)?([0-9]{1,3})", re.IGNORECASE)
+_LISTED = compile_later(r"(?:[0-9\s,;&#–-]|and\b|to\b|sources?\b)*", re.IGNORECASE)
+_RANGE = compile_later(r"([0-9]{1,3})\s*(?:[-–]|\bto\b)\s*(?:sources?\s*)?([0-9]{1,3})", re.IGNORECASE)
 # At the end of a text, what may still become a citation: "[Sour", "(Sources 1 and", "【3", "[Source [Source 9".
-_OPEN = re.compile(
+_OPEN = compile_later(
     r"""(?:[\[【［]\s*+(?:\^?+[0-9][^\[\]【】［］]*+|[a-z]{1,10}+[\s:#.]*+(?:[0-9][^\[\]【】［］]*+)?+)?+
       | \(\s*+(?:[a-z]{1,7}+[\s:#]*+(?:[0-9][^()\[\]]*+)?+)?+)++\Z""",
     re.IGNORECASE | re.VERBOSE,
 )
 SENTENCE_ENDS = frozenset(".!?。！？\n")
 """Where none of them has come, `pieces_begun` finds no more than before: it is not worth calling for every word."""
-_DROPPED = re.compile(r"(?<![ \t])[ \t]*(?:\0[ \t]*)+")  # the look behind: a run of blanks is tried once
-MARKER = re.compile(r"\[Source ([0-9]+)\]")
-_BEHIND = re.compile(
+_DROPPED = compile_later(r"(?<![ \t])[ \t]*(?:\0[ \t]*)+")  # the look behind: a run of blanks is tried once
+MARKER = compile_later(r"\[Source ([0-9]+)\]")
+_BEHIND = compile_later(
     r"""(?<![ \t])[ \t]*(?<![.!?。！？])([.!?。！？]++["'”’)]*)[ \t]*(\[Source [0-9]+\](?:[ \t]*\[Source [0-9]+\])*)([.!?]*)"""
 )
 # The end of a sentence, perhaps: what may stand between two, and the beginning of a word that nothing reaches over.
-_END = re.compile(
+_END = compile_later(
     r"""[.!?。！？\n][\s.!?。！？"'”’)]*+(?:[^\s.!?。！？"'”’)]{12}|[^\s.!?。！？"'”’)]++(?=.))""", re.DOTALL
 )
 # What may stand between two sentences, at a length that says nothing more: what follows would be quadratic in it.
-_RUN = re.compile(r"""[\s.!?。！？"'”’)]{48,}""")
+_RUN = compile_later(r"""[\s.!?。！？"'”’)]{48,}""")
 # Characters. What goes on for longer without an end is cut into sentences wherever one may be.
 _LONGEST_SENTENCE = 2000
 _STOP_WORDS = frozenset(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rag_app.answering.citations import content_words
 from rag_app.answering.context import neutralise
-from rag_app.domain import Question
+from rag_app.domain import Question, compile_later
 
 
 class Leaning(StrEnum):
@@ -25,20 +25,20 @@ class Leaning(StrEnum):
 _OPENING_WORDS = (
     r"(?:(?:ok(?:ay)?|now|so|and|but|well|right|thanks?|thank you|great|next|nun|jetzt|und|gut|danke)\b[\s,.!:;–-]*)*"
 )
-_CHANGES = re.compile(
+_CHANGES = compile_later(
     rf"\W*{_OPENING_WORDS}(?:(?:some|any)thing (?:\w+ )?(?:else|different|new)\b"
     r"|(?:an?|the )?\s*(?:\w+ )?(?:new|other|another|different|separate|unrelated) (?:topic|question|subject|matter|thing|issue)\b"
     r"|unrelated\b|(?:a )?chang(?:e|ing) (?:of |the |my )*(?:topic|subject)|on (?:an? |another )(?:different |other )?(?:note|topic|subject|matter)"
     r"|moving on|(?:et)?was (?:ganz |völlig )?anderes|(?:ein[e]? )?(?:ganz )?(?:andere|neue|weitere)s? (?:frage|thema|sache)|themenwechsel)",
     re.IGNORECASE,
 )
-_STOP = re.compile(r"[^,:;.!?]*[,:;.!]\s+(?=\w)")  # the rest of what announces another subject
-_GOES_ON = re.compile(
+_STOP = compile_later(r"[^,:;.!?]*[,:;.!]\s+(?=\w)")  # the rest of what announces another subject
+_GOES_ON = compile_later(
     r"\W*(?:(?:ok(?:ay)?|well|so|right|gut)[\s,.!]+)*(?:and|but|or|also|then|why (?:not|so)|what about|how about|same|und|aber|oder|auch|dann|was ist mit|wieso|warum nicht)\b"
     r"|\W*(?:without|except|excluding|apart from|not counting|ohne|außer|sans|sauf)\b(?:\W+[\w’']+){1,4}\W*$",
     re.IGNORECASE,
 )
-_POINTS_BACK = re.compile(
+_POINTS_BACK = compile_later(
     r"\b(?:it|its|itself|they|them|their|theirs|these|those|he|him|his|she|her|hers|instead|former|latter|such|ours"
     r"|(?:this|that)(?! (?:week|month|year|quarter|season|summer|winter|spring|autumn|morning|evening|time)\b)"
     r"|(?<!which )(?<!the )ones?(?! (?:of|day|time|week|month|year)\b)|the (?:same|others?|ones?|first|second|third|last|rest|remainder)(?= ones?\b|\W*$)|which one"
@@ -48,14 +48,14 @@ _POINTS_BACK = re.compile(
     r"|solche[mnrs]?|beide[mnrs]?|d(?:er|ie|as)selben?|stattdessen)\b",
     re.IGNORECASE,
 )
-_QUOTATION = re.compile(r"[\"“„«](?=\w)[^\"“”„«»\n]{2,100}[\"”“»]")
-_NAME = re.compile(r"(?<=[a-z0-9,;] )(?!I\b)[A-Z][\w’'&-]*[a-z0-9][\w-]*|\b[A-Z]{2,}-?\d+\w*\b")
-_DATE = re.compile(
+_QUOTATION = compile_later(r"[\"“„«](?=\w)[^\"“”„«»\n]{2,100}[\"”“»]")
+_NAME = compile_later(r"(?<=[a-z0-9,;] )(?!I\b)[A-Z][\w’'&-]*[a-z0-9][\w-]*|\b[A-Z]{2,}-?\d+\w*\b")
+_DATE = compile_later(
     r"january|february|march|april|may|june|july|august|september|october|november|december"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|christmas|easter",
     re.IGNORECASE,
 )
-_GERMAN = re.compile(
+_GERMAN = compile_later(
     r"\b(?:der|die|das|den|dem|und|ist|sind|wie|wir|ich|eine?n?|für|mit|nicht|wann|wo|wer|bei|im|zum?|von|kann|hat|er|sie|es|gibt|kostet|seine?|ihre?|dort|davon|dafür|diese[mnrs]?)\b",
     re.IGNORECASE,
 )

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from rag_app.domain import compile_later
 from rag_app.retrieval.text import LABEL, sentences
 
 _LONG, _LONGEST = 40, 80  # words
@@ -16,31 +17,31 @@ _FEWEST = 2  # words of what is quoted alone: no number of a list
 _WRAPPED = 40  # characters: a shorter line is not one that goes on in the next
 
 _AT = r"(?:[\[(]?\d{1,2}:\d\d(?::\d\d)?(?:\s?[ap]m)?[\])]?[\s,–-]*)?"  # the time of day before who speaks, in a chat
-_OWN_LINE = re.compile(rf"\s*(?:[-*•–]\s|\d{{1,3}}[.)]\s|#|\||{_AT}{LABEL}\s+\S)")
-_EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+_OWN_LINE = compile_later(rf"\s*(?:[-*•–]\s|\d{{1,3}}[.)]\s|#|\||{_AT}{LABEL}\s+\S)")
+_EMPHASIS = compile_later(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 # What a paragraph begins with, set off from it: "**Parking.** Free after eight."
-_LABEL = re.compile(r"\s*(?:[-*•–]\s+)?(\*\*|__)(?=\S)([^*_.:?!]{1,60})(?:\.\1|\1\.)\s+(?=\S)")
+_LABEL = compile_later(r"\s*(?:[-*•–]\s+)?(\*\*|__)(?=\S)([^*_.:?!]{1,60})(?:\.\1|\1\.)\s+(?=\S)")
 # The same of an item in a list: "4. Staff leave. Two people are away in May."
-_NUMBERED_LABEL = re.compile(r"\s*\d{1,3}[.)]\s+((?!\d)\w+(?:\s\w+)?)\.\s+(?=\S)")
-_NUMBER = re.compile(r"\W*\d{1,3}[.)]?\W*")
-_BULLET = re.compile(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
-_KEY_VALUE = re.compile(rf"^{_AT}{LABEL}\s+\S")
-_NUMBERED = re.compile(r"^(?:(?:chapter|section|part|appendix)\s+\w{1,5}\b|\d+(?:\.\d+)+\s)", re.IGNORECASE)
-_RECORD = re.compile(rf"^(?:{LABEL}\s[^;]*;\s){{2}}")
-_GREETING = re.compile(
+_NUMBERED_LABEL = compile_later(r"\s*\d{1,3}[.)]\s+((?!\d)\w+(?:\s\w+)?)\.\s+(?=\S)")
+_NUMBER = compile_later(r"\W*\d{1,3}[.)]?\W*")
+_BULLET = compile_later(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
+_KEY_VALUE = compile_later(rf"^{_AT}{LABEL}\s+\S")
+_NUMBERED = compile_later(r"^(?:(?:chapter|section|part|appendix)\s+\w{1,5}\b|\d+(?:\.\d+)+\s)", re.IGNORECASE)
+_RECORD = compile_later(rf"^(?:{LABEL}\s[^;]*;\s){{2}}")
+_GREETING = compile_later(
     r"^(?:[^.!?:|]{1,40}:\s+)?(?:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|bonjour|bonsoir|salut|hallo"
     r"|guten (?:tag|morgen)|hola|buenos días)\b(?:\W*\w+){0,3}|(?:welcome|thanks?|thank you|cheers|goodbye|bye"
     r"|(?:best|kind|warm) (?:regards|wishes)|regards|sincerely|yours|merci|cordialement"
     r"|liebe grüße|mit freundlichen grüßen|gracias|saludos)\b(?:\W*\w+){0,5})\W*$",
     re.IGNORECASE,
 )
-_DIVIDER = re.compile(r"\s[»›>·•/]\s")
-_RULER = re.compile(r"^[\s|:=_*–-]*$")
-SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*$")
-_INNER_END = re.compile(r"(?<=[.!?])\s+(?=[\"'“‘(]*[A-Z])")
+_DIVIDER = compile_later(r"\s[»›>·•/]\s")
+_RULER = compile_later(r"^[\s|:=_*–-]*$")
+SENTENCE_END = compile_later(r"[.!?…。！？][\"'”’)\]]*$")
+_INNER_END = compile_later(r"(?<=[.!?])\s+(?=[\"'“‘(]*[A-Z])")
 _POLITELY = r"^[\W_]*(?:(?:please|kindly|now|then|also|instead|finally|first|next|and|in your \w+,?|(?:can|could|would|will) you)\s+)*"
 # Sentences that speak to whoever answers, not to the reader: quoting them would only pass an attack on.
-TO_THE_ANSWERER = re.compile(
+TO_THE_ANSWERER = compile_later(
     r"\b(?:ignore|disregard|forget|override|bypass)\b.{0,40}\b(?:instruction|prompt|rule|context|above|previous|question|guideline)s?\b"
     r"|\byour (?:final |next |whole )?(?:answer|response|reply|output|completion)s?\b|\b(?:system|developer) prompt\b"
     r"|\b(?:you are|you're|as|act as|pretend to be)(?: now)? (?:an? |the )?(?:AI|assistant|language model|chatbot|LLM)\b"
@@ -62,7 +63,7 @@ _BASE_FORM = (
     "send|set|share|show|sign|simplify|solve|speak|spread|start|state|stop|substitute|support|swap|take|talk|tell|test|think|transform|try|"
     "turn|type|update|use|verify|visit|weave|write"
 )
-_ORDER = re.compile(rf"{_POLITELY}(?:{_BASE_FORM})\b(?!\s*[:,])", re.IGNORECASE)
+_ORDER = compile_later(rf"{_POLITELY}(?:{_BASE_FORM})\b(?!\s*[:,])", re.IGNORECASE)
 
 
 class Passage(Struct, frozen=True):

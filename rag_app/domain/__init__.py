@@ -44,6 +44,7 @@ from rag_app.domain.errors import (
     require,
 )
 from rag_app.domain.filters import FieldType, Filters, Value
+from rag_app.domain.patterns import compile_later
 from rag_app.domain.period import (
     FRENCH_MONTHS,
     GERMAN_MONTHS,
@@ -129,6 +130,7 @@ __all__ = [
     "audience_id",
     "chunk_id",
     "column_name",
+    "compile_later",
     "day_of",
     "day_text",
     "days_around",

@@ -13,18 +13,19 @@ from rag_app.answering.verification.figures import (
     Ratio,
     is_convertible,
 )
+from rag_app.domain import compile_later
 
-_TOTAL = re.compile(
+_TOTAL = compile_later(
     r"\b(?:together|total\w*|in all|altogether|combined|sum\w*|overall|that makes|comes? to|adds? up|amounts? to"
     r"|insgesamt|zusammen|au total|ensemble|plus)\b",
     re.I,
 )
-_DIFFERENCE = re.compile(
+_DIFFERENCE = compile_later(
     r"\b(?:difference|more|less|fewer|ahead|behind|higher|lower|longer|shorter|between|apart|gap|below|above|cheaper|dearer|pricier"
     r"|mehr|weniger|günstiger|billiger|teurer|plus|moins)\b",
     re.I,
 )
-_BOUND = re.compile(r"\b(?:more|less|fewer|longer|higher|lower) than (?=\W*\d)", re.I)
+_BOUND = compile_later(r"\b(?:more|less|fewer|longer|higher|lower) than (?=\W*\d)", re.I)
 _OVER = frozenset(["more than", "over", "at least"])
 _UNDER = frozenset(["almost", "nearly", "close to", "just under", "less than"])
 _NEAR = frozenset(["about", "around", "roughly", "approximately", "some"])

@@ -8,6 +8,7 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rag_app.domain import compile_later
 from rag_app.retrieval.text import words_in
 
 _SMALL = words_in(
@@ -106,7 +107,7 @@ _DAY = "|".join(DAYS)
 _NUMBER = r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+(?:[.,]\d+)?(?![\d])|\d+(?:[.,]\d+)?"
 _WORD_NUMBER = rf"(?:{'|'.join(_TENS)})(?:[- ](?:{'|'.join(_SMALL[1:10])}))?|{'|'.join(_SMALL)}|hundred|thousand"
 _DAY_NUMBER = r"(?:0?[1-9]|[12]\d|3[01])"
-_DATE = re.compile(
+_DATE = compile_later(
     rf"""(?P<iso>\b(?P<iy>\d{{4}})-(?P<im>\d{{2}})(?:-(?P<id>\d{{2}}))?(?=\b|T))
       | \b(?P<na>\d{{1,2}})[./](?P<nb>\d{{1,2}})[./](?P<ny>\d{{4}}|\d{{2}})\b
       | \b(?P<d1>{_DAY_NUMBER})(?:st|nd|rd|th|\.)?\ (?:of\ )?(?!(?-i:may\ [a-z]))(?P<m1>{_MONTH})\b\.?(?:,?\ (?P<y1>\d{{4}})\b)?
@@ -114,26 +115,26 @@ _DATE = re.compile(
       | \b(?P<m3>{_MONTH})\b\.?,?\ (?P<y3>\d{{4}})\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-_LONE_MONTH = re.compile(
+_LONE_MONTH = compile_later(
     rf"\b(?:(?!may\b|march\b|mars\b|mai\b|jan\b|mar\b|dec\b|sep\b|an\b)(?:{_MONTH})\b|(?<=in )(?:May|March)\b)",
     re.IGNORECASE,
 )
-_WEEKDAY = re.compile(
+_WEEKDAY = compile_later(
     rf"\b({_DAY})s?\b|\b((?-i:Mon|Tue|Wed|Thu|Fri|Sat|Sun))(?:s|r|rs)?\b\.?(?=\s*(?:[\d§]|[|,;:–-]|to\b|\Z|\n))",
     re.IGNORECASE,
 )
-_TIME = re.compile(
+_TIME = compile_later(
     r"""\b(?P<h>\d{1,2})[:h](?P<m>\d{2})(?!\d)\s?(?P<half>[ap]\.?m\b\.?)?
       | \b(?P<h2>\d{1,2})(?:\.(?P<m2>\d{2}))?\s?(?P<half2>[ap]\.?m\b\.?|o['’]clock|uhr\b)
       | \b(?P<word>noon|midnight)\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-_DIAL = re.compile(
+_DIAL = compile_later(
     rf"""\b(?:(?P<past>half|(?:a\ )?quarter|five|ten|twenty|twenty-five)\ past|(?P<to>(?:a\ )?quarter)\ to)
         \ (?P<hour>{"|".join(_SMALL[1:13])}|1[0-2]|[1-9])\b(?:\ in\ the\ (?P<part>morning|afternoon|evening)|\s?(?P<half>[ap])m\b)?""",
     re.IGNORECASE | re.VERBOSE,
 )
-_FIGURE = re.compile(
+_FIGURE = compile_later(
     rf"""(?:(?P<before>US\$|[$€£¥]|\b(?:usd|eur|gbp|chf)\b)\s?)?
         (?:(?<![\w.,])|(?<=\bv))(?P<sign>(?<![\w)])[-+−–])?(?P<digits>{_NUMBER})(?![.,]?\d)
         (?P<scale>\s?(?:k|thousand|million|billion|mio|mrd)\b)?
@@ -144,11 +145,11 @@ _FIGURE = re.compile(
         \b(?P<other>{"|".join(_OTHER_WORDS)})\b(?P<hundreds>[\ -]cents?(?=\ \w))?(?:\s(?P<after3>{_UNIT})(?!\w))?""",
     re.IGNORECASE | re.VERBOSE,
 )
-_IMPLIED = re.compile(
+_IMPLIED = compile_later(
     rf"\b(?P<half>half)\b(?!\ past)|\b(?:an?|per|each|every)\ (?P<one>{_UNIT})(?!\w)|\b(?P<both>both)\b",
     re.IGNORECASE,
 )
-_ORDINAL = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)\b", re.IGNORECASE)
+_ORDINAL = compile_later(r"\b(\d{1,2})(?:st|nd|rd|th)\b", re.IGNORECASE)
 _PARTS = {
     "half": 0.5,
     "quarter": 0.25,
@@ -160,7 +161,7 @@ _PARTS = {
     "demie": 0.5,
 }
 _COUNT = rf"\d{{1,3}}|{_WORD_NUMBER}"
-_MIXED = re.compile(
+_MIXED = compile_later(
     rf"""\b(?:(?P<whole>{_COUNT}|(?:an?|une?)(?=\ (?:{_UNIT})\b))(?:\ (?P<unit>{_UNIT}))?
         \ (?:and|et)\ (?:(?:an?|one)\ )?(?P<part>half|quarter|three\ quarters|demie?)\b(?:\ (?P<of>{_UNIT})\b)?
       | (?P<lone>three\ quarters|(?:a\ )?quarter|half)\ (?:of\ )?an?\ (?P<of2>{_UNIT})\b
@@ -171,14 +172,14 @@ _MIXED = re.compile(
 )
 _GERMAN_HALVES = {"andert": 1.5, "einein": 1.5, "zweiein": 2.5, "dreiein": 3.5}
 _PARTS_OF = {"half": 2, "third": 3, "quarter": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
-_SHARE = re.compile(
+_SHARE = compile_later(
     rf"""\b(?P<some>two|three|four|[2-9])[ -](?P<parts>third|quarter|fifth|sixth|eighth|tenth)s\b
       | \b(?P<loose>an?|one)[ -](?P<part>third|quarter|fifth|sixth|eighth|tenth)\b(?!\ (?:past|to)\b)(?P<said>\ of\b(?!\ \d{{4}}))?
       | (?:\bby\ )(?P<by>half)\b | \b(?P<half>half)(?=\ (?:of|the|its|their|our|all)\b)
       | \b(?P<some2>{_COUNT})(?:\ [^\W\d]+)?\ (?:in|out\ of)(?:\ every)?\ (?P<all>{_COUNT})\b(?![.,:]?\d|\s?(?:{_UNIT})(?!\w))""",
     re.IGNORECASE | re.VERBOSE,
 )
-_RATIO = re.compile(
+_RATIO = compile_later(
     rf"""\b(?:(?P<word>twice|thrice|double|triple|treble)\ (?=(?:as|the|that|what|its|their|our|his|her|more)\b)
       | (?P<verb>doubl|tripl|trebl|quadrupl|halv|verdoppel|verdreifach)(?:ed|ing|t|te|ten)\b
       | (?P<times>\d+(?:[.,]\d+)?|{_WORD_NUMBER})(?:\ times|[ ]?x)\ (?=(?:as|the|that|what|more|less|fewer|\w+er\ than)\b)
@@ -193,9 +194,9 @@ _RATIO_WORDS = {
 _ABOUT = (
     r"about|around|roughly|approximately|some|almost|nearly|over|another|only|just|more than|less than|at least|exactly"
 )
-_ABOUT_BEFORE = re.compile(rf"\b({_ABOUT}|close to|just under)\s\Z", re.IGNORECASE)
-_LEVEL = re.compile(rf"(?<!\bup)\s(?:to|from|auf|von)(?: (?:{_ABOUT}))*\s\Z", re.IGNORECASE)
-_DIRECTION = re.compile(
+_ABOUT_BEFORE = compile_later(rf"\b({_ABOUT}|close to|just under)\s\Z", re.IGNORECASE)
+_LEVEL = compile_later(rf"(?<!\bup)\s(?:to|from|auf|von)(?: (?:{_ABOUT}))*\s\Z", re.IGNORECASE)
+_DIRECTION = compile_later(
     rf"""(?:\A|.*\b)(?:(?P<down>fell|fall(?:s|en|ing)?|drop(?:s|ped|ping)?|declin\w+|decreas\w+|down|lower(?:ed|s|ing)|reduc\w+
         |cut(?:s|ting)?|shr[aiu]nk\w*|los(?:t|e|es|ing|s)|slump\w*|plung\w*|s[aiu]nk\w*|minus|gesunken|fiel|baiss\w+|recul\w+)
       | (?P<up>rose|ris(?:e|es|en|ing)|gr[eo]w(?:n|s|ing|th)?|increas\w+|climb\w*|gain\w*|up|rais(?:e|ed|es|ing)|jump\w*|soar\w*
@@ -203,28 +204,28 @@ _DIRECTION = re.compile(
         (?:[^.;!?\d§|]*\b(?:by|um|de))?(?:\ (?:of|{_ABOUT.replace(" ", "[ ]")}))*\s?\Z""",
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-_DIRECTION_AFTER = re.compile(
+_DIRECTION_AFTER = compile_later(
     r"\s(?:(?P<down>fall|drop|decline|decrease|loss|reduction)|(?P<up>rise|increase|gain|growth))\b",
     re.IGNORECASE,
 )
-_TAKEN_OFF = re.compile(
+_TAKEN_OFF = compile_later(
     r"fall|drop|decline|decrease|loss|reduc|discount|rebate|saving|deduct|refund|nachlass|rabatt|remise"
 )
-_FIELD = re.compile(r"(?:\A|[\n|])[ \t]*(?P<label>[^\W\d][^|\n:.]{0,39}):[ \t]*\Z")
-_FIELD_END = re.compile(r"[ \t]*(?:[|\n]|\Z)")
-_SHORT_DATE = re.compile(r"(?<![\d/.,])(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
-_SPAN = re.compile(
+_FIELD = compile_later(r"(?:\A|[\n|])[ \t]*(?P<label>[^\W\d][^|\n:.]{0,39}):[ \t]*\Z")
+_FIELD_END = compile_later(r"[ \t]*(?:[|\n]|\Z)")
+_SHORT_DATE = compile_later(r"(?<![\d/.,])(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
+_SPAN = compile_later(
     rf"""\b(?:for|within|after|in|lasts?|lasted|lasting|takes?|took|taking|wait(?:s|ed)?|nearly|almost|about|over|than|until)
         \ an?\ (?P<unit>{_UNIT})\b(?!-)
       | \ban?\ (?P<unit2>{_UNIT})\ (?:after|before|later|ago|earlier|long|early|late|ahead)\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-_RIGHT_SHARED = re.compile(r"\s?(?:to|or|bis|à|–|—|-)\s?|\s(?:instead of|rather than|against)\s", re.IGNORECASE)
-_BETWEEN = re.compile(r"\b(?:between|zwischen|entre)\s\Z", re.IGNORECASE)
-_LEFT_SHARED = re.compile(
+_RIGHT_SHARED = compile_later(r"\s?(?:to|or|bis|à|–|—|-)\s?|\s(?:instead of|rather than|against)\s", re.IGNORECASE)
+_BETWEEN = compile_later(r"\b(?:between|zwischen|entre)\s\Z", re.IGNORECASE)
+_LEFT_SHARED = compile_later(
     r"\s(?:instead of|rather than|against|to|up from|down from|from|compared (?:to|with))\s", re.I
 )
-_NO_NOUN = re.compile(r"\s*(?:\Z|[.,;:!?)§]|\s(?:on|in|for|as|since|until|and|or|but|at|by|from)\b)", re.IGNORECASE)
+_NO_NOUN = compile_later(r"\s*(?:\Z|[.,;:!?)§]|\s(?:on|in|for|as|since|until|and|or|but|at|by|from)\b)", re.IGNORECASE)
 
 
 class Figure(Struct, frozen=True):

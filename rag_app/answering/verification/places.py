@@ -15,15 +15,16 @@ from msgspec.structs import replace
 from rag_app.answering.verification.claimed import is_unsupported, is_worked_out
 from rag_app.answering.verification.figures import MONEY, Figures, figures_of
 from rag_app.answering.verification.words import telling_words
+from rag_app.domain import compile_later
 from rag_app.retrieval.text import sentences
 
 _AND = r"\s(?:and|or|und|oder|et|ou)\s"
-_CUT = re.compile(rf"[,;:|()–—](?=\s|\Z)|(?<=\s)\(|(?<!\d){_AND}|{_AND}(?!\W*\d)", re.IGNORECASE)
-_HALF = re.compile(r";\s|\b(?:but|while|whereas|although|aber|während|mais)\b", re.IGNORECASE)
-_LABEL = re.compile(r"[\s*_>-]*([^:.!?|]{1,40}):\W")
-_BEFORE_DIGIT = re.compile(r"\s(?=[€$£]?\d)")
-_HEADING = re.compile(r"\s*#{1,6}\s")
-_RULE = re.compile(r"\s*\|?[\s:|-]*-{2,}[\s:|-]*\Z")
+_CUT = compile_later(rf"[,;:|()–—](?=\s|\Z)|(?<=\s)\(|(?<!\d){_AND}|{_AND}(?!\W*\d)", re.IGNORECASE)
+_HALF = compile_later(r";\s|\b(?:but|while|whereas|although|aber|während|mais)\b", re.IGNORECASE)
+_LABEL = compile_later(r"[\s*_>-]*([^:.!?|]{1,40}):\W")
+_BEFORE_DIGIT = compile_later(r"\s(?=[€$£]?\d)")
+_HEADING = compile_later(r"\s*#{1,6}\s")
+_RULE = compile_later(r"\s*\|?[\s:|-]*-{2,}[\s:|-]*\Z")
 _SPANS = ("time", "months")
 _LEAST_GAIN, _LEAST_COUNT, _YEARS = 0.5, 13, range(1900, 2100)
 

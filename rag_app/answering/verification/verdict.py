@@ -27,23 +27,23 @@ from rag_app.answering.verification.words import (
     turns_round,
     unknown_names,
 )
-from rag_app.domain import uuid_in
+from rag_app.domain import compile_later, uuid_in
 
-_LINE = re.compile(r"(?<=[.!?:\]*)\"”])[ \t]*\n(?=\S)|\n(?=[ \t]*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\*\*))")
-_PARAGRAPH = re.compile(r"\n[ \t]*\n")
-_NUMBER_ALONE = re.compile(r"(?:\A|\n)[ \t]*(?:\d{1,3}[.)]|[-*•–])[ \t]*\Z")
-_OF_ALL = re.compile(
+_LINE = compile_later(r"(?<=[.!?:\]*)\"”])[ \t]*\n(?=\S)|\n(?=[ \t]*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\*\*))")
+_PARAGRAPH = compile_later(r"\n[ \t]*\n")
+_NUMBER_ALONE = compile_later(r"(?:\A|\n)[ \t]*(?:\d{1,3}[.)]|[-*•–])[ \t]*\Z")
+_OF_ALL = compile_later(
     r"\b(?:(?:of|among|between) (?:all|the|these|those)|the other) (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b",
     re.I,
 )
-_LISTED = re.compile(r":\s+(.+)", re.DOTALL)
-_ITEM = re.compile(r",\s+(?:and |or )?|;\s+|\s(?:and|or)\s")
-_GROUP = re.compile(rf"{MARKER.pattern}(?:[\s,;]*{MARKER.pattern})*")
-_WORKED_OUT = re.compile(
+_LISTED = compile_later(r":\s+(.+)", re.DOTALL)
+_ITEM = compile_later(r",\s+(?:and |or )?|;\s+|\s(?:and|or)\s")
+_GROUP = compile_later(rf"{MARKER.pattern}(?:[\s,;]*{MARKER.pattern})*")
+_WORKED_OUT = compile_later(
     r"\bthan (?!\W*\d)|\b(?:difference|together|altogether|combined|in (?:total|all)|on average)\b", re.I
 )
-_QUOTATION = re.compile(r"“([^“”\"]+)”|„([^„“”]+)[“”]|«([^«»]+)»|(?<!\w)\"(?=\S)([^\"“”]+)\"(?!\w)")
-_LEFT_OUT = re.compile(r"…|\.\.\.|\[[^\]]*\]")
+_QUOTATION = compile_later(r"“([^“”\"]+)”|„([^„“”]+)[“”]|«([^«»]+)»|(?<!\w)\"(?=\S)([^\"“”]+)\"(?!\w)")
+_LEFT_OUT = compile_later(r"…|\.\.\.|\[[^\]]*\]")
 _LEAST_QUOTED, _LEAST_OF_NAME = 3, 0.3
 _MARKS = " \"'“”‘’*_.…!"
 _MARKS_AND_BLANKS = _MARKS + "\n,;:?|>()-"

@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from rag_app.answering.verification.figures import DAYS, MONTHS, NUMBER_WORDS, UNITS, Figures, figures_of
 from rag_app.answering.verification.kinds import FINITE, IMPERATIVES, PREDICATE
+from rag_app.domain import compile_later
 from rag_app.retrieval.text import sentences, tokenizer, words_in
 
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_WORD = compile_later(r"[^\W_]+(?:['’][^\W_]+)?")
 _STOP = frozenset(
     words_in(
         """
@@ -69,21 +70,21 @@ _ENDINGS = words_in(
     or ers er ly es s e y ungen ung en em est te ten t ment eurs eur ées ée és é
     """
 )
-_SHORT = re.compile(r"\A([^aeiou\W]?[aeiou][^aeiou\W]{1,2})(?:ed|ing)\Z")
-_ES = re.compile(r"(x|z|ch|sh|ss)es\Z")
-_NEGATION = re.compile(
+_SHORT = compile_later(r"\A([^aeiou\W]?[aeiou][^aeiou\W]{1,2})(?:ed|ing)\Z")
+_ES = compile_later(r"(x|z|ch|sh|ss)es\Z")
+_NEGATION = compile_later(
     r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|nowhere|unlike|\w+n['’]t|nicht|kein\w*|nie|niemals|ohne|weder"
     r"|pas|jamais|aucun\w*|sans|nunca|sin|ningún\w*|nunca)\b",
     re.IGNORECASE,
 )
-_INSTEAD = re.compile(
+_INSTEAD = compile_later(
     r"\b(?:instead of|rather than|apart from|except(?: for)?|other than|with the exception of|(?:leav\w*|left|turn\w*) (?:out|off|down)"
     r"|statt|außer|au lieu de|sauf)\b",
     re.IGNORECASE,
 )
-_REPORTED = re.compile(rf"{_NEGATION.pattern}[^,;:]*\b(?:that|whether|dass|ob|que|si)\b[^,;:]*", re.IGNORECASE)
-_AND = re.compile(r"\b(?:and|or|und|oder|et|ou)\b", re.IGNORECASE)
-_NO_NEGATION = re.compile(
+_REPORTED = compile_later(rf"{_NEGATION.pattern}[^,;:]*\b(?:that|whether|dass|ob|que|si)\b[^,;:]*", re.IGNORECASE)
+_AND = compile_later(r"\b(?:and|or|und|oder|et|ou)\b", re.IGNORECASE)
+_NO_NEGATION = compile_later(
     r"\b(?:no (?:longer|later|more|less|doubt|fewer) than|not only|no doubt|no sooner|nothing but|non seulement"
     r"|(?:not|never|\w+n['’]t)(?: \w+){0,3} (?:more|less|fewer|longer|later|earlier|higher|lower) than)\b",
     re.IGNORECASE,
@@ -127,16 +128,16 @@ _OPPOSITES = [
         ("always", "never"),
     )
 ]
-_CLAUSE = re.compile(
+_CLAUSE = compile_later(
     r"[;:!?\n|–—()]|\.(?=\s|\Z)|,\s+(?=(?:and|but|so|which|who|or|und|aber|mais|et)\b)|,(?=\s)"
     r"|\b(?:but|while|whereas|although|though|because|unless|however|and)\b",
     re.IGNORECASE,
 )
-_PART = re.compile(
+_PART = compile_later(
     r"[;:!?|–—()\n]|[.,](?=\s|\Z)|\b(?:but|while|whereas|although|though|because|unless|however)\b", re.IGNORECASE
 )
-_RELATIVE = re.compile(r"((?:[A-Z][\w.'’-]*\s)*[A-Z][\w'’-]*), (?:who|which)\b")
-_BY = re.compile(r"\b(?:by|von|durch|par|por)\b", re.IGNORECASE)
+_RELATIVE = compile_later(r"((?:[A-Z][\w.'’-]*\s)*[A-Z][\w'’-]*), (?:who|which)\b")
+_BY = compile_later(r"\b(?:by|von|durch|par|por)\b", re.IGNORECASE)
 _BEFORE_NOUNS = frozenset(
     words_in(
         "a an the of for in on at with from to his her its their our your my this that these those der die das den dem le la les un une de du des"
@@ -145,21 +146,23 @@ _BEFORE_NOUNS = frozenset(
 _STOP_VERBS = frozenset(
     words_in("take takes took taken get gets got go goes went gone come comes came make makes made")
 )
-_ASIDE = re.compile(r"\(([^()]+)\)|;([^;()]+)")
-_CONTRAST = re.compile(r"\b(?:but|while|whereas|although|though|however)\b", re.IGNORECASE)
-_UNDONE = re.compile(r"\bun-?(\w{4,})", re.IGNORECASE)
-_VERB = re.compile(
+_ASIDE = compile_later(r"\(([^()]+)\)|;([^;()]+)")
+_CONTRAST = compile_later(r"\b(?:but|while|whereas|although|though|however)\b", re.IGNORECASE)
+_UNDONE = compile_later(r"\bun-?(\w{4,})", re.IGNORECASE)
+_VERB = compile_later(
     rf"{FINITE.pattern}|\b(?:am|be|been|being|could|should|shall|may|might|kann|können|soll|sollen|muss|müssen|peut|doit)\b",
     re.IGNORECASE,
 )
-_SUBORDINATE = re.compile(r"(?<=\w\s)(?:why|how|whether)\b", re.IGNORECASE)
+_SUBORDINATE = compile_later(r"(?<=\w\s)(?:why|how|whether)\b", re.IGNORECASE)
 _CLOSING = " \n\"'”’)*_"
-_NAMED = re.compile(r"[A-ZÀ-ÖØ-Þ][\w'’&-]*")
-_CODE = re.compile(
+_NAMED = compile_later(r"[A-ZÀ-ÖØ-Þ][\w'’&-]*")
+_CODE = compile_later(
     r"\b(?=\w*\d)(?=\w*[A-Za-z])(?!\d+(?:st|nd|rd|th|[ap]m|h|k|m|g|kg|km|cm|mm|min|x)\b)\w+\b", re.IGNORECASE
 )
-_BASED_ON = re.compile(r"\A(?:based on|according to|as stated in|from|looking at) [^,;:]{1,80},\s", re.IGNORECASE)
-_SUBJECT_VERB = re.compile(r"(?:is|was|has|had|will|said|says|wrote|told|\w{2,}ed|went|came|paid|got|left|\w{2,}s)\b")
+_BASED_ON = compile_later(r"\A(?:based on|according to|as stated in|from|looking at) [^,;:]{1,80},\s", re.IGNORECASE)
+_SUBJECT_VERB = compile_later(
+    r"(?:is|was|has|had|will|said|says|wrote|told|\w{2,}ed|went|came|paid|got|left|\w{2,}s)\b"
+)
 _COMMON_RANK, _RARE_RANK, _LEAST = 2_100, 9_000, 0.25
 _LETTERS = 3
 MIN_SUPPORT, MIN_CLAUSE, MIN_LEANING = 0.5, 0.2, 0.6
