@@ -36,6 +36,14 @@ def import_lazily() -> None:
         sys.meta_path.insert(0, _Finder())
 
 
+def build_schemas_later() -> None:
+    """From now on pydantic makes the schema of a class when the class is first used: LlamaIndex has a hundred, a question uses
+    a few."""
+    from pydantic import BaseModel
+
+    BaseModel.model_config["defer_build"] = True
+
+
 def import_frozen(name: str) -> ModuleType:
     """A module of ours that needs LlamaIndex, for a program that imports `rag_app` as a library.
 

@@ -9,11 +9,13 @@ from msgspec.structs import replace
 from typer import Argument, Option, launch
 
 from rag_app.console.commands import Application, Filter, Index, Json, Mode, Site, User, group, on_application
+from rag_app.console.lazy_packages import build_schemas_later
 from rag_app.console.printing import answer_json, answer_text, counting, hit_json, hits_text, print_result, render_text
 from rag_app.domain import PUBLIC_ORGANIZATION, Hit, InvalidInput, Scope, source_id
 
 if TYPE_CHECKING:
     from rag_app.evaluation.judgments import Judgments, Query
+    from rag_app.surfaces.library.rag import Rag
 
 app = group()
 
@@ -43,6 +45,16 @@ RecordedJudgments = Annotated[
 ]
 
 
+def _open_once(application: Application) -> "Rag":
+    """The library for one question: nothing is prepared for a second one."""
+    build_schemas_later()
+    from rag_app.retrieval.embedding import asks_once
+    from rag_app.surfaces.library.rag import Rag
+
+    asks_once.set(True)
+    return Rag(application)
+
+
 @app.command()
 @on_application
 async def search(
@@ -58,12 +70,9 @@ async def search(
     as_json: Json = False,
 ) -> None:
     """Search for chunks. No answering model is called."""
-    from rag_app.retrieval.embedding import asks_once
-    from rag_app.surfaces.library.rag import Rag
-
-    asks_once.set(True)
+    rag = _open_once(application)
     index, org = await _choose(application, index, org)
-    hits = await Rag(application).search(
+    hits = await rag.search(
         question,
         index=index,
         organization=org,
@@ -102,12 +111,9 @@ async def ask(
 
     Only the best hits are used for an answer. If they are not good enough, the question is refused.
     """
-    from rag_app.retrieval.embedding import asks_once
-    from rag_app.surfaces.library.rag import Rag
-
-    asks_once.set(True)
+    rag = _open_once(application)
     index, org = await _choose(application, index, org)
-    answer = await Rag(application).ask(
+    answer = await rag.ask(
         question,
         index=index,
         organization=org,

@@ -59,6 +59,26 @@ from sqlalchemy.ext.asyncio.session import AsyncSession
 print(before, len(looked_up), {*looked_up} == {Session}, requests is sys.modules["requests"], hasattr(requests, "nothing"))
 print(Image.new("L", (2, 3)).size, asyncio.AsyncSession is AsyncSession)
 """
+_SCHEMAS = """
+from rag_app.console.lazy_packages import build_schemas_later, import_lazily
+import_lazily()
+build_schemas_later()
+import rag_app.pipeline
+from llama_index.core.schema import NodeWithScore, TextNode
+print(NodeWithScore.__pydantic_complete__)
+node = NodeWithScore(node=TextNode(text="a"), score=0.5)
+print(NodeWithScore.__pydantic_complete__, TextNode.model_validate(node.node.model_dump()) == node.node)
+"""
+_DEFERRED = """
+import sys
+import rag_app.pipeline
+from rag_app.domain.patterns import _Deferred
+modules = [module for name, module in sys.modules.items() if name.startswith("rag_app.")]
+deferred = [each for module in modules for each in vars(module).values() if isinstance(each, _Deferred)]
+print(len(deferred) > 80, sum(len(vars(each)) > 2 for each in deferred) < 5)
+for each in deferred:
+    each.search("")
+"""
 _PATTERNS = """
 import rag_app.pipeline
 from rag_app.answering import kinds
@@ -117,6 +137,14 @@ def test_a_module_of_others_runs_once_when_a_name_is_looked_up_in_it() -> None:
 
 def test_a_pattern_of_a_kind_is_compiled_when_it_is_first_used() -> None:
     assert run(_PATTERNS).split() == ["0", "1"]
+
+
+def test_patterns_of_a_module_are_compiled_when_they_are_first_used_and_all_can_be() -> None:
+    assert run(_DEFERRED).strip() == "True True"
+
+
+def test_a_schema_is_built_when_its_class_is_first_used() -> None:
+    assert run(_SCHEMAS).splitlines() == ["False", "True True"]
 
 
 @pytest.mark.timeout(480)
