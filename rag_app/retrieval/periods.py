@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property, lru_cache
-from itertools import pairwise, zip_longest
+from itertools import chain, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ def find_period(
     '12 to 15 January 2026'
     """
     text = text[:_QUESTION]
-    found = [_period_in(text, today, grammar, records) for grammar in _grammars(tuple(languages))]
+    found = [_period_in(text, today, grammar, records) for grammar in _grammars_for(text, languages)]
     return max(filter(None, found), key=lambda period: period.span[1] - period.span[0], default=None)
 
 
@@ -244,12 +244,25 @@ def _grammars(languages: tuple[str, ...]) -> tuple["_Grammar", ...]:
     return tuple(_Grammar(name, tables[name]) for name in dict.fromkeys(languages) if name in tables)
 
 
+def _grammars_for(text: str, languages: Sequence[str]) -> Iterator["_Grammar"]:
+    """Those of the languages in which a text may name days: the patterns of the others are not compiled for it."""
+    return (grammar for grammar in _grammars(tuple(languages)) if grammar.hint.search(text))
+
+
 class _Grammar:
     """The patterns of a language, each compiled when it is used. `point` matches what has days of its own; its groups say what
     kind it is."""
 
     def __init__(self, language: str, words: Mapping[str, Any]) -> None:
         self.language, self.words = language, words
+
+    @cached_property
+    def hint(self) -> re.Pattern[str]:
+        """A digit or a word of time: whatever `point` matches has one, and this is compiled in a tenth of the time."""
+        tables = (self.words[name].values() for name in ("units", "near", "feasts", "to_date_short"))
+        lists = (self.words.get(name, "").split() for name in ("months", "weekdays", "day_words"))
+        words = [*chain(*tables, *lists), self.words["weekend"]]
+        return re.compile(rf"\d|(?<!\w)(?:{'|'.join(words)})(?!\w)", re.I)
 
     @cached_property
     def point(self) -> re.Pattern[str]:
@@ -584,7 +597,7 @@ def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -
     ['November 2026', 'December 2026']
     """
     text = text[:_QUESTION]
-    for grammar in _grammars(tuple(languages)):
+    for grammar in _grammars_for(text, languages):
         reading = _Reading(text, today, grammar)
         said = reading.all_ranges() or [*reading.compared_periods()]
         first, second = (*sorted(said, key=lambda each: each.span), None, None)[:2]
@@ -634,7 +647,7 @@ def join_periods(text: str, languages: Sequence[str] = LANGUAGES) -> str:
     >>> join_periods("Compare March and May 2026 takings.")
     'takings in March against in May 2026?'
     """
-    for grammar in _grammars(tuple(languages)):
+    for grammar in _grammars_for(text, languages):
         first, second, *others = (*grammar.points(text[:_QUESTION]), None, None)
         if first is None or second is None or others != [None, None] or first.lastgroup != second.lastgroup:
             continue
