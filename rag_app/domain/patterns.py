@@ -4,7 +4,7 @@ import re
 from typing import Any, cast
 
 
-class _Deferred:
+class _DeferredPattern:
     """Stands for a compiled pattern, and has its methods."""
 
     def __init__(self, pattern: str, flags: int) -> None:
@@ -23,4 +23,4 @@ def compile_later(pattern: str, flags: int = 0) -> re.Pattern[str]:
     >>> digits.sub("<\\\\1>", "7 of 12"), digits.groups
     ('<7> of <12>', 1)
     """
-    return cast("re.Pattern[str]", _Deferred(pattern, flags))
+    return cast("re.Pattern[str]", _DeferredPattern(pattern, flags))

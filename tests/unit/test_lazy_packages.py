@@ -72,9 +72,9 @@ print(NodeWithScore.__pydantic_complete__, TextNode.model_validate(node.node.mod
 _DEFERRED = """
 import sys
 import rag_app.pipeline
-from rag_app.domain.patterns import _Deferred
+from rag_app.domain.patterns import _DeferredPattern
 modules = [module for name, module in sys.modules.items() if name.startswith("rag_app.")]
-deferred = [each for module in modules for each in vars(module).values() if isinstance(each, _Deferred)]
+deferred = [each for module in modules for each in vars(module).values() if isinstance(each, _DeferredPattern)]
 print(len(deferred) > 80, sum(len(vars(each)) > 2 for each in deferred) < 5)
 for each in deferred:
     each.search("")
