@@ -36,7 +36,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from rag_app.answering.capabilities import capability_for
-from rag_app.answering.leaning import go_on
+from rag_app.answering.restating import go_on
 from rag_app.application import Application, open_application
 from rag_app.console.demo import load_samples
 from rag_app.database.urls import DatabaseUrls, database_urls

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from rag_app.answering.citations import content_words
+
 _WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _SETS = [[frozenset(each.split()) for each in one] for one in (*_WORDS["ordered"], *_WORDS["sets"])]
 _ORDERED = len(_WORDS["ordered"])
@@ -38,6 +40,22 @@ def names_time(question: str, text: str) -> bool:
     (True, False)
     """
     return any(wanted in named for wanted, named in _compare(question, text, times=True))
+
+
+def exchange_thing(question: str, thing: str) -> str:
+    """The question with its word for a thing of a sort exchanged for the one that is named; empty where there is no such.
+
+    >>> exchange_thing("Are dogs allowed on Mondays?", "cats"), exchange_thing("Are dogs allowed?", "lamps")
+    ('Are cats allowed on Mondays?', '')
+    """
+    words = {word: _words(word) for word in re.findall(r"[^\W\d_]+", question)}
+    for number, wanted in _ask_for(thing).items():
+        places = {word: _groups_of(said, _SETS[number]) for word, said in words.items()}
+        named = [word for word, groups in places.items() if groups]
+        if len(named) == 1 and wanted not in places[named[0]]:
+            said = [each for each in re.findall(r"[^\W\d_]+", thing) if _groups_of(_words(each), _SETS[number])]
+            return re.sub(rf"\b{named[0]}\b", said[0], question) if len(content_words(thing)) == 1 else ""
+    return ""
 
 
 def things_apart(one: str, other: str) -> list[tuple[set[int], set[int]]]:

@@ -287,6 +287,7 @@ class CapabilityEngine(BaseQueryEngine):
                 spent = finder.spent if finder is not None else None
                 if isinstance(told, FoundRecords):
                     return replace(self._of_records(question, told), seconds=time.perf_counter() - started, spent=spent)
+                question = _in_full(question)
                 query, (first, steps) = _bundle(question, by), self._first_look(question)
                 nodes = await first.aretrieve(query)
                 if not isinstance(first, ChunkRetriever):
@@ -677,6 +678,11 @@ def _bundle(question: Question, by: QueryBundle | None = None) -> QueryBundle:
     if by is None:
         return QueryBundle(text)
     return QueryBundle(text, custom_embedding_strs=by.custom_embedding_strs, embedding=by.embedding)
+
+
+def _in_full(question: Question) -> Question:
+    """As it is said in full, if it only names another thing than the question before."""
+    return replace(question, text=question.restated, searched=None) if question.restated else question
 
 
 def answer_of(response: object) -> Answer:

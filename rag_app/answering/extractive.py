@@ -50,6 +50,7 @@ from rag_app.answering.passages import (
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
+from rag_app.answering.restating import take_apart
 from rag_app.answering.rival_answers import Account, answer_differently, are_comparable
 from rag_app.answering.sections import name_in, name_sections, of_named_sections
 from rag_app.answering.sequels import add_sequels
@@ -126,14 +127,6 @@ _PART = re.compile(
     re.IGNORECASE,
 )
 _STARTS_ASKING = re.compile(rf"(?:(?:and|but|or|so)\s+)?(?:{_ASKS}|{_ASKS_YES_OR_NO})", re.IGNORECASE)
-# A thing that is asked about in words that stand before it: "How much is a junior ticket, and a senior ticket?"
-_ANOTHER = re.compile(
-    r"(?P<first>[^,?]+), (?:and|or) (?P<second>(?:(?P<article>an?|the|my|our|your)|(?P<preposition>for|in|on|at|with|from|to|by))"
-    r"(?: [\w'’-]+){1,4})\?",
-    re.IGNORECASE,
-)
-_OF_BOTH = re.compile(r"\b(?:between|difference|compared?|than|both|together|versus|vs)\b", re.IGNORECASE)
-_IS = re.compile(r"\b(?:is|are|was|were) $", re.IGNORECASE)
 _ASKS_WHETHER = re.compile(rf"(?:(?:and|but|or|so)\s+)?{_ASKS_YES_OR_NO}", re.IGNORECASE)
 
 
@@ -417,29 +410,8 @@ def parts(question: str) -> list[str]:
     """
     found = [part for part in _PART.split(question, MAX_PARTS - 1) if len(part.split()) > 2]
     asking = [part for part in found if "?" in part or _STARTS_ASKING.match(part)]
-    found = [each for part in asking or found for each in _take_apart(part)]
+    found = [each for part in asking or found for each in (take_apart(part) if _STARTS_ASKING.match(part) else [part])]
     return found[:MAX_PARTS] if len(found) > 1 else [question]
-
-
-def _take_apart(part: str) -> list[str]:
-    """Of a part that asks the same of a second thing, what it asks of each.
-
-    >>> _take_apart("What does a cut cost, and a wash?"), _take_apart("What is due for the bike, and for the lock?")
-    (['What does a cut cost', 'What does a wash cost?'], ['What is due for the bike', 'What is due for the lock?'])
-    """
-    found = _ANOTHER.fullmatch(part)
-    if found is None or not _STARTS_ASKING.match(part) or _OF_BOTH.search(part) or find_calculation(part):
-        return [part]
-    first, second, article = found["first"], found["second"], found["article"]
-    word = article and re.sub("(?i)^an?$", "an?", article)
-    *_, place = [None, *re.finditer(rf"(?i)\b(?:{word or found['preposition']})\b", first)]
-    if place is None:
-        return [part]
-    before, replaced = first[: place.start()], first[place.start() :].split()
-    nouns = [number for number, each in enumerate(replaced) if each.casefold() == second.split()[-1].casefold()]
-    all_of_it = not article or _IS.search(before)
-    rest = [] if all_of_it else replaced[nouns[0] + 1 if nouns else len(second.split()) :]
-    return [first, " ".join([f"{before}{second}", *rest]) + "?"]
 
 
 def add_context(question: Question, asked: Sequence[str]) -> list[str]:

@@ -9,8 +9,6 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from msgspec.structs import replace
-
 from rag_app.answering.citations import content_words
 from rag_app.answering.context import neutralise
 from rag_app.domain import Question, compile_later
@@ -32,6 +30,11 @@ _CHANGES = compile_later(
     r"|moving on|(?:et)?was (?:ganz |völlig )?anderes|(?:ein[e]? )?(?:ganz )?(?:andere|neue|weitere)s? (?:frage|thema|sache)|themenwechsel)",
     re.IGNORECASE,
 )
+_BEGINNING = compile_later(
+    r"\W*(?:(?:ok(?:ay)?|and|but|now|then|so|well|right|what about|how about|what of|(?:the )?same(?: thing| question)? (?:for|with|of)|und|was ist mit|et)\b[\s,.!:;–-]*)+",
+    re.IGNORECASE,
+)
+_CLOSING = compile_later(r"[\s,]+(?:then|too|as well|instead|please)(?=\W*$)", re.IGNORECASE)
 _STOP = compile_later(r"[^,:;.!?]*[,:;.!]\s+(?=\w)")  # the rest of what announces another subject
 _GOES_ON = compile_later(
     r"\W*(?:(?:ok(?:ay)?|well|so|right|gut)[\s,.!]+)*(?:and|but|or|also|then|why (?:not|so)|what about|how about|same|und|aber|oder|auch|dann|was ist mit|wieso|warum nicht)\b"
@@ -105,6 +108,15 @@ def points_back(text: str) -> bool:
     return bool(_POINTS_BACK.search(text) or _GOES_ON.match(text)) and not _CHANGES.match(text)
 
 
+def without_opening(text: str) -> str:
+    """
+    >>> without_opening("OK, and what about Mia?")
+    'Mia?'
+    """
+    found, text = _BEGINNING.match(text), _CLOSING.sub("", text)
+    return text[found.end() :] if found else text
+
+
 def names_something(text: str) -> bool:
     """Whether it has a quoted phrase, a code, or a name. In German every noun has a capital, so there a name is none.
 
@@ -113,9 +125,25 @@ def names_something(text: str) -> bool:
     """
     if _QUOTATION.search(text):
         return True
-    if len(_GERMAN.findall(text)) > 1:
-        return False
-    return any(not _DATE.fullmatch(found[0]) for found in _NAME.finditer(text))
+    return not is_german(text) and any(not is_date(found[0]) for found in _NAME.finditer(text))
+
+
+def is_german(text: str) -> bool:
+    """Whether a text has two of the words that make a German sentence.
+
+    >>> is_german("Wann ist der Laden offen?"), is_german("When is the shop open?")
+    (True, False)
+    """
+    return len(_GERMAN.findall(text)) > 1
+
+
+def is_date(name: str) -> bool:
+    """Whether a name is that of a day or a month.
+
+    >>> is_date("Monday"), is_date("Monday Club")
+    (True, False)
+    """
+    return _DATE.fullmatch(name) is not None
 
 
 def searched_text(text: str, earlier: Sequence[str]) -> str:
@@ -144,28 +172,11 @@ def wordings(text: str, earlier: Sequence[str], leaning: Leaning) -> tuple[str, 
     return (together, text) if leaning is Leaning.LEANS else (text, together)
 
 
-def go_on(question: Question, earlier: Sequence[str]) -> Question:
-    """The question as one that may lean on those which its asker asked before, the oldest first.
-
-    >>> asked = go_on(Question("And how did it change?"), ["How is the demand of linen aprons?"])
-    >>> asked.leans, asked.searched, asked.also
-    (True, 'How is the demand of linen aprons?\\nAnd how did it change?', ('And how did it change?',))
-    """
-    leaning = leaning_of(question.text) if earlier else Leaning.ALONE
-    first, *others = wordings(question.text, earlier, leaning)
-    return replace(
-        question,
-        searched=first if first != question.text else None,
-        also=tuple(others),
-        leans=leaning is Leaning.LEANS,
-    )
-
-
 def said_before(question: Question) -> str:
     """What was asked before a question that may lean on it; else empty.
 
-    >>> said_before(go_on(Question("And how did it change?"), ["How is the demand of linen aprons?"]))
-    'How is the demand of linen aprons?'
+    >>> said_before(Question("And how?", searched="Who has the keys?\\nAnd how?"))
+    'Who has the keys?'
     """
     ending = f"\n{question.text}"
     wordings = (question.searched or "", *question.also)

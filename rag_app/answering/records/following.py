@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from rag_app.answering.leaning import said_before
+from rag_app.answering.leaning import said_before, without_opening
 from rag_app.answering.records.asking import without_period
 from rag_app.answering.records.conditions import BOUND_OPERATORS
 from rag_app.answering.records.titles import read_names
@@ -34,11 +34,6 @@ _BEST = frozenset({"best", "worst"})
 _ONE_THING = re.compile(r"\b(?:it|its|that one|this one|that(?=\W*$))\b", re.I)
 _ONE_RECORD = frozenset({"high", "low", "newest", "oldest"})
 _TAKEN_UP = SUPERLATIVES | BOUNDS | {"value", "ordinal"}
-_OPENING = re.compile(
-    r"\W*(?:(?:ok(?:ay)?|and|but|now|then|so|well|right|what about|how about|what of|(?:the )?same(?: thing| question)? (?:for|with|of)|und|was ist mit|et)\b[\s,.!:;–-]*)+",
-    re.I,
-)
-_CLOSING = re.compile(r"[\s,]+(?:then|too|as well|instead|please)(?=\W*$)", re.I)
 _PLEASE = re.compile(r"[\s,]+please(?=\W*$)", re.I)
 _LIMITS = BOUNDS | {"not", "left_out", "on_weekday"}
 _FEW = 4  # words that name days or a value, and ask nothing
@@ -69,15 +64,6 @@ _SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
 def before_in(question: Question) -> tuple[str, ...]:
     """The questions before this one that are looked for together with it, the newest first."""
     return tuple(each for each in reversed(_SENTENCE.split(said_before(question))) if each.strip())
-
-
-def without_opening(text: str) -> str:
-    """
-    >>> without_opening("OK, and what about Mia?")
-    'Mia?'
-    """
-    found, text = _OPENING.match(text), _CLOSING.sub("", text)
-    return text[found.end() :] if found else text
 
 
 def goes_on_alone(question: Question, spec: IndexSpec, *, first: bool = False) -> bool:

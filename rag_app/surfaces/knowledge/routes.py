@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from rag_app.answering.capabilities import Capability, capability_named
-from rag_app.answering.leaning import go_on
+from rag_app.answering.restating import go_on
 from rag_app.domain import (
     Answer,
     Confidence,

@@ -14,8 +14,8 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from msgspec.structs import replace
 
 from rag_app.answering.capabilities import LEXYBRAIN, Capability, capability_for, capability_named
-from rag_app.answering.leaning import go_on
 from rag_app.answering.parts import MakeRetriever, Parts
+from rag_app.answering.restating import go_on
 from rag_app.application import Application, open_application
 from rag_app.database.urls import database_urls
 from rag_app.domain import (

@@ -14,7 +14,7 @@ from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct, field
 
-from rag_app.answering.leaning import go_on
+from rag_app.answering.restating import go_on
 from rag_app.domain import (
     Answer,
     EmbeddingFailed,

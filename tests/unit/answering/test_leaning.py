@@ -2,7 +2,8 @@
 
 import pytest
 
-from rag_app.answering.leaning import Leaning, go_on, leaning_of, names_something, points_back, wordings
+from rag_app.answering.leaning import Leaning, leaning_of, names_something, points_back, searched_text, wordings
+from rag_app.answering.restating import go_on, restate
 from rag_app.domain import Question
 from rag_app.surfaces.lexybrain.messages import cited_before, follow_up
 from rag_app.surfaces.lexybrain.types import PastMessage, Role
@@ -76,3 +77,43 @@ def test_the_present_message_decides_before_the_capability_of_the_one_before() -
     assert follow_up("And is there an alert for it?", history) is None, "it says what it wants"
     assert follow_up("New topic. How did it change?", history) is None
     assert follow_up("Which copper kettle do our customers in the north prefer?", history) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "restated"),
+    [
+        ("When is Central Station open?", "and Old Mill?", "When is Old Mill open?"),
+        ("Is Central Station open on Mondays?", "What about Old Mill?", "Is Old Mill open on Mondays?"),
+        ("Who leads Central Station?", "and the Riverside branch?", "Who leads the Riverside branch?"),
+        ("How much is the Bronze pass?", "And the Silver one?", "How much is the Silver pass?"),
+        ("What is the deposit for the Heron?", "and for the Kite 200?", "What is the deposit for the Kite 200?"),
+        ("Who runs the branch at Riverside?", "and the branch at Old Mill?", "Who runs the branch at Old Mill?"),
+        ("I live nearby. When does Dr Patel work?", "And Dr Soames?", "When does Dr Soames work?"),
+        ("Are dogs allowed at Riverside?", "and cats?", "Are cats allowed at Riverside?"),
+        ("Is Riverside open on Mondays?", "and on Sundays?", "Is Riverside open on Sundays?"),
+        ("What does membership cost for adults?", "and for children?", "What does membership cost for children?"),
+        ("What does a cut cost?", "and a wash?", "What does a wash cost?"),
+        ("When is Riverside open?", "and on Sundays?", ""),  # it limits the question, and exchanges nothing
+        ("When is Riverside open?", "and Christmas?", ""),
+        ("When did Anna start?", "And in Berlin?", ""),  # a place is no Anna
+        ("When is Central Station open?", "what about parking?", ""),
+        ("Who teaches Yoga at Riverside?", "and Pilates?", ""),  # of two names either may be meant
+        ("Who is the tutor, and what does Yoga cost?", "and Pilates?", ""),
+        ("When is Riverside open?", "and you?", ""),
+        ("When is Riverside open?", "and who leads Old Mill?", ""),
+        ("What is the difference between Bronze and Gold?", "and Silver?", ""),
+        ("Was kostet die Karte für das Museum?", "und Bronze?", ""),  # each German noun has a capital
+    ],
+)
+def test_what_only_names_another_thing_is_said_in_full(before: str, text: str, restated: str) -> None:
+    assert restate(text, before) == restated
+    question = go_on(Question(text), [before])
+    assert question.restated == restated
+    if restated:
+        assert (question.searched, question.also) == (restated, (searched_text(text, [before]),))
+
+
+def test_a_thing_that_was_exchanged_is_what_the_next_message_leans_on() -> None:
+    question = go_on(Question("and when is it open?"), ["Who leads Central Station?", "and Old Mill?"])
+    assert question.searched == "Who leads Old Mill?\nand when is it open?"
+    assert go_on(Question("and Harbour?"), ["Who leads Riverside?", "and Old Mill?"]).restated == "Who leads Harbour?"

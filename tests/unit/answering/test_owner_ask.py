@@ -6,8 +6,8 @@ from uuid import uuid4
 
 from rag_app.answering.capabilities import capability_named
 from rag_app.answering.context import build_context
-from rag_app.answering.leaning import go_on
 from rag_app.answering.prompts import load_prompts
+from rag_app.answering.restating import go_on
 from rag_app.answering.synthesizers import messages_of
 from rag_app.domain.answer import Question, Refusal
 from rag_app.retrieval.text import tokens
