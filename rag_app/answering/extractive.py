@@ -52,7 +52,7 @@ from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
 from rag_app.answering.restating import take_apart
 from rag_app.answering.rival_answers import Account, answer_differently, are_comparable
-from rag_app.answering.sections import name_in, name_sections, of_named_sections
+from rag_app.answering.sections import name_sections, of_named_sections
 from rag_app.answering.sequels import add_sequels
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Period, Question, day_of, day_text
@@ -321,7 +321,7 @@ async def _read(
         reading_of(
             each.text,
             context.blocks[each.block].title,
-            each.lead or name_in(each.section),
+            each.lead,
             said_before.get((each.block, each.place), ""),
         )
         for each in ranked

@@ -123,7 +123,10 @@ def with_values(signals: Signals, question: Question, context: Context, ranking:
     """The signals with those of the question's names and figures, and of the values that it asks for."""
     nearest = _nearest(ranking, _NEAREST)
     blocks = [context.blocks[number] for number in sorted({passage.block for passage in nearest})]
-    sources = [f"{block.header} {block.body} {' '.join(hit.title for hit in block.hits)}" for block in blocks]
+    sources = [
+        " ".join([block.header, block.body, *(hit.title for hit in block.hits), *(name for _, name in block.sections)])
+        for block in blocks
+    ]
     lacking = [all(lacks_kind(part, nearest)) for part in ranking.asked[1:]]
     best = ranking.read.max(axis=1, initial=-MOST_ODDS)
     # read together with what was said before, and alone: who has just one of them finds the answer of that, or nothing

@@ -4,16 +4,23 @@ What stands in one of them is so of that thing alone, though its sentences do no
 """
 
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from msgspec.structs import replace
 
 from rag_app.answering.citations import content_words
+from rag_app.answering.leaning import is_german
 from rag_app.answering.passages import Passage, cells_of
 from rag_app.domain import Question
+from rag_app.retrieval.confidence import stem
 
+Place = tuple[int, str]
+"""The number of a block and the heading of a section in it."""
+_CAPITAL = re.compile(r"(?<=\w\W)[A-Z][\w'’-]*")
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _MOST_WORDS = 4
+_ALIKE = 2  # words that two sections have in common, neither of which has a name of more than one word
+_TOPIC = re.compile(r"(?:(?<!s)s|ing|tion|ment|ity|ance|ence)$")  # "Prices", "Parking": no name of one thing
 _SMALL = frozenset(["of", "the", "and", "on", "in", "at", "de", "la", "upon"])
 
 
@@ -27,32 +34,52 @@ def is_name(heading: str) -> bool:
     return 1 < len(words) <= _MOST_WORDS and all(word[0].isupper() and not word.isupper() for word in words)
 
 
-def name_in(heading: str) -> str:
-    """The heading where it is a name, else nothing."""
-    return heading if is_name(heading) else ""
+def names_of(pool: Iterable[Passage], question: str) -> dict[Place, frozenset[str]]:
+    """The sections whose heading is a name, with its words. One word is a name where its section says the like of another thing's:
+    "Riverside" beside "Old Mill", "Silver" beside "Gold"; not for a question in German, where each noun has a capital.
+
+    >>> told = [("Costs £9 a month", "Gold"), ("Costs £5 a month", "Silver"), ("Renewal costs £2", "Renewals"), ("It is free", "Parking")]
+    >>> [name for _, name in names_of([Passage(0, n, *each[:1], section=each[1]) for n, each in enumerate(told)], "")]
+    ['Gold', 'Silver']
+    """
+    said: dict[Place, set[str]] = {}
+    for each in pool:
+        words = said.setdefault((each.block, each.section), set())
+        words |= {stem(word) for word in content_words(each.text) if word.isalpha()}
+    single = [place for place in said if _may_be_name(place[1])] if not is_german(question) else []
+    whole = [place for place in said if is_name(place[1])]
+
+    def has_like(place: Place) -> bool:
+        others = (other for other in (*single, *whole) if other[0] == place[0] and other != place)
+        return any(len(said[place] & said[other]) >= (1 if other in whole else _ALIKE) for other in others)
+
+    names = {*whole, *(place for place in single if has_like(place))}
+    return {place: content_words(place[1]) for place in said if place in names}
 
 
 def of_named_sections(pool: Sequence[Passage], question: Question) -> list[Passage]:
-    """The passages without those of other things than the question names, or than the message before it does.
+    """The passages without those of other things than the question names, or than the message before it does; what stands
+    under a name is led by it.
 
     >>> told = [Passage(0, 0, "Open daily.", section="Old Mill"), Passage(0, 1, "Open on Mondays.", section="Pine Lake")]
-    >>> [each.text for each in of_named_sections(told, Question("When is pine lake open?"))]
-    ['Open on Mondays.']
+    >>> [each.said for each in of_named_sections(told, Question("When is pine lake open?"))]
+    ['Pine Lake Open on Mondays.']
     """
-    names = {(each.block, each.section): content_words(each.section) for each in pool if is_name(each.section)}
-    asked = content_words(question.text)
-    if not _names_one(names.values(), asked):
-        asked = content_words(question.searched or "")
-    named = {place for place, words in names.items() if words <= asked}
+    names = names_of(pool, question.text)
+    named = _places_named(names, question.text) or _places_named(names, question.searched or "")
     blocks = {block for block, _ in named}
     said = [names[place] for place in named]
-    return [
+    kept = (
         each
         for each in pool
         if each.block not in blocks
         or (each.block, each.section) in named
         or (each.block, each.section) not in names
-        or _names_one(said, content_words(each.text))
+        or any(name <= content_words(each.text) for name in said)
+    )
+    return [
+        replace(each, lead=each.section) if not each.lead and (each.block, each.section) in names else each
+        for each in kept
     ]
 
 
@@ -63,7 +90,7 @@ def name_sections(said: Sequence[Passage], pool: Sequence[Passage], question: st
     >>> [each.text for each in name_sections(told[:1], told, "When are you open?")]
     ['Old Mill – Open daily.']
     """
-    sections = {(each.block, each.section) for each in pool if is_name(each.section)}
+    sections = names_of(pool, question)
     told: list[Passage] = []
     for each in said:
         place, before = (each.block, each.section), told[-1] if told else None
@@ -75,5 +102,17 @@ def name_sections(said: Sequence[Passage], pool: Sequence[Passage], question: st
     return told
 
 
-def _names_one(names: Iterable[Set[str]], words: Set[str]) -> bool:
-    return any(name <= words for name in names)
+def _may_be_name(heading: str) -> bool:
+    """
+    >>> _may_be_name("Riverside"), _may_be_name("The Swift"), _may_be_name("Parking"), _may_be_name("FAQ")
+    (True, True, False, False)
+    """
+    words = [word for word in _WORD.findall(heading) if word.casefold() not in _SMALL]
+    return len(words) == 1 and words[0].istitle() and _TOPIC.search(words[0]) is None
+
+
+def _places_named(names: Mapping[Place, Set[str]], text: str) -> set[Place]:
+    """The sections that a text names: by one word only where that has a capital, or nothing has."""
+    asked = content_words(text)
+    capitals = content_words(" ".join(_CAPITAL.findall(text))) if text[:1].isupper() else asked
+    return {place for place, words in names.items() if words <= (asked if is_name(place[1]) else capitals)}

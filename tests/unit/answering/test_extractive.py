@@ -120,6 +120,33 @@ async def test_a_section_is_of_what_it_is_named_after(
     assert said in text and sum(name in text for name in ("Falk", "Tanaka", "Renner")) < 2
 
 
+PLANS = """# Plans
+## Bronze
+The plan costs £25 a month. Notice is four weeks.
+## Gold
+The plan costs £55 a month, with the sauna. Notice is two months.
+## Renewals
+A renewal costs £3, whatever the plan."""
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "said", "unsaid"),
+    [
+        (PLANS, "How much is Gold a month?", "The plan costs £55", "£25"),
+        (PLANS, "how much is bronze a month?", "The plan costs £25", "£55"),
+        (PLANS, "What does Gold cost, and how long is the notice for it?", "Notice is two months", "four weeks"),
+        (PLANS, "What does a renewal cost?", "A renewal costs £3", "£55"),
+        (BRANCHES.replace("Old Mill", "Riverside"), "Who is the manager of Riverside?", "Tobias Renner", "Tanaka"),
+        (BRANCHES.replace("Old Mill", "Riverside"), "When is Riverside open?", "Open Tuesday to Saturday", "18:00"),
+    ],
+)
+async def test_one_word_is_a_name_beside_its_like(
+    synthesizer: ExtractiveSynthesizer, text: str, question: str, said: str, unsaid: str
+) -> None:
+    draft = (await synthesizer.write(Question(question), context(text))).text
+    assert said in draft and unsaid not in draft
+
+
 async def test_each_part_of_a_question_gets_its_sentence(synthesizer: ExtractiveSynthesizer) -> None:
     """Together they are nearest to what is said of prices alone."""
     prices = " ".join(
