@@ -321,7 +321,7 @@ async def _read(
         reading_of(
             each.text,
             context.blocks[each.block].title,
-            each.lead,
+            each.lead or each.name,
             said_before.get((each.block, each.place), ""),
         )
         for each in ranked

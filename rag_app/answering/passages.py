@@ -68,7 +68,8 @@ _ORDER = compile_later(rf"{_POLITELY}(?:{_BASE_FORM})\b(?!\s*[:,])", re.IGNORECA
 
 class Passage(Struct, frozen=True):
     """A sentence of block `block`, at `place` in it. `lead` is the question or heading it stands under; it `goes_on` where
-    the sentence before it is of the same paragraph. `section` is the heading above it, however far."""
+    the sentence before it is of the same paragraph. `section` is the heading above it, however far, and `name` the same where
+    it names what all of the section is about."""
 
     block: int
     place: int
@@ -76,11 +77,12 @@ class Passage(Struct, frozen=True):
     lead: str = ""
     goes_on: bool = False
     section: str = ""
+    name: str = ""
 
     @property
     def said(self) -> str:
         """The sentence, behind the heading or the question that it stands under."""
-        return f"{self.lead} {self.text}".strip()
+        return f"{self.lead or self.name} {self.text}".strip()
 
 
 class Ranking(Struct, frozen=True):

@@ -20,6 +20,7 @@ _CAPITAL = re.compile(r"(?<=\w\W)[A-Z][\w'’-]*")
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _MOST_WORDS = 4
 _ALIKE = 2  # words that two sections have in common, neither of which has a name of more than one word
+_SHARE = 0.2  # of the words of the shorter one
 _TOPIC = re.compile(r"(?:(?<!s)s|ing|tion|ment|ity|ance|ence)$")  # "Prices", "Parking": no name of one thing
 _SMALL = frozenset(["of", "the", "and", "on", "in", "at", "de", "la", "upon"])
 
@@ -51,7 +52,11 @@ def names_of(pool: Iterable[Passage], question: str) -> dict[Place, frozenset[st
 
     def has_like(place: Place) -> bool:
         others = (other for other in (*single, *whole) if other[0] == place[0] and other != place)
-        return any(len(said[place] & said[other]) >= (1 if other in whole else _ALIKE) for other in others)
+        return any(
+            len(common := said[place] & said[other]) >= (1 if other in whole else _ALIKE)
+            and len(common) >= _SHARE * min(len(said[place]), len(said[other]))
+            for other in others
+        )
 
     names = {*whole, *(place for place in single if has_like(place))}
     return {place: content_words(place[1]) for place in said if place in names}
@@ -59,7 +64,7 @@ def names_of(pool: Iterable[Passage], question: str) -> dict[Place, frozenset[st
 
 def of_named_sections(pool: Sequence[Passage], question: Question) -> list[Passage]:
     """The passages without those of other things than the question names, or than the message before it does; what stands
-    under a name is led by it.
+    under a name has it as its name.
 
     >>> told = [Passage(0, 0, "Open daily.", section="Old Mill"), Passage(0, 1, "Open on Mondays.", section="Pine Lake")]
     >>> [each.said for each in of_named_sections(told, Question("When is pine lake open?"))]
@@ -77,10 +82,7 @@ def of_named_sections(pool: Sequence[Passage], question: Question) -> list[Passa
         or (each.block, each.section) not in names
         or any(name <= content_words(each.text) for name in said)
     )
-    return [
-        replace(each, lead=each.section) if not each.lead and (each.block, each.section) in names else each
-        for each in kept
-    ]
+    return [replace(each, name=each.section) if (each.block, each.section) in names else each for each in kept]
 
 
 def name_sections(said: Sequence[Passage], pool: Sequence[Passage], question: str) -> list[Passage]:
