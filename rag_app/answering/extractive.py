@@ -72,8 +72,9 @@ MAX_CHOSEN = 3
 MAX_RIVALS = 12
 """Passages that those of an answer are compared with, the nearest to the question."""
 SLACK_OF_RIVALS = 5.0
-"""How far below the first sentence's the log-odds of one that answers differently may lie, or else 0; of a row, which is read
-badly, any."""
+"""How far below the first sentence's the log-odds of one that answers differently may lie, or else 0."""
+LEAST_OF_ROWS = -4.0
+"""The least log-odds of a row that answers differently: it is read badly."""
 MAX_PARTS = 3
 MOST_LOOKED_AT = 2
 """Passages among which one has what a part of the question asks for, or it is not answered."""
@@ -663,7 +664,7 @@ def _find_other_answers(one: Passage, row: int, ranking: Ranking) -> Iterator[Pa
     least = min(0, odds[ranking.ranked.index(one)] - SLACK_OF_RIVALS)
     for place in np.argsort(-odds, kind="stable"):
         other = ranking.ranked[place]
-        if other.block != one.block and (odds[place] >= least or cells_of(other.text)):
+        if other.block != one.block and odds[place] >= (min(least, LEAST_OF_ROWS) if cells_of(other.text) else least):
             yield other
 
 

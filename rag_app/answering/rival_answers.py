@@ -5,7 +5,9 @@ the day, the name of who is in charge, whether something is so. Rules for Englis
 """
 
 import re
+import tomllib
 from math import isclose
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -20,6 +22,9 @@ from rag_app.retrieval.text import words_in
 
 _NEAR = 0.08  # "12 weeks" and "three months"
 _ALIKE = 5  # letters by which words are compared: "delivered" and "delivery"
+_MOST_OF_ITS_OWN = (
+    2  # words that one of two sentences may have beside what both are of; twice as many where no time is asked for
+)
 _CALENDAR = frozenset(["year", "month", "date", "weekday", "hour"])
 _DAY = frozenset(["month", "date", "weekday"])
 _ASKS_WHETHER = re.compile(
@@ -39,27 +44,20 @@ _MEASURES = {
 # Of somebody who holds something; "who complained?" may have many answers.
 _ASKS_ONE = re.compile(r"\bwho(?:['’]s\b| is\b| [a-z]+(?<!s)s\b)", re.IGNORECASE)
 _OF_AN_EVENT = re.compile(r"\bwhen (?:was|were|did)\b", re.IGNORECASE)
-# What was, what is to be, what somebody lived through: none of it is said to be so.
-_NOT_NOW = re.compile(
-    r"\b(?:used to|formerly|former|previously|no longer|until (?:now|then|recently|(?:\w+ )?(?:1\d|20)\d\d)|so far|originally|at first|initially|old|in the past"
-    r"|at that time|last (?:year|month|week|time|summer|winter)|since then|instead of|rather than|changed (?:from|to)"
-    r"|ris(?:e|es|en|ing)|rose|rais(?:e|es|ed|ing)|(?:go|goes|going|gone|went|put) up|increas\w*|decreas\w*|reduced|lowered"
-    r"|propos\w+|suggest\w*|plan(?:s|ned|ning) to|consider\w*|would|could|might|perhaps|expected|draft|I|I['’]\w+|my|me)\b"
-)
-_DENIES = re.compile(
-    r"\b(?:not|no|never|cannot|neither|nor|forbidden|prohibited|banned)\b(?! (?:only|more|later|less)\b)|n['’]t\b",
-    re.IGNORECASE,
-)
-_ENDS = re.compile(
-    r"\b(?:until|till|clos(?:e|es|ed|ing)|ends?|ended|ending|finish(?:es|ed)?|latest|deadline|by|before|between|up to|due)\b",
-    re.IGNORECASE,
-)
-_BEGINS = re.compile(
-    r"\b(?:beg[ai]ns?|beginning|starts?|started|starting|opens?|opened|opening|from|between|earliest|after)\b",
-    re.IGNORECASE,
-)
+
+
+def _words(key: str) -> str:
+    return rf"\b(?:{'|'.join(_LISTS[key])})\b"
+
+
+_LISTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_NOT_NOW = re.compile(_words("not_now"))
+_DENIES = re.compile(rf"{_words('denies')}(?! (?:only|more|later|less)\b)|n['’]t\b", re.IGNORECASE)
+_ENDS, _BEGINS, _SPECIAL = (re.compile(_words(each), re.IGNORECASE) for each in ("ends", "begins", "special"))
+_PHASES = [re.compile(rf"\b(?:{each})\b", re.IGNORECASE) for each in _LISTS["phases"]]
 _CUT = re.compile(
-    r"[;:,.!?]+\s+|\s[–-]\s|\s\(|\)|\b(?:because|since|so that|as long as|while|otherwise|for reasons? of|due to|any more"
+    r"[;:,.!?]+\s+|\s[–-]\s|\s\(|\)|\b(?:because|since(?! \d)|so that|as long as|while|otherwise|for reasons? of|due to|any more"
+    r"|(?:when|once) (?:everything|all|it|they|you|we)"
     r"|and (?=(?:it|they|you|we|for|an?|the|in|on|at|from)\s))\b",
     re.IGNORECASE,
 )
@@ -70,9 +68,20 @@ _EACH = re.compile(
 )
 _RANGE = re.compile(r"\d\s?(?:[-–]|to|and)\s?[$£€]?\d|\bfrom [$£€]\s?\d", re.IGNORECASE)
 _ADDRESSES = frozenset(words_in("mr mrs ms miss dr prof"))
+_FREE = re.compile(r"\b(?:free|charged?|cost|pay|extra)\b", re.IGNORECASE)
+_OFTEN = re.compile(
+    r"\b(?:every|each) (?:(?P<number>\w+) )?(?P<unit>day|week|month|year|hour)s?\b"
+    r"|\b(?:(?P<times>once|twice|\w+ times) )?(?:an?|per|each|every) (?P<each>day|week|month|year|hour)\b|\b(?P<ly>dai|week|month|year|hour)ly\b",
+    re.IGNORECASE,
+)
 _PLACED = re.compile(
     r"\b(?:is|are|takes? place)\s+(?:(?:kept|stored|located|held|based|situated|found)\s+)?"
     r"(?P<place>(?:in|on|at|behind|under|next|near|opposite|above|below|beside|outside|inside|the|an?)\s.*)",
+    re.IGNORECASE,
+)
+_AT_A_PLACE = re.compile(
+    r"\b(?P<place>(?:in|at|behind|under|next to|near|opposite|above|below|beside|outside|inside) (?:the|our|an?)\s"
+    r"(?!(?:morning|afternoon|evening|night|spring|summer|autumn|winter|weekend|end|beginning|middle|case)s?\b).*)",
     re.IGNORECASE,
 )
 _LABELS = re.compile(r"(?:\A|; )[^:;]{1,40}: (?=[^;]*(?:;|\Z))")
@@ -91,21 +100,9 @@ def _stem(word: str) -> str:
     return re.sub(r"(.)\1$", r"\1", stem(word))[:_ALIKE]
 
 
-# Words of a question that name nothing, and those of a sentence that limit nothing.
-_UNNAMING = frozenset(_stem(word) for word in NO_SUBJECT - DAYS.keys() - MONTHS.keys()) | _stems(
-    """
-    date day hour clock number value until till within before up between above below over under during per often soon long
-    high far big old come came back go gone get take taken taking let want allowed permitted possible forbidden prohibited ok
-    """
-)
-_UNLIMITING = _UNNAMING | _stems(
-    """
-    please note keep mind kindly ask tell remember know everybody everyone which each every yearly annual normally usually
-    always day date hour pm am agree decide set fix elect appoint invite offer send sent bring rent much many customer
-    half here kept done return been thank pay paid again either too mr mrs ms miss dr prof
-    """
-    + " ".join([*DAYS, *MONTHS])
-)
+_DOCUMENTS = _stems(_LISTS["documents"])
+_UNNAMING = frozenset(_stem(word) for word in NO_SUBJECT - DAYS.keys() - MONTHS.keys()) | _stems(_LISTS["unnaming"])
+_UNLIMITING = _UNNAMING | _stems(" ".join([_LISTS["unlimiting"], *DAYS, *MONTHS]))
 
 
 class Account(Struct, frozen=True):
@@ -139,17 +136,16 @@ def answer_differently(question: str, one: Account, other: Account) -> bool:
     True
     """
     said, clauses = (one, other), (_clause(question, one.text), _clause(question, other.text))
-    if not are_comparable(question, one, other):
+    if not are_comparable(question, one, other) or _is_special(question, clauses):
         return False
     if not _name_the_same(question, said, clauses) or (_are_of_others(*clauses) and kind_of(question) is not Kind.TIME):
         return False
     if _ASKS_WHETHER.match(question):
         return _deny_each_other(question, said, clauses)
-    if (_DENIES.search(clauses[0]) is None) != (_DENIES.search(clauses[1]) is None):
-        return False
+    same_denied = (_DENIES.search(clauses[0]) is None) == (_DENIES.search(clauses[1]) is None)
     if kind_of(question) in (Kind.PERSON, Kind.PLACE):
-        return _name_others(question, said, clauses)
-    return _give_other_values(question, clauses) and bool(kinds_apart(*(statement_of(each.text) for each in said)))
+        return same_denied and _name_others(question, said, clauses)
+    return same_denied and _give_other_values(question, said, clauses)
 
 
 def are_comparable(question: str, one: Account, other: Account) -> bool:
@@ -172,20 +168,32 @@ def is_so(text: str) -> bool:
 def are_siblings(question: str, one: str, other: str) -> bool:
     """Whether two titles are of two things of a sort, which a question does not tell apart, or of two numbers or times.
 
-    >>> [are_siblings("", "Plan: Team", each) for each in ("Plan: Business", "The plan", "Team meeting")]
-    [True, False, False]
+    >>> [are_siblings("", "Plan: Team", each) for each in ("Plan: Business", "The plan", "Team meeting", "Plan: questions")]
+    [True, False, False, False]
+    >>> are_siblings("", "Pool: prices", "Ice rink: prices"), are_siblings("", "Hall: prices", "Hall: rules")
+    (True, False)
     """
     numbers = [re.findall(r"\d+", each) for each in (one, other)]
     if (all(numbers) and numbers[0] != numbers[1]) or _are_of_others(one, other):
         return True
-    own = [_stems(each) - _stems(question) for each in (one, other)]
+    own = [_stems(each) - _stems(question) - _DOCUMENTS for each in (one, other)]
     if not (own[0] - own[1] and own[1] - own[0]):
         return False
-    heads = [_TITLE_CUT.split(each, maxsplit=1) for each in (one, other)]
-    if any(len(each) > 1 for each in heads):
-        return _stems(heads[0][0]) == _stems(heads[1][0])
+    heads, tails = ([*map(_stems, each)] for each in zip(*map(_halve, (one, other)), strict=True))
+    if any(tails):
+        same_kind = heads[0] != heads[1] and tails[0] == tails[1]
+        return same_kind or (heads[0] == heads[1] and not any(tail & _DOCUMENTS for tail in tails))
     words = [re.findall(r"\w+", each.casefold()) for each in (one, other)]
     return words[0][:1] == words[1][:1] or words[0][-1:] == words[1][-1:]
+
+
+def _halve(title: str) -> tuple[str, str]:
+    """
+    >>> _halve("Village hall: hire"), _halve("The hall")
+    (('Village hall', 'hire'), ('The hall', ''))
+    """
+    head, *rest = _TITLE_CUT.split(title, maxsplit=1)
+    return head, " ".join(rest)
 
 
 def _are_of_others(one: str, other: str) -> bool:
@@ -200,21 +208,36 @@ def _clause(question: str, text: str) -> str:
     'a cut costs $40'
     """
     text, wanted = _ANSWER_LABEL.sub("", text), _stems(question)
+    wanted_kinds = _CALENDAR if kind_of(question) is Kind.TIME else frozenset[str]()
     by_name, whether = kind_of(question) in (Kind.PERSON, Kind.PLACE), _ASKS_WHETHER.match(question) is not None
 
     def has_value(piece: str) -> bool:
         if by_name:
             return any(_stem(name) not in wanted for name in names_in(f"x {piece}"))
-        return whether or bool(statement_of(piece).values)
+        return whether or bool(statement_of(piece).values.keys() & (wanted_kinds or statement_of(piece).values.keys()))
 
     if cells := cells_of(text):
-        named = next(iter(cells))
+        named, priced = next(iter(cells)), _FREE.search(question) is not None
         asked = (
-            f"{label}: {cell}" for label, cell in cells.items() if label == named or _stems(f"{label} {cell}") & wanted
+            f"{label}: {cell}"
+            for label, cell in cells.items()
+            if label == named or _stems(f"{label} {cell}") & wanted or (priced and "paid" in statement_of(cell).values)
         )
         return told if has_value(told := "; ".join(asked)) else text
     pieces = (piece for piece in _CUT.split(text) if piece.strip())
     return max(pieces, key=lambda piece: (has_value(piece), len(wanted & _stems(piece))), default=text)
+
+
+def _is_special(question: str, clauses: tuple[str, str]) -> bool:
+    """Whether just one is of some only: of new customers, of groups, on a condition.
+
+    >>> _is_special("What is the fee?", ("The fee is £5", "New members pay £9")), _is_special("What is it for groups?", ("£5", "Groups: £9"))
+    (True, False)
+    """
+    asked, *named = (
+        {each.casefold() for each in _SPECIAL.findall(_LABELS.sub(" ", text))} for text in (question, *clauses)
+    )
+    return named[0] - asked != named[1] - asked
 
 
 def _names_of(question: str) -> frozenset[str]:
@@ -235,7 +258,9 @@ def _name_the_same(question: str, said: tuple[Account, Account], clauses: tuple[
         return False
     if _OF_AN_EVENT.search(question):
         return not any(extra - _stems(" ".join(names_in(clause))) for extra, clause in zip(own, clauses, strict=True))
-    return not all(own) or kind_of(question) in (Kind.PERSON, Kind.PLACE)
+    kind = kind_of(question)
+    most = _MOST_OF_ITS_OWN if kind is Kind.TIME else 2 * _MOST_OF_ITS_OWN
+    return kind in (Kind.PERSON, Kind.PLACE) or (max(map(len, own)) <= most and not all(own))
 
 
 def _is_of_it(question: str, one: Account, other: Account, own: frozenset[str]) -> bool:
@@ -261,7 +286,7 @@ def are_titled_apart(question: str, one: Account, other: Account) -> bool:
     titles = [_stems(each.title) for each in (one, other)]
     whole = [title | _stems(each.document) for title, each in zip(titles, (one, other), strict=True)]
     return any(
-        wanted & others - own and title & wanted and title - asked - others
+        wanted & others - own and title & wanted and title - asked - others - _DOCUMENTS
         for title, own, others in zip(titles, whole, whole[::-1], strict=True)
     )
 
@@ -296,7 +321,7 @@ def _name_others(question: str, said: tuple[Account, Account], clauses: tuple[st
     is_person = kind_of(question) is Kind.PERSON
     if is_person and not _ASKS_ONE.search(question):
         return False
-    places = [match for clause in clauses if (match := _PLACED.search(clause))]
+    places = [match for each in clauses if (match := _PLACED.search(each) or _AT_A_PLACE.search(each))]
     if not is_person and len(places) == len(clauses):
         before = [_stems(each.string[: each.start()]) - _stems(question) - _UNLIMITING for each in places]
         there = [_stems(each["place"]) for each in places]
@@ -320,8 +345,42 @@ def _are_near(one: Statement, other: Statement) -> bool:
     return any(isclose(left, right, rel_tol=_NEAR) for left in one.values["time"] for right in other.values["time"])
 
 
-def _give_other_values(question: str, clauses: tuple[str, str]) -> bool:
+def _how_often(clause: str) -> frozenset[float]:
+    """How many days lie between, of what a clause says to happen again and again.
+
+    >>> sorted(_how_often("every three days")), sorted(_how_often("twice a week")), sorted(_how_often("Cleaned daily"))
+    ([3.0], [3.5], [1.0])
+    """
+    days = {"hour": 1 / 24, "day": 1, "dai": 1, "week": 7, "month": 30, "year": 365}
+    found = set()
+    for each in _OFTEN.finditer(clause.casefold()):
+        unit = each["unit"] or each["each"] or each["ly"]
+        number = NUMBER_WORDS.get(each["number"] or "one", 2 if each["number"] in ("second", "other") else 1)
+        times = {"once": 1, "twice": 2}.get(each["times"] or "once") or NUMBER_WORDS.get(
+            (each["times"] or "").split()[0], 1
+        )
+        found.add(days[unit] * number / times)
+    return frozenset(found)
+
+
+def _are_of_other_phases(clauses: tuple[str, str]) -> bool:
+    """Whether one is of the beginning of something, and the other of its end: a bridge is begun and opened.
+
+    >>> _are_of_other_phases(("It was begun in 1901", "It was opened in 1905")), _are_of_other_phases(("opened in 1901", "built in 1905"))
+    (True, True)
+    """
+    named = [{number for number, each in enumerate(_PHASES) if each.search(clause)} for clause in clauses]
+    return all(named) and named[0].isdisjoint(named[1])
+
+
+def _give_other_values(question: str, said: tuple[Account, Account], clauses: tuple[str, str]) -> bool:
     """Whether the values of the kind that is asked for are apart, and no other; nor is one of another day or for another unit."""
+    if kind_of(question) is Kind.OFTEN and all(often := [*map(_how_often, clauses)]):
+        same = any(isclose(left, right, rel_tol=_NEAR) for left in often[0] for right in often[1])
+        return not same and not things_apart(*clauses)
+    in_phases = _OF_AN_EVENT.search(question) is not None and _are_of_other_phases(clauses)
+    if in_phases or not kinds_apart(*(statement_of(each.text) for each in said)):
+        return False
     kind, told = kind_of(question), [statement_of(clause) for clause in clauses]
     apart = kinds_apart(*told) - ({"paid"} if kind is not Kind.MONEY else set())
     wanted = apart & _MEASURES[kind] if kind in _MEASURES else apart - _CALENDAR if kind else apart

@@ -8,6 +8,7 @@ import pytest
 from rag_app.answering.context import build_context
 from rag_app.answering.disagreement import disagree
 from rag_app.answering.extractive import ExtractiveSynthesizer
+from rag_app.answering.rival_answers import Account, answer_differently
 from rag_app.domain.answer import Question
 from rag_app.retrieval.embedding import MiniLM
 from tests.unit.answering.hits import hit
@@ -45,3 +46,93 @@ async def test_most_pairs_are_told_apart(differ: bool, right: int) -> None:
 )
 def test_what_is_no_disagreement(one: str, other: str) -> None:
     assert not disagree(one, other) and not disagree(other, one)
+
+
+def account(text: str, title: str) -> Account:
+    return Account(text, title, document=text)
+
+
+@pytest.mark.parametrize(
+    ("question", "one", "other", "differ"),
+    [
+        (
+            "How long may a tool be borrowed?",
+            account("A tool may be kept for ten days.", "Tool library: rules"),
+            Account(
+                "Return everything after two weeks.",
+                "Welcome to the tool library",
+                document="You can borrow tools here.",
+            ),
+            True,
+        ),
+        (
+            "How often is the linen changed?",
+            account("Linen is changed every three days.", "Hostel: for guests"),
+            account("Once a week the beds get fresh linen.", "Hostel: housekeeping plan"),
+            True,
+        ),
+        (
+            "How often is the filter cleaned?",
+            account("The filter is cleaned twice a year.", "Pump"),
+            account("Every six months the filter is cleaned.", "Pump: notes"),
+            False,
+        ),
+        (
+            "Where does the choir rehearse?",
+            account("We rehearse every Tuesday in the parish hall.", "Choir flyer"),
+            account("The choir rehearses at the school.", "Choir: notes for new singers"),
+            True,
+        ),
+        (
+            "Where does the choir rehearse?",
+            account("The choir rehearses in the parish hall.", "Choir flyer"),
+            account("The choir rehearses in the afternoon.", "Choir: notes"),
+            False,
+        ),
+        (
+            "Is parking free?",
+            account("Guests park free of charge.", "Hotel leaflet"),
+            account("Extra: Parking; Price: 8 euros; Unit: night", "Hotel price list"),
+            True,
+        ),
+        (
+            "Can tickets be refunded?",
+            account("Tickets are not refunded.", "Theatre terms"),
+            account("Tickets can be refunded up to the day before.", "Theatre FAQ"),
+            True,
+        ),
+        (
+            "When was the bridge built?",
+            account("Work on the bridge was begun in 1901.", "The bridge"),
+            account("The bridge was opened in 1905.", "A walk"),
+            False,
+        ),
+        (
+            "When did the bakery open?",
+            account("The bakery opened in 1974.", "About our bakery"),
+            account("Number 4 has been a bakery since 1979.", "History of the street"),
+            True,
+        ),
+        (
+            "How much is a day ticket?",
+            account("A day ticket is £6.", "Pool: prices"),
+            account("A day ticket is £8.", "Ice rink: prices"),
+            False,
+        ),
+        (
+            "What is the minimum order?",
+            account("The minimum order is £150.", "Terms"),
+            account("New customers order for at least £300.", "Notes"),
+            False,
+        ),
+        (
+            "When is the library open on Saturday?",
+            account("On Saturday the library is open from 10:00 to 14:00.", "Library"),
+            account("On Saturday the cafe in the library serves cake from 11:00 to 13:00.", "Library: cafe"),
+            False,
+        ),
+    ],
+)
+def test_answers_in_other_words(question: str, one: Account, other: Account, differ: bool) -> None:
+    assert answer_differently(question, one, other) is differ
+    assert answer_differently(question, other, one) is differ
