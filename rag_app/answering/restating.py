@@ -23,28 +23,28 @@ from rag_app.answering.leaning import (
     without_opening,
     wordings,
 )
-from rag_app.domain import Question
+from rag_app.domain import Question, compile_later
 
 _ARTICLE = r"(?:an?|the|my|our|your)"
 _PREPOSITION = r"(?:for|in|on|at|with|from|to|by|of|about)"
 # A thing that is asked about in words that stand before it: "How much is a junior ticket, and a senior ticket?"
-_ANOTHER = re.compile(
+_ANOTHER = compile_later(
     rf"(?P<first>[^,?]+), (?:and|or) (?P<second>(?:(?P<article>{_ARTICLE})|(?P<preposition>for|in|on|at|with|from|to|by))"
     r"(?: [\w'’-]+){1,4})\?",
     re.IGNORECASE,
 )
-_OF_BOTH = re.compile(r"\b(?:between|difference|compared?|than|both|together|versus|vs)\b", re.IGNORECASE)
-_IS = re.compile(r"\b(?:is|are|was|were) $", re.IGNORECASE)
-_STATE = re.compile(r"(?:open|closed|allowed|available|due|included|held|needed|cleaned|collected)", re.IGNORECASE)
+_OF_BOTH = compile_later(r"\b(?:between|difference|compared?|than|both|together|versus|vs)\b", re.IGNORECASE)
+_IS = compile_later(r"\b(?:is|are|was|were) $", re.IGNORECASE)
+_STATE = compile_later(r"(?:open|closed|allowed|available|due|included|held|needed|cleaned|collected)", re.IGNORECASE)
 _RUN = r"[A-Z][\w'’&-]*(?:\s(?:(?:of|the|and|de|la|upon|on)\s){0,2}(?:[A-Z][\w'’&-]*|\d+\b))*"
-_NAMED = re.compile(
+_NAMED = compile_later(
     rf"(?:(?P<preposition>{_PREPOSITION})\s)?(?:(?:{_ARTICLE}\s)?[a-z]+\s(?:at|in|of|called)\s)?(?:(?P<article>{_ARTICLE})\s)?"
     rf"(?P<name>{_RUN})(?P<noun>(?:\s(?!ones?\b)[a-z]+)?)(?:\sones?)?\W*"
 )
-_NAME = re.compile(rf"(?<=[a-z0-9,;] )(?!I\b)(?P<name>{_RUN})")
-_PHRASE = re.compile(rf"(?:{_PREPOSITION}\s)?(?:{_ARTICLE}\s)?[\w'’&-]+(?:\s[\w'’&-]+){{0,3}}\W*")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+")
-_ASKS = re.compile(
+_NAME = compile_later(rf"(?<=[a-z0-9,;] )(?!I\b)(?P<name>{_RUN})")
+_PHRASE = compile_later(rf"(?:{_PREPOSITION}\s)?(?:{_ARTICLE}\s)?[\w'’&-]+(?:\s[\w'’&-]+){{0,3}}\W*")
+_SENTENCE = compile_later(r"(?<=[.!?])\s+")
+_ASKS = compile_later(
     r"\b(?:who|whom|whose|what|when|where|why|how|which|is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|not)\b",
     re.IGNORECASE,
 )
