@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rag_app.answering.capabilities import RecordList
+from rag_app.answering.leaning import without_opening
 from rag_app.answering.records.asking import (
     asks_of_records,
     may_ask,
@@ -36,7 +37,6 @@ from rag_app.answering.records.following import (
     goes_on_alone,
     name_first,
     say_place,
-    without_opening,
 )
 from rag_app.answering.records.leads import lead_of, without_lead
 from rag_app.answering.records.measures import say_figures

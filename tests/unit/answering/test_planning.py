@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
+from rag_app.answering.leaning import without_opening
 from rag_app.answering.records.asking import may_ask, ranks_kind, words_left
-from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone, without_opening
+from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone
 from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan
 from rag_app.domain import FieldType, Question
