@@ -249,6 +249,48 @@ def _grammars_for(text: str, languages: Sequence[str]) -> Iterator["_Grammar"]:
     return (grammar for grammar in _grammars(tuple(languages)) if grammar.hint.search(text))
 
 
+_NUMBER_BEFORE = r"(?<![\w.])\d{{1,2}}(?:st|nd|rd|th|\.)?(?:\s*[&/–-]\s*|\s*,?\s+(?:{and}|{link})\s+)(?:(?:{the})\s+)?$"
+_NOUN = r"(?:(?:{the})\s+)?(?:{year})"
+# Patterns of a language, made of its words and of `_Grammar._parts`.
+_PATTERNS = {
+    "before_that": r"(?<!\w){before_that}(?!\w)",
+    "after_that": r"(?<!\w){after_that}(?!\w)",
+    "bare_day": rf"(?:(?:{{the}})\s+)?(?P<day>{_DAY})",
+    "ordinal_day": r"(?:(?:{the})\s+)?(?P<day>{ordinal_alone})",
+    # before a day of the month without its month: "since"
+    "day_leads": r"(?<!\w)(?:{on}|{since}|{until}|{by}|{before}|{after}|{from_on})\s+$",
+    # between one day and another
+    "series": r"{series}(?:(?:{on})\s+)?",
+    "listed": r"(?:\s*,\s*|\s*,?\s+(?:{and})\s+)(?:(?:{on})\s+)?",
+    # between a weekday and its week, or a month and its year
+    "beside": r"(?:['’]s)?\s*,?\s*(?:(?:{on}|{from}|{of})\s+)?",
+    # before a number that is no first day: "January", a part of a date, or another number of a list
+    "within_date": rf"[\d./-]$|(?<!\w){{month}}\s+$|{_NUMBER_BEFORE.replace('–', '–,')}",
+    "number_before": _NUMBER_BEFORE,
+    # another part that one is named with: "the first and the"
+    "place_before": r"(?<!\w)(?:{ordinal}|{last}){series}$",
+    # what a number behind it counts: "week"
+    "unit_before": r"(?<!\w)(?:{unit})\s+$",
+    # a unit before "before" or "after": "the week before last week"
+    "unit_beside": r"(?P<many>\w+\s+)?(?<!\w)(?P<unit>{unit})\s+(?:(?P<before>{before})|{after})\s+$",
+    "namely": r"[\s,;:(–-]*(?:(?:{namely}|{from}|{the})[\s,:]+)*",
+    # what sets one period against another that stands at the end
+    "link": r"[\s,]+(?P<than>{link})\s+(?:(?:{joins})\s+)*$",
+    "compare": r"\W*(?:{compare})\s+(?:(?:{the})\s+)?",
+    # a verb right before its subject, with an article
+    "whether": r"((?<!\w)(?:{whether})\s+)(?:(?:{the})\s+)?$",
+    "joins": r"[\s,;:()–-]*(?:(?:{joins})[\s,;:()–-]+)*",
+    "dash": r"\s*(?:[-–]|\b(?:{to})\b)\s*",
+    "next_day": r"\s+(?:{and})\s+",
+    # several years: `ends` are the first and the last one, `listed` all of them
+    "years": (
+        rf"(?<!\w)(?:(?:{{in_years}})\s+)?(?:{_NOUN}\s+(?P<ends>{_YEAR}\s*(?:[-–]|{{to}})\s*{_YEAR})"
+        rf"|{_NOUN}\s+(?P<two>{_YEAR}\s+(?:{{and}})\s+{_YEAR})"
+        rf"|(?:{_NOUN}\s+)?(?P<listed>{_YEAR}(?:,\s*{_YEAR})+,?\s+(?:{{and}})\s+{_YEAR}))(?!\w)"
+    ),
+}
+
+
 class _Grammar:
     """The patterns of a language, each compiled when it is used. `point` matches what has days of its own; its groups say what
     kind it is."""
@@ -269,82 +311,6 @@ class _Grammar:
         return re.compile(rf"(?<!\w)(?:{'|'.join(self._kinds())})(?!\w)", re.I)
 
     @cached_property
-    def before_that(self) -> re.Pattern[str]:
-        return self._compile_beside("before_that")
-
-    @cached_property
-    def after_that(self) -> re.Pattern[str]:
-        return self._compile_beside("after_that")
-
-    def _compile_beside(self, name: str) -> re.Pattern[str]:
-        unit = f"(?:{'|'.join(self.words['units'].values())})"
-        words = self.words[name].format(unit=unit) if name in self.words else "(?!)"
-        return re.compile(rf"(?<!\w){words}(?!\w)", re.I)
-
-    @cached_property
-    def bare_day(self) -> re.Pattern[str]:
-        return re.compile(rf"(?:(?:{self.words['the']})\s+)?(?P<day>{_DAY})", re.I)
-
-    @cached_property
-    def ordinal_day(self) -> re.Pattern[str]:
-        return re.compile(rf"(?:(?:{self.words['the']})\s+)?(?P<day>{self._ordinal_day()})", re.I)
-
-    @cached_property
-    def day_leads(self) -> re.Pattern[str]:
-        """What stands before a day of the month without its month: "since"."""
-        leads = "|".join(self.words[name] for name in ("on", "since", "until", "by", "before", "after", "from_on"))
-        return re.compile(rf"(?<!\w)(?:{leads})\s+$", re.I)
-
-    @cached_property
-    def series(self) -> re.Pattern[str]:
-        """What stands between one day and another."""
-        return re.compile(rf"{self._series()}(?:(?:{self.words['on']})\s+)?", re.I)
-
-    @cached_property
-    def listed(self) -> re.Pattern[str]:
-        words = self.words
-        return re.compile(rf"(?:\s*,\s*|\s*,?\s+(?:{words['and']})\s+)(?:(?:{words['on']})\s+)?", re.I)
-
-    @cached_property
-    def beside(self) -> re.Pattern[str]:
-        """What stands between a weekday and its week, or a month and its year."""
-        words = self.words
-        return re.compile(rf"(?:['’]s)?\s*,?\s*(?:(?:{words['on']}|{words['from']}|{words['of']})\s+)?", re.I)
-
-    @cached_property
-    def within_date(self) -> re.Pattern[str]:
-        """What stands before a number that is no first day: "January", a part of a date, or another number of a list."""
-        return re.compile(rf"[\d./-]$|(?<!\w){self._any('months')}\s+$|{self._number_before(',')}", re.I)
-
-    @cached_property
-    def number_before(self) -> re.Pattern[str]:
-        return re.compile(self._number_before(""), re.I)
-
-    def _number_before(self, more: str) -> str:
-        words = self.words
-        joined = rf"(?:\s*[&/–{more}-]\s*|\s*,?\s+(?:{words['and']}|{words['link']})\s+)(?:(?:{words['the']})\s+)?"
-        return rf"(?<![\w.])\d{{1,2}}(?:st|nd|rd|th|\.)?{joined}$"
-
-    @cached_property
-    def place_before(self) -> re.Pattern[str]:
-        """Another part that one is named with: "the first and the"."""
-        which = rf"(?:{self._any('ordinals')}|{self.words['last']})"
-        return re.compile(rf"(?<!\w){which}{self._series()}$", re.I)
-
-    @cached_property
-    def unit_before(self) -> re.Pattern[str]:
-        """What a number behind it counts: "week"."""
-        return re.compile(rf"(?<!\w)(?:{'|'.join(self.words['units'].values())})\s+$", re.I)
-
-    @cached_property
-    def unit_beside(self) -> re.Pattern[str]:
-        """A unit before "before" or "after": "the week before last week"."""
-        words, units = self.words, "|".join(self.words["units"].values())
-        return re.compile(
-            rf"(?P<many>\w+\s+)?(?<!\w)(?P<unit>{units})\s+(?:(?P<before>{words['before']})|{words['after']})\s+$", re.I
-        )
-
-    @cached_property
     def between(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
         return self._joint("between", "and")
 
@@ -352,47 +318,21 @@ class _Grammar:
     def from_to(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
         return self._joint("from", "to")
 
-    @cached_property
-    def namely(self) -> re.Pattern[str]:
-        words = "|".join(self.words[name] for name in ("namely", "from", "the"))
-        return re.compile(rf"[\s,;:(–-]*(?:(?:{words})[\s,:]+)*", re.I)
+    def __getattr__(self, name: str) -> re.Pattern[str]:
+        """One of `_PATTERNS`, from now on as an attribute."""
+        if name not in _PATTERNS:
+            raise AttributeError(name)
+        pattern = re.compile(_PATTERNS[name].format(**self._parts), re.I)
+        setattr(self, name, pattern)
+        return pattern
 
     @cached_property
-    def link(self) -> re.Pattern[str]:
-        """What sets one period against another that stands at the end."""
-        return re.compile(rf"[\s,]+(?P<than>{self.words['link']})\s+(?:(?:{self.words['joins']})\s+)*$", re.I)
-
-    @cached_property
-    def compare(self) -> re.Pattern[str]:
-        return re.compile(rf"\W*(?:{self.words['compare']})\s+(?:(?:{self.words['the']})\s+)?", re.I)
-
-    @cached_property
-    def whether(self) -> re.Pattern[str]:
-        """A verb right before its subject, with an article."""
-        return re.compile(rf"((?<!\w)(?:{self.words['whether']})\s+)(?:(?:{self.words['the']})\s+)?$", re.I)
-
-    @cached_property
-    def joins(self) -> re.Pattern[str]:
-        return re.compile(rf"[\s,;:()–-]*(?:(?:{self.words['joins']})[\s,;:()–-]+)*", re.I)
-
-    @cached_property
-    def dash(self) -> re.Pattern[str]:
-        return re.compile(rf"\s*(?:[-–]|\b(?:{self.words['to']})\b)\s*", re.I)
-
-    @cached_property
-    def next_day(self) -> re.Pattern[str]:
-        return re.compile(rf"\s+(?:{self.words['and']})\s+", re.I)
-
-    @cached_property
-    def years(self) -> re.Pattern[str]:
-        """Several years: `ends` are the first and the last one, `listed` all of them."""
-        words = self.words
-        noun = rf"(?:(?:{words['the']})\s+)?(?:{words['units']['year']})"
-        lead = rf"(?<!\w)(?:(?:{words['in_years']})\s+)?"
-        ends = rf"{noun}\s+(?P<ends>{_YEAR}\s*(?:[-–]|{words['to']})\s*{_YEAR})"
-        listed = rf"(?P<listed>{_YEAR}(?:,\s*{_YEAR})+,?\s+(?:{words['and']})\s+{_YEAR})"
-        two = rf"{noun}\s+(?P<two>{_YEAR}\s+(?:{words['and']})\s+{_YEAR})"
-        return re.compile(rf"{lead}(?:{ends}|{two}|(?:{noun}\s+)?{listed})(?!\w)", re.I)
+    def _parts(self) -> Mapping[str, Any]:
+        """What `_PATTERNS` are made of: the words, and what several of them have."""
+        words, unit = self.words, "|".join(self.words["units"].values())
+        beside = {name: words.get(name, "(?!)").format(unit=f"(?:{unit})") for name in ("before_that", "after_that")}
+        alone = {"month": self._any("months"), "ordinal": self._any("ordinals"), "ordinal_alone": self._ordinal_day()}
+        return {**words, **beside, **alone, "unit": unit, "year": words["units"]["year"], "series": self._series()}
 
     def points(self, text: str) -> Iterator[re.Match[str]]:
         """The matches of `point`. A day of the month has a word before it that makes it one, or another such day."""
