@@ -8,7 +8,7 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rag_app.domain import compile_later
+from rag_app.domain import FRENCH_MONTHS, GERMAN_MONTHS, MONTHS as ENGLISH_MONTHS, WEEKDAYS, compile_later
 from rag_app.retrieval.text import words_in
 
 _SMALL = words_in(
@@ -83,19 +83,14 @@ _UNIT = re.sub(r"\|an\|", r"|an(?!\\s\\w)|", _UNIT)  # of French "1 an", not of 
 _FAR_UNIT = "|".join(sorted((name for name in UNITS if name.isalpha() and len(name) > 3), key=lambda name: -len(name)))
 _NO_ADJECTIVE = r"per|each|every|and|for|the|off|last|next|this|that|these|those|most|some|all|other|half|than|from|with|after|before|until"
 MONTHS = {
-    name: number
-    for names in (
-        "january february march april may june july august september october november december",
-        "jan feb mar apr may jun jul aug sep oct nov dec",
-        "januar februar märz april mai juni juli august september oktober november dezember",
-        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
-    )
-    for number, name in enumerate(names.split(), 1)
+    name.lower(): number
+    for names in (ENGLISH_MONTHS, [name[:3] for name in ENGLISH_MONTHS], GERMAN_MONTHS, FRENCH_MONTHS)
+    for number, name in enumerate(names, 1)
 } | {"sept": 9}
 DAYS = {
     name: number
     for names in (
-        "monday tuesday wednesday thursday friday saturday sunday",
+        " ".join(WEEKDAYS).lower(),
         "montag dienstag mittwoch donnerstag freitag samstag sonntag",
         "lundi mardi mercredi jeudi vendredi samedi dimanche",
     )

@@ -306,15 +306,11 @@ class Sources:
         if uuid_in(name) is None and principal.organizations and indexes and "\0" not in name:
             within = SourceSelection(indexes, organizations=principal.organizations)
             table = (await self._catalogue.tables(principal.scope(), within, [name])).get(name)
-        if table is None:
-            source = (await self._writable(principal, name)).source
-            await self._uploads.delete(self._indexes[source.index], source.org_id, [source.id])
-            return DeletedResponse(1)
-        await self._roles.require(Role.WRITE, principal, table.org_id, table.index)
-        own = SourceSelection((table.index,), external_ids=(name,), organizations=frozenset({table.org_id}))
-        found = table.rows | {*await self._catalogue.list_matching(principal.scope(), own)}
-        await self._uploads.delete(self._indexes[table.index], table.org_id, [*found])
-        return DeletedResponse(len(found))
+        if table is not None:
+            return await self.delete_many(principal, table.index, (), (name,), None, str(table.org_id))
+        source = (await self._writable(principal, name)).source
+        await self._uploads.delete(self._indexes[source.index], source.org_id, [source.id])
+        return DeletedResponse(1)
 
     async def delete_many(
         self,
