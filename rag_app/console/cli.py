@@ -90,6 +90,8 @@ def main() -> None:
     """Every error is one line on stderr and a non-zero status: 1, or 2 for a command line that is not understood."""
     gc.set_threshold(_OBJECTS_WHILE_STARTING, *gc.get_threshold()[1:])  # until `keep_imports`
     import_lazily()
+    # or pydantic looks for plugins in the metadata of each installed package
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     debug = os.environ.get("RAG_LOG_LEVEL") == "debug"
     if not debug:  # what libraries have to say of a document, say, is nothing the reader can act on
         logging.basicConfig(handlers=[logging.NullHandler()])

@@ -359,8 +359,9 @@ class Database:
 
     async def check(self) -> None:
         """Raises StoreFailed when PostgreSQL does not answer, Misconfigured when this role must not serve requests."""
-        async with self.session() as session:
-            unbound = await session.scalar(
+        revision = None
+        async with self.autocommit() as connection:
+            unbound = await connection.scalar(
                 text("SELECT rolname FROM pg_roles WHERE rolname = current_user AND (rolsuper OR rolbypassrls)")
             )
             if unbound is not None:
@@ -369,10 +370,8 @@ class Database:
                     " tenants would see each other. Give it a role of its own (CREATE ROLE rag_app LOGIN PASSWORD '...'),"
                     " put the other into RAG_DATABASE_OWNER_URL, and run `rag-app db upgrade`"
                 )
-        revision = None
-        with suppress(ProgrammingError):  # no such table, or no grant on it: never upgraded for this role
-            async with self.session() as session:
-                revision = await session.scalar(text("SELECT version_num FROM alembic_version"))
+            with suppress(ProgrammingError):  # no such table, or no grant on it: never upgraded for this role
+                revision = await connection.scalar(text("SELECT version_num FROM alembic_version"))
         if revision != REVISION:
             raise Misconfigured(
                 f"the database is at schema revision {revision or 'none'}, this version of rag_app needs {REVISION}:"

@@ -69,6 +69,20 @@ print(NodeWithScore.__pydantic_complete__)
 node = NodeWithScore(node=TextNode(text="a"), score=0.5)
 print(NodeWithScore.__pydantic_complete__, TextNode.model_validate(node.node.model_dump()) == node.node)
 """
+_PLUGINS = """
+import sys
+from rag_app.console.cli import main
+sys.argv = ["rag-app", "ingest", "nowhere", "--batch", "many"]
+try:
+    main()
+except SystemExit:
+    pass
+from pydantic import BaseModel
+from pydantic.plugin import _loader
+class Model(BaseModel):
+    number: int
+print(_loader._plugins)
+"""
 _DEFERRED = """
 import sys
 import rag_app.pipeline
@@ -141,6 +155,10 @@ def test_a_pattern_of_a_kind_is_compiled_when_it_is_first_used() -> None:
 
 def test_patterns_of_a_module_are_compiled_when_they_are_first_used_and_all_can_be() -> None:
     assert run(_DEFERRED).strip() == "True True"
+
+
+def test_the_command_line_looks_for_no_plugins_of_pydantic() -> None:
+    assert run(_PLUGINS).strip() == "None"
 
 
 def test_a_schema_is_built_when_its_class_is_first_used() -> None:
