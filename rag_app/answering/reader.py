@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from rag_app.domain import EmbeddingFailed
-from rag_app.retrieval.embedding import alike, asks_once, open_session
+from rag_app.retrieval.embedding import RememberedVectors, alike, asking, asks_once, open_session
 from rag_app.retrieval.text import tokens
 
 MODEL_FILE = Path(__file__).with_name("reader.onnx")
@@ -24,6 +24,7 @@ LANGUAGES = ("en",)
 # Tokens, of which the first count; of the question and of the sentence before, the last.
 _MOST_QUESTION, _MOST_TEXT, _MOST_HEADING, _MOST_BEFORE = 48, 80, 24, 32
 _CLS, _SEP = 101, 102
+_MOST_REMEMBERED = 8192  # scores, some 3 MB: a second look at a question reads many sentences again
 
 
 class Reading(Struct, frozen=True):
@@ -77,6 +78,7 @@ class Reader:
         self._session: Any = None
         self._asks_once = asks_once.get()
         self._loading = Lock()
+        self._remembered = RememberedVectors(_MOST_REMEMBERED)
         self._pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="read")
 
     def load(self) -> Any:
@@ -95,10 +97,18 @@ class Reader:
         return scores
 
     async def read(self, question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
-        """`scores`, half of them on each of two threads of the reader's. Raises EmbeddingFailed, whatever the model raises.
+        """`scores`; those that are not remembered for the organizations that ask are read, half of them on each of two threads
+        of the reader's. Raises EmbeddingFailed, whatever the model raises."""
+        remembered = self._remembered if asking.get() else RememberedVectors(0)
+        pairs = ["\0".join((question, each.text, each.heading, each.before)) for each in readings]
+        known = {pair: kept for pair in pairs if (kept := remembered.get(pair)) is not None}
+        new = [place for place, pair in enumerate(pairs) if pair not in known]
+        odds = await self._read([readings[place] for place in new], question)
+        known |= {pairs[place]: remembered.put(pairs[place], [each]) for place, each in zip(new, odds, strict=True)}
+        return np.asarray([known[pair][0] for pair in pairs], np.float64)
 
-        A process that asks once reads those of the same length together, since each run unpacks the weights.
-        """
+    async def _read(self, readings: Sequence[Reading], question: str) -> NDArray[np.float64]:
+        """A process that asks once reads those of the same length together, since each run unpacks the weights."""
         loop, scores = asyncio.get_running_loop(), np.empty(len(readings))
         order = sorted(range(len(readings)), key=lambda place: sum(map(len, astuple(readings[place]))))
         middle = len(order) // 2
@@ -106,6 +116,7 @@ class Reader:
         try:
             if self._session is None:
                 await asyncio.to_thread(self.load)  # not in a thread of the pool, where `asks_once` is not known
+            halves = [half for half in halves if half]
             read = [
                 loop.run_in_executor(self._pool, self.scores, question, [readings[place] for place in half])
                 for half in halves

@@ -38,6 +38,8 @@ _LONGEST = 6  # words of a phrase
 BEGINNING = 4  # letters by which "booked" is of a booking
 _LONG_VALUE = 4  # words: a longer value is no name
 _MOST_NAMED = 12  # values that a part of them may stand for
+_MOST_INDEXES = 64  # whose phrases are remembered; by identity, since an index that is declared anew is another object
+_OWN_PHRASES: dict[int, tuple[IndexSpec, Mapping[Phrase, tuple["Meaning", ...]]]] = {}
 
 
 class Meaning(Struct, frozen=True):
@@ -89,7 +91,7 @@ class Token:
 def read_words(text: str, spec: IndexSpec, values: Sequence[NamedValue] = ()) -> list[Token]:
     """The words of a question with their meanings: whole phrases first, then parts of values."""
     values = [each for each in values if not _is_code_alike(each.value, text)]
-    phrases = _phrases(spec, values)
+    phrases = _phrases(spec, values) if values else _own_phrases(spec)
     tokens = [
         Token(said, stem(said), parted=parted and place == 0)
         for word, parted in _split(text)
@@ -424,6 +426,17 @@ def words_alike(words: Iterable[str]) -> tuple[str, ...]:
     asked = {(stem(word),) for word in words}
     groups = (group for group in _alike() if asked & {*group})
     return tuple(dict.fromkeys(phrase[0] for group in groups for phrase in group if len(phrase) == 1))
+
+
+def _own_phrases(spec: IndexSpec) -> Mapping[Phrase, tuple[Meaning, ...]]:
+    """What phrases mean without any values, made once for each index: a question is read some fifteen times."""
+    known, phrases = _OWN_PHRASES.get(id(spec), (None, {}))
+    if known is not spec:
+        if len(_OWN_PHRASES) >= _MOST_INDEXES:
+            _OWN_PHRASES.clear()
+        phrases = _phrases(spec, ())
+        _OWN_PHRASES[id(spec)] = spec, phrases
+    return phrases
 
 
 def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, tuple[Meaning, ...]]:

@@ -3,18 +3,22 @@
 import asyncio
 import os
 import signal
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
+from uuid import UUID
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from rag_app.answering.context import Context, build_context
 from rag_app.answering.extractive import MAX_READ, MOST_ODDS, ExtractiveSynthesizer, rank_passages
 from rag_app.answering.gate import with_values
-from rag_app.answering.reader import MODEL_FILE, Reading, the_reader
+from rag_app.answering.reader import MODEL_FILE, Reader, Reading, the_reader
 from rag_app.domain import EmbeddingFailed, Question
 from rag_app.retrieval.confidence import Signals
-from rag_app.retrieval.embedding import MiniLM
+from rag_app.retrieval.embedding import MiniLM, asking
 from tests.unit.answering.hits import hit
 
 RETURNS = "Refunds are paid by bank transfer. You have it again within five working days. A label costs four pounds."
@@ -126,6 +130,29 @@ async def test_the_gate_is_told_of_a_follow_up_by_half_alone_and_by_half_with_th
     assert read[0] < 0 < ranking.read[0].max(), "of both messages the best sentence answers the first"
     together = ranking.read[0].max() / MOST_ODDS
     assert read[1] == pytest.approx((read[0] + together) / 2, abs=1e-3)
+
+
+async def test_what_was_read_for_an_organization_is_not_read_again_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, read = Reader(), list[str]()
+    scores = reader.scores
+
+    def count(question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
+        read.extend(each.text for each in readings)
+        return scores(question, readings)
+
+    monkeypatch.setattr(reader, "scores", count)
+    says = [Reading("Refunds take five days."), Reading("Dogs are welcome.")]
+    for organizations, texts in (
+        ({1}, says[:1]),
+        ({1}, says),
+        ({1, 2}, says),
+        ({2}, says),
+        (set[int](), says),
+        ({2}, says),
+    ):
+        asking.set(frozenset(UUID(int=each) for each in organizations))
+        assert (await reader.read(ASKED, texts)).tolist() == scores(ASKED, texts).tolist()
+    assert Counter(read) == {"Refunds take five days.": 4, "Dogs are welcome.": 4}
 
 
 async def test_a_model_that_fails_is_a_failure_of_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
