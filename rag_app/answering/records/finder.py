@@ -33,6 +33,7 @@ from rag_app.answering.records.following import (
     asks_of_those,
     before_in,
     carry,
+    exchange,
     follow,
     goes_on_alone,
     name_first,
@@ -72,6 +73,7 @@ from rag_app.answering.records.those import (
     list_records,
     lists_them,
     may_be_narrowed,
+    name_another,
     narrow_further,
     narrow_to_found,
     narrow_to_others,
@@ -885,8 +887,18 @@ class RecordFinder:
             if asks_of_person(each.text) and asks_of_any_day(each.text) and not someone:
                 return None  # nobody knows of whom
             dated = each if merged.period is None else replace(each, period=_period_after(merged.period, each))
-            merged = follow(merged, dated, self._spec, values) or carry(merged, dated, self._spec, values)
+            other = yield from self._exchange(merged, dated, values)
+            merged = other or follow(merged, dated, self._spec, values) or carry(merged, dated, self._spec, values)
         return merged
+
+    def _exchange(self, before: Question, text: Question, values: Sequence[NamedValue]) -> Work[Question | None]:
+        """The question before of another thing, that a follow-up names; None where it could be of more than one."""
+        first, found = read_question(before.text, self._spec, values, before.period, text.today).plan, list[Question]()
+        for each in exchange(before, text, self._spec, values) if first is not None else ():
+            named = yield from self._values(each.text, each.period)
+            plan = read_question(each.text, self._spec, named, each.period, text.today).plan
+            found += [each] if first and plan and name_another(first, plan) else []
+        return found[0] if len(found) == 1 else None
 
     def _name_first(self, question: Question, before: Question) -> Work[Question | None]:
         """The question with the name of the group that the one before put first in place of "she" or "that one"."""

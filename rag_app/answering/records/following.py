@@ -7,6 +7,7 @@ else, and what comes of it is read like any other question.
 import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from itertools import dropwhile, takewhile
 
 from msgspec.structs import replace
 
@@ -58,6 +59,7 @@ _ONE_AFTER = re.compile(
     r"(?:(?:the )?next(?: (?:one|best))?|(?:the )?(?:one )?(?:after|behind|below|following) (?:that(?: one)?|it|him|her|them))\W*",
     re.I,
 )
+_ONE_BEHIND = re.compile(r"\s+ones?(?=\W*$)", re.I)
 _SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
 
 
@@ -118,6 +120,34 @@ def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[N
         at = next((place for place, token in enumerate(asked) if token.role == "value" and token.name in names), at)
     words = " ".join((*(token.text for token in kept[:at]), *said, *(token.text for token in kept[at:])))
     return replace(text, text=words, period=text.period or before.period)
+
+
+def exchange(before: Question, text: Question, spec: IndexSpec, values: Sequence[NamedValue]) -> list[Question]:
+    """The question before with what a follow-up names instead of each of the things that it names: "and the dongle?".
+
+    The follow-up names one thing and says nothing else; what stands before it ("for Ada") stands before the other one as well.
+    """
+    asked, tokens = (read_names(without_period(each.text, each.period), spec, values) for each in (before, text))
+    named = [token for token in tokens if token.is_left or token.role == "value" or token.inside]
+    plain = all(token in named or token.is_unmeant or token.role == "kind" for token in tokens)
+    if (
+        text.period is not None
+        or not plain
+        or not 0 < len(named) <= _FEW
+        or any(figure(each.text) for each in tokens[:1])
+    ):
+        return []
+    sides = frozenset().union(*map(word_set, ("of_whom", "for", "prepositions", "partitive")))
+    lead = [token.stem for token in tokens[:1] if token.stem in sides]
+    said, found = _ONE_BEHIND.sub("", " ".join(token.text for token in tokens[len(lead) :])), list[Question]()
+    for place, token in enumerate(asked):
+        if token.role == "value" and (not lead or [each.stem for each in asked[place - 1 : place]] == lead):
+            behind = asked[place + 1 + len([*takewhile(lambda each: each.inside, asked[place + 1 :])]) :]
+            if token.name == "source_id":  # "the Moor lamp"
+                behind = [*dropwhile(lambda each: each.role == "kind", behind)]
+            words = (*(each.text for each in asked[:place]), said, *(each.text for each in behind))
+            found.append(replace(text, text=" ".join(words), period=before.period))
+    return found
 
 
 def asks_of_person(text: str) -> bool:

@@ -231,6 +231,19 @@ def differ_in_one(first: Plan, second: Plan) -> bool:
     return len(named) == len(one) + len(other) == 2 and len({*named}) == 1 and _alike(first, second)
 
 
+def name_another(first: Plan, second: Plan) -> bool:
+    """Whether two plans ask the same of one thing each, of one field or of a record by its title: "how heavy is A?", "and B?"."""
+    one, other = (_subtract(each.query.filters, each.everything.filters) for each in (first, second))
+    apart = [*_subtract(one, other), *_subtract(other, one)]
+    named = [each.key for each in apart if isinstance(each, MetadataFilter) and each.operator in (EQ, IN)]
+    same = len(named) == len(apart) == 2 and (len({*named}) == 1 or "source_id" in named)
+    asked = [
+        (each.query.aggregate, each.query.of, each.query.order, each.query.group, each.query.grain, each.query.own, each.figures)
+        for each in (first, second)
+    ]  # fmt: skip
+    return same and len(one) == len(other) and asked[0] == asked[1] and first.place == second.place
+
+
 def join_plans(first: Plan, second: Plan) -> Plan | None:
     """The records of either of two plans; None where one has all of the other's, or they are of two kinds."""
     one, other = (

@@ -6,10 +6,13 @@ from uuid import UUID
 import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
+from rag_app.answering.records.following import exchange, without_opening
 from rag_app.answering.records.planning import read_question
 from rag_app.answering.records.steps import read_steps
+from rag_app.answering.records.those import name_another
 from rag_app.answering.records.titles import words_of_titles
 from rag_app.answering.records.wording import stems
+from rag_app.domain import Question
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.records import NamedValue
 
@@ -180,3 +183,39 @@ def test_what_is_paid_more_is_a_difference_of_prices(text: str) -> None:
 def test_when_asks_for_the_day_of_what_has_one(dated: tuple[str, ...] | None, found: bool) -> None:
     spec = LAMPS.model_copy(update={"dated_types": dated})
     assert (read_question("when was the Moor lamp?", spec, VALUES, None).plan is not None) is found
+
+
+def exchanged(before: str, text: str) -> list[str]:
+    """What a follow-up may mean: the question before it with another thing, where that asks the same."""
+    asked = exchange(Question(before), Question(without_opening(text)), LAMPS, VALUES)
+    return [each.text for each in asked if (plan := read(each.text)) and name_another(read(before), plan)]
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "alone"),
+    [
+        ("How much is the Fen?", "and the Moor?", "How much is Moor"),
+        ("What does the tall Moor lamp cost?", "what about the paper cone?", "What does paper cone cost"),
+        ("Is the Tarn in stock?", "And the Moor one?", "Is Moor in stock"),
+        ("What does the Moor cost?", "and the Fen lamp?", "What does Fen lamp cost"),
+        ("What are the sales of the Fen?", "and of the Moor?", "What are sales of Moor"),
+    ],
+)
+def test_a_follow_up_may_name_another_record(before: str, text: str, alone: str) -> None:
+    assert exchanged(before, text) == [alone]
+
+
+@pytest.mark.parametrize(
+    ("before", "text"),
+    [
+        ("How much is the Fen?", "and why?"),
+        ("How much is the Fen?", "and the dearest?"),
+        ("How much is the Fen?", "and the crane?"),  # no record is called so
+        ("How much is the Fen?", "and its sales?"),
+        ("Is the Fen cheaper than the Moor?", "and the Tarn?"),  # than which of them?
+        ("How many lamps are in stock?", "and the Moor?"),
+        ("What are the sales of the Fen?", "and for the Moor?"),
+    ],
+)
+def test_what_is_no_other_record_is_exchanged_for_none(before: str, text: str) -> None:
+    assert len(exchanged(before, text)) != 1
