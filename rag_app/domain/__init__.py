@@ -56,6 +56,7 @@ from rag_app.domain.period import (
     day_text,
     days_around,
     days_text,
+    time_text,
 )
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.rows import RowMapping, RowsRule, column_name, row_mapping, rules_as_written
@@ -142,5 +143,6 @@ __all__ = [
     "rules_as_written",
     "source_id",
     "storable",
+    "time_text",
     "uuid_in",
 ]

@@ -107,5 +107,16 @@ def day_text(day: date) -> str:
     return f"{day.day} {_month(day)} {day.year}"
 
 
+def time_text(seconds: float) -> str:
+    """A moment in epoch seconds, UTC; without the time of day at midnight, which stands for none.
+
+    >>> time_text(1768583700.0), time_text(1768521600.0)
+    ('16 January 2026 at 17:15', '16 January 2026')
+    """
+    moment = datetime.fromtimestamp(seconds, UTC)
+    day = day_text(moment.date())
+    return f"{day} at {moment:%H:%M}" if (moment.hour, moment.minute) != (0, 0) else day
+
+
 def _month(day: date) -> str:
     return MONTHS[day.month - 1]

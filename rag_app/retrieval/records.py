@@ -41,7 +41,7 @@ class RecordQuery(Struct, frozen=True):
     """What is asked of an index's records; a record is a source.
 
     `own` leaves out what is public and what the index's `own` field says belongs to others. `having` are fields that must
-    be there, `weekdays` (1 is Monday) those that the date may fall on. `order` is a declared field; groups come in the
+    be there, `weekdays` (1 is Monday) those that the date may fall on, `hours` the minutes of the day that it may have, from the first up to the last. `order` is a declared field; groups come in the
     order of their aggregate, or of themselves where `order` is the group's field. `of` is the field that is summed or
     averaged. Records without the ordered, summed or grouped field are left out. `limit` is 1 to 50 records or groups.
     `grain` is by what a time is grouped; the group of a weekday is "1" (Monday) to "7". Days are those of UTC. A group without an aggregate gives the first records of
@@ -62,6 +62,7 @@ class RecordQuery(Struct, frozen=True):
     grain: Grain | None = None
     having: tuple[str, ...] = ()
     weekdays: tuple[int, ...] = ()
+    hours: tuple[int, int] | None = None
     least: int = 0
     most: int = 0
 

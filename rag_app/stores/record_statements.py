@@ -126,6 +126,11 @@ class RecordStatement(Query):
         if query.weekdays:
             days = self.bind(list(query.weekdays), "int[]")
             conditions.append(f"extract(isodow FROM {_day('v.date')})::int = ANY({days})")
+        if query.hours is not None:
+            first, last = (self.bind(60 * each, "int") for each in query.hours)
+            conditions.append(
+                f"mod(floor(v.date)::bigint, 86400) >= {first} AND mod(floor(v.date)::bigint, 86400) < {last}"
+            )
         if query.own:
             conditions.append(f"v.org_id <> {self.bind(PUBLIC_ORGANIZATION, 'uuid')}")
             conditions += [

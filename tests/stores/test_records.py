@@ -87,6 +87,8 @@ async def test_lists_totals_and_groups_are_those_of_a_loop(stores: Stores, org: 
     assert {row.group: row.value for row in weekdays.rows} == Counter(
         str(datetime.fromtimestamp(row["date"], UTC).isoweekday()) for row in rows
     )
+    mornings = await store.find_records(RecordQuery(aggregate=Aggregate.COUNT, hours=(1, 12 * 60)))
+    assert mornings.value == sum(60 <= row["date"] % 86_400 < 12 * 3_600 for row in rows)
 
 
 async def test_groups_of_a_size_and_the_first_of_each_are_those_of_a_loop(

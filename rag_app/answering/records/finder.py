@@ -39,6 +39,7 @@ from rag_app.answering.records.following import (
     name_first,
     say_place,
 )
+from rag_app.answering.records.hours import asks_time, read_hours, say_when
 from rag_app.answering.records.leads import lead_of, without_lead
 from rag_app.answering.records.measures import say_figures
 from rag_app.answering.records.planning import read_question, respell
@@ -58,7 +59,15 @@ from rag_app.answering.records.steps import (
     sets_figures_apart,
     with_mean,
 )
-from rag_app.answering.records.telling import OPENS, Outcome, Telling, missing_text, no_total_text, unread_text
+from rag_app.answering.records.telling import (
+    OPENS,
+    Outcome,
+    Telling,
+    missing_text,
+    no_hours_text,
+    no_total_text,
+    unread_text,
+)
 from rag_app.answering.records.those import (
     Further,
     adds_figures,
@@ -205,10 +214,10 @@ class RecordFinder:
         The question's own filters hold as well, those of a second look where it has one. Raises StoreFailed and
         EmbeddingFailed.
         """
-        if (written := say_figures(write_out(self._question.text), self._spec)) != self._question.text:
+        if (written := say_figures(say_when(write_out(self._question.text)), self._spec)) != self._question.text:
             self._question = self._say(self._question, written)
         question = self._question
-        before = tuple(map(write_out, before_in(question)))
+        before = tuple(say_when(write_out(each)) for each in before_in(question))
         misspelt = bool(self._spec.records) and bool(suspects(question.text, ()))
         asks = not question.leans and (misspelt or may_ask(question.text, self._spec, question.period))
         briefs = bool(self._lists) and not question.leans and subject_of(question.text) is not None
@@ -258,7 +267,8 @@ class RecordFinder:
             reading = reading if names and after.plan is None else after
         if reading.plan is not None:
             plan = reading.plan if before else (yield from self._list_or_total(reading.plan, question))
-            return (yield from self._tell_plan(plan)) or self._explain_missing(plan)
+            timeless = yield from self._explain_hours(plan)
+            return timeless or (yield from self._tell_plan(plan)) or self._explain_missing(plan)
         goes_on = self._goes_on(question, before, back=asks and not alone)
         if goes_on or not asks:
             return NotRecorded(OPENS, limits=True) if goes_on else None
@@ -377,6 +387,15 @@ class RecordFinder:
         if outcome == "found" and found.total <= self._most and said.tells_each_once(found):
             said, found, outcome = yield from self._query(said.records)
         return (yield from self._tell(said, found, outcome))
+
+    def _explain_hours(self, plan: Plan) -> Work[NotRecorded | None]:
+        """That no record of the kind has a time of day, where one is asked for."""
+        if plan.query.hours is None:
+            return None
+        filters = () if plan.kind is None else kind_conditions(self._spec.records[plan.kind])
+        timed = RecordQuery((*self._filters, *filters), aggregate=Aggregate.COUNT, hours=(1, 24 * 60), limit=1)
+        found: Records = yield self._store.find_records(timed)
+        return None if found.total else NotRecorded(no_hours_text(self._spec, plan.kind), limits=True)
 
     def _leaves_untold(self, plan: Plan) -> Work[bool]:
         """Whether some records of kinds that are told with a field that holds or not have none: nobody knows whether it holds."""
@@ -526,7 +545,30 @@ class RecordFinder:
         )
 
     def _understand(self, question: Question) -> Work[Reading]:
-        """The question as a plan."""
+        """The question as a plan, of records with the time of day that it names."""
+        text = question.text
+        told, hours = read_hours(text, of_day=question.period is not None and question.period.grain == "day") or (
+            text,
+            None,
+        )
+        said = self._say(question, told) if told != question.text else question
+        said = (
+            said
+            if said.period or not question.period or question.period.said
+            else replace(said, period=question.period)
+        )
+        reading = yield from self._understand_days(said)
+        if hours is not None and not (reading.plan or reading.unknown):  # "which visits were at five?"
+            reading = yield from self._understand_days(self._say(said, f"{said.text} all"))
+        plan = reading.plan
+        if plan is None:
+            return reading
+        one_day = plan.query.order == "date" and plan.period is not None and plan.period.grain == "day"
+        plan = replace(plan, clock=True) if one_day or asks_time(question.text) else plan
+        return replace(reading, plan=plan if hours is None else plan.within(hours))
+
+    def _understand_days(self, question: Question) -> Work[Reading]:
+        """The question as a plan, whatever the time of day."""
         asked = question.text, self._spec, (yield from self._values(question.text, question.period)), question.period
         reading = read_question(*asked, question.today)
         narrows = reading.theme and not self._ranks_theme(question.text, reading)

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rag_app.answering.records.conditions import told_condition
+from rag_app.answering.records.hours import Hours
 from rag_app.answering.records.settling import days_label
 from rag_app.answering.records.wording import vocabulary_of
 from rag_app.domain import Filters
@@ -45,7 +46,7 @@ class Plan(Struct, frozen=True):
     may be asked of all of them together as well. `whether`: yes or no is asked for. `every`: whether all records keep to this
     condition is. `never`: the groups are asked for in which no record keeps to this condition. `dated`: the time that the
     period is of, where it is not the record's own date. `times` are told with each record as well. `skip`: so many have been
-    told before. `whole`: all are to be told, also those without a source in the answer. `ahead`: the period is still to come.
+    told before. `clock`: days are told with the time of day. `whole`: all are to be told, also those without a source in the answer. `ahead`: the period is still to come.
     """
 
     query: RecordQuery
@@ -71,6 +72,7 @@ class Plan(Struct, frozen=True):
     skip: int = 0
     whole: bool = False
     ahead: bool = False
+    clock: bool = False
 
     @property
     def is_list(self) -> bool:
@@ -100,6 +102,11 @@ class Plan(Struct, frozen=True):
         filters = (*self.query.filters, condition("source_id", IN, sorted(sources)))
         told = (*self.conditions, f"{' and '.join(f'“{word}”' for word in words)} in title or text")
         return replace(self, query=replace(self.query, filters=filters), conditions=told, theme=True)
+
+    def within(self, hours: Hours) -> "Plan":
+        """The same of the records that have such a time of day."""
+        query = replace(self.query, hours=(max(1, hours.first), hours.last))  # midnight stands for no time
+        return replace(self, query=query, conditions=(*self.conditions, hours.label), clock=True)
 
     def with_missing(self, spec: IndexSpec) -> "Plan | None":
         """The same of records that have no such figure, instead of 0 of one that adds up; None without such a condition."""

@@ -17,7 +17,7 @@ from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.settling import times_of
 from rag_app.answering.records.titles import kind_of
 from rag_app.answering.records.wording import in_money, noun_of, plural_of, says_year, vocabulary_of
-from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text
+from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text, time_text
 from rag_app.retrieval.index import IndexSpec, template_fields
 from rag_app.retrieval.records import Aggregate, Grain, Record, RecordQuery, Records
 from rag_app.retrieval.text import sentences
@@ -289,7 +289,7 @@ class Telling:
         shown = {name: self._value_text(name, value) for name, value in values.items()}
         shown |= {"title": _one_line(hit.title).rstrip(".!?"), "source_type": hit.source_type, "lang": hit.lang}
         if hit.date is not None:
-            shown["date"] = day_text(day_of(hit.date))
+            shown["date"] = time_text(hit.date) if self._plan.clock else day_text(day_of(hit.date))
         figures = values.keys() & set(self._plan.figures)
         ordered = values.keys() & {self._plan.query.order} - {*self._plan.times} | figures
         for wanted in (ordered, figures):
@@ -523,6 +523,12 @@ def no_total_text(spec: IndexSpec, field: str | None) -> str:
     """That the figures of a field make no total."""
     name = (*vocabulary_of(spec, field).words, (field or "").replace("_", " "))[0]
     return f"The {name} of several records does not add up to a total. Its average can be asked for"
+
+
+def no_hours_text(spec: IndexSpec, kind: str | None) -> str:
+    """That no record of a kind has a time of day."""
+    what = noun_of(spec.records[kind]) if kind else plural_of("record", 2)
+    return f"The time of day of the {what} is not recorded, only the day"
 
 
 OPENS = "This goes on with another question, which is not known here. Please ask it in full"

@@ -202,6 +202,7 @@ def narrow_further(before: Plan, plan: Plan, *, of: str | None = None) -> Plan |
     having = tuple(dict.fromkeys((*plan.query.having, *before.query.having)))
     own, weekdays = plan.query.own or before.query.own, before.query.weekdays or plan.query.weekdays
     query = replace(plan.query, filters=filters, own=own, weekdays=weekdays, having=having, of=of or plan.query.of)
+    query = replace(query, hours=query.hours or before.query.hours)
     others = (*plan.everything.filters, *_subtract(before.everything.filters, plan.everything.filters))
     everything = replace(plan.everything, filters=others, own=own, of=of or plan.query.of)
     told = [*before.conditions, *plan.conditions]
@@ -209,7 +210,13 @@ def narrow_further(before: Plan, plan: Plan, *, of: str | None = None) -> Plan |
     if before.period is not None and plan.period is not None and before.period.label != plan.period.label:
         told.append(f"date {plan.period.label}")
     return replace(
-        plan, query=query, everything=everything, conditions=tuple(dict.fromkeys(told)), period=period, dated=dated
+        plan,
+        query=query,
+        everything=everything,
+        conditions=tuple(dict.fromkeys(told)),
+        period=period,
+        dated=dated,
+        clock=plan.clock or before.clock,
     )
 
 
@@ -296,11 +303,13 @@ def complement(plan: Plan, values: Sequence[str], spec: IndexSpec) -> Plan | Non
 
 
 def list_records(plan: Plan) -> Plan:
-    """The records of which a plan tells a number or a figure."""
+    """The records of which a plan tells a number or a figure; groups stay what they are."""
+    if plan.is_list or plan.query.group is not None:
+        return plan
     bare = [
         replace(each, aggregate=None, of=None, order=None, limit=MOST_LISTED) for each in (plan.query, plan.everything)
     ]
-    return plan if plan.is_list else replace(plan, query=bare[0], everything=bare[1])
+    return replace(plan, query=bare[0], everything=bare[1])
 
 
 def _alike(first: Plan, second: Plan) -> bool:

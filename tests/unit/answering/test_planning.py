@@ -10,12 +10,13 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from rag_app.answering.leaning import without_opening
 from rag_app.answering.records.asking import may_ask, ranks_kind, words_left
 from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone
+from rag_app.answering.records.hours import read_hours
 from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan
 from rag_app.domain import FieldType, Question
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec, load_indexes
-from rag_app.retrieval.periods import find_period, find_periods
+from rag_app.retrieval.periods import find_period, find_periods, means_part
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue, Record, Records
 from rag_app.retrieval.spelling import spellings
 
@@ -1258,3 +1259,51 @@ def test_times_are_no_field_and_things_of_somebody_no_visits() -> None:
     assert (paid.query.order, paid.dated, paid.times) == ("paid_on", "paid_on", ("paid_on",))
     owes, never = plan_of_visits("who owes the most?"), plan_of_visits("how many pets never had a cat")
     assert (owes.query.group, owes.query.of) == ("owner", "fee") and never.never is not None
+
+
+def test_a_time_of_day_is_a_condition_of_its_own() -> None:
+    told, hours = read_hours("How many trips did Ada make after 3 pm?", of_day=False) or ("", None)
+    plan = read(told).within(hours)
+    assert (told, plan.query.hours, plan.conditions) == (
+        "How many trips did Ada make?", (901, 1440), ("skipper Ada Holm", "a time after 15:00"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Who sails at half past nine?", (570, 571)),
+        ("trips before noon", (0, 720)),
+        ("trips until 10:15", (0, 616)),
+        ("anyone out from 2 to 4 p.m.?", (840, 961)),
+        ("anyone out tomorrow afternoon?", (720, 1080)),
+        ("who went out at 9 o'clock?", (540, 541)),
+    ],
+)
+def test_times_of_day(text: str, wanted: tuple[int, int]) -> None:
+    found = read_hours(text, of_day=False)
+    assert found is not None and (found[1].first, found[1].last) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trips after 3 May", "trips after three", "more than 10 at 5 pounds", "trips from 2010 to 2014", "before noon or after 3 pm",
+        "trips from 2 to 4 kilos", "at the pier", "since 5 January", "the morning coat",
+    ],
+)  # fmt: skip
+def test_what_is_no_time_of_day(text: str) -> None:
+    assert read_hours(text, of_day=False) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("our January takings", "January 2026"),
+        ("What was the December revenue?", "December 2025"),
+        ("Which trips start this week?", "12 to 18 January 2026"),
+    ],
+)
+def test_a_month_before_what_is_earned_is_a_period(text: str, days: str) -> None:
+    period = find_period(text, TODAY)
+    assert period is not None and period.label == days and not means_part(text, period)

@@ -6,7 +6,8 @@ from uuid import UUID
 import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
-from rag_app.answering.records.following import exchange, without_opening
+from rag_app.answering.leaning import without_opening
+from rag_app.answering.records.following import exchange
 from rag_app.answering.records.planning import read_question
 from rag_app.answering.records.steps import read_steps
 from rag_app.answering.records.those import name_another
