@@ -38,6 +38,7 @@ INCLUSION = re.compile(
     r"|,\s*[\w ]{1,40}\s(?:alike|equally|gleichermaßen)\s*(?=[?.!:;]|$)",
     re.I,
 )
+_GENITIVE = re.compile(r"['’]s\b")
 _NUMBERED = re.compile(r"\b(?=\w*\d)(?=\w*[^\W\d_])\w+\b")
 _LONGEST_FIELD = 2  # words of a field that no record has
 
@@ -253,6 +254,33 @@ def without_days(text: str, period: Period | None) -> str:
         return text
     again = re.compile(rf"\b{re.escape(period.said)}\b", re.I)  # "the best of 2015 and the worst of 2015"
     return f"{again.sub(' ', text[:start])} , {again.sub(' ', text[end:])}" if period.said else text
+
+
+def month_as_name(text: str, period: Period | None) -> str | None:
+    """The month that a text speaks of as of a person, who may be called so: "trips with April", "June's trips"; else None.
+
+    >>> from datetime import date
+    >>> june = Period(date(2026, 6, 1), date(2026, 6, 30), "June", (11, 15), "month")
+    >>> [month_as_name(each, june) for each in ("trips with June", "visits for June", "trips upon June")]
+    ['June', 'June', None]
+    """
+    start, end = period.span if period is not None else (0, 0)
+    if period is None or period.grain != "month" or text[start:end] != period.said or not period.said.isalpha():
+        return None
+    before = stems(text[:start])[-1:]
+    of_person = {*before} <= word_set("of_person") if before else False
+    return period.said if of_person or _GENITIVE.match(text[end:]) else None
+
+
+def is_name(value: str, first: str) -> bool:
+    """Whether a value is the name of a person that begins so.
+
+    >>> is_name("June Park", "june"), is_name("June", "June"), is_name("June special", "June"), is_name("Back in June", "June")
+    (True, True, False, False)
+    """
+    words = value.split()
+    plain = all(word[:1].isupper() and re.fullmatch(r"[^\W\d_.'’-]+[\w.'’-]*", word) for word in words)
+    return plain and len(words) <= 3 and words[:1] == [first.capitalize()]
 
 
 def is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:

@@ -18,7 +18,9 @@ from rag_app.answering.capabilities import RecordList
 from rag_app.answering.leaning import without_opening
 from rag_app.answering.records.asking import (
     asks_of_records,
+    is_name,
     may_ask,
+    month_as_name,
     names_kind_first,
     names_records,
     ranks_kind,
@@ -518,6 +520,7 @@ class RecordFinder:
         """
         question, spec, text = self._question, self._spec, say_plainly(self._question.text)
         question = self._say(question, text) if text != question.text else question
+        question = yield from self._name_person(question)
         values = yield from self._values(text, question.period)
         today = question.today or datetime.now(UTC).date()
         if lead := lead_of(text):
@@ -542,6 +545,22 @@ class RecordFinder:
             said
             if said.period or not question.period or question.period.said
             else replace(said, period=question.period)
+        )
+
+    def _names_person(self, question: Question, before: Sequence[str]) -> Work[bool]:
+        """Whether a month that goes on with questions without days is the name of somebody who is recorded: "and April?"."""
+        name = question.text.strip(" ?!.")
+        if not name.isalpha() or any(self._say(question, each).period is not None for each in before):
+            return False
+        values: Sequence[NamedValue] = yield self._store.named_values([name.lower()])
+        return any(is_name(each.value, name) for each in values)
+
+    def _name_person(self, question: Question) -> Work[Question]:
+        """The question without a month that is the name of somebody who is recorded: "visits with April"."""
+        name = month_as_name(question.text, question.period)
+        values: Sequence[NamedValue] = (yield self._store.named_values([name.lower()])) if name else ()
+        return (
+            replace(question, period=None) if name and any(is_name(each.value, name) for each in values) else question
         )
 
     def _understand(self, question: Question) -> Work[Reading]:
@@ -900,8 +919,9 @@ class RecordFinder:
         """The question as one that goes on with those before it, the newest first; None where it does not."""
         spec, after = self._spec, list[Question]()
         asked = self._say(question, say_place(without_opening(question.text), before))
-        if asked.period is None and (dated := self._say(question, f"in {asked.text}")).period is not None:
-            asked = dated  # "and February?"
+        dated = self._say(question, f"in {asked.text}")  # "and February?"
+        if asked.period is None and dated.period is not None and not (yield from self._names_person(asked, before)):
+            asked = dated
         for place, text in enumerate(before):
             said = self._say(question, text)
             values: list[NamedValue] = [*(yield from self._values(text, said.period))]
