@@ -31,6 +31,8 @@ from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 # In this order: a column of 0 and 1 is one of numbers.
 _GUESSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME, FieldType.BOOLEAN)
 _FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %B %Y", "%B %d, %Y", "%d %b %Y", "%b %d %Y")
+_WITH_TIME = tuple(f"{each} {time}" for each in _FORMATS for time in ("%H:%M:%S", "%H:%M"))
+_CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d)?")
 _MOST_ROWS = 100_000  # of a table that are looked at
 _LONGEST_KEYWORD = 100  # characters; a column with a longer value is text
 _FIELD = re.compile("[a-z][a-z0-9_]{0,30}")
@@ -67,7 +69,9 @@ class _Column(Struct, frozen=True):
 
 def _describe_column(values: Counter[str], decimal: Decimal) -> _Column:
     formats = [
-        each for each in ("", *_FORMATS) if _fit(FieldType.TIME, values, RowsRule(date_formats=(each,) if each else ()))
+        each
+        for each in ("", *_FORMATS, *_WITH_TIME)
+        if _fit(FieldType.TIME, values, RowsRule(date_formats=(each,) if each else ()))
     ]
     fitting = (
         kind
@@ -140,12 +144,18 @@ def _proposal(file: str, rows: int, values: Values) -> str:
     key = _key(rows, columns)
     times = {name: columns[name].formats for name, kind in kinds.items() if kind is FieldType.TIME}
     date = next(iter(times), None)
-    fields = _field_names(name for name, kind in kinds.items() if kind is not None and name != date)
+    clock = _clock_beside(date, values)
+    fields = _field_names(name for name, kind in kinds.items() if kind is not None and name not in (date, clock))
     figures = {
-        name: _words_of(name, columns[name].sign, columns)
+        name: _words_of(name, columns[name].sign, columns) | _said_of(name, date, kinds[name])
         for name in fields
         if kinds[name] in _NUMBERS and name != key and not _NAMES_A_ROW.search(column_name(name))
     }
+    poles = Counter(said.get("high") for said in figures.values())
+    figures = {
+        name: {key: each for key, each in said.items() if key not in ("high", "low") or poles[said["high"]] == 1}
+        for name, said in figures.items()
+    }  # what two columns are called says nothing of either
     flags = {
         name: {"values.true": f"[{_toml(_without_unit(name)[0])}]"}
         for name in fields
@@ -169,15 +179,50 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         language=language,
         by=next((fields[name] for name in sorted(figures, key=lambda name: "adds_up" not in figures[name])), None),
         key=key and _toml(key),
-        date=date and _toml(date),
+        date=date and (f"[{_toml(date)}, {_toml(clock)}]" if clock else _toml(date)),
         date_column=date,
         formats=formats and json.dumps(sorted(formats)),
         times=times,
         renamed={_toml(name): _toml(field) for name, field in renamed.items()},
-        title=_toml(_title(key, date, columns)),
+        title=_toml(_title(key, date, {name: each for name, each in columns.items() if name != clock})),
         text=_toml(_sentence(columns)),
         nouns=_nouns(file, key, language, {name: kinds[name] for name in columns}),
     )
+
+
+def _clock_beside(date: str | None, values: Values) -> str | None:
+    """The column of times of day that belong to the date: the first one called so, with nothing else in it."""
+    names = {*_table()["words"]["clock"].split()}
+    times = (
+        name
+        for name, each in values.items()
+        if names & {*_fold(name).replace("_", " ").split()} and all(map(_CLOCK.fullmatch, each))
+    )
+    return next(times, None) if date is not None else None
+
+
+def _said_of(name: str, date: str | None, kind: FieldType | None) -> dict[str, str]:
+    """What else is sure of a column of figures: that it adds up, where something is paid for each row; its two ends.
+
+    >>> _said_of("fee_eur", "day", FieldType.NUMBER)["adds_up"], _said_of("price", "day", FieldType.NUMBER).get("adds_up")
+    ('true', None)
+    >>> _said_of("Temp", None, FieldType.NUMBER)
+    {'high': '["warmest", "hottest"]', 'low': '["coldest"]'}
+    """
+    tokens, table, said = _fold(_without_unit(name)[0]).replace("_", " ").split(), _table(), dict[str, str]()
+    rated = {*table["words"]["rates"].split(), *table["words"]["one_by_one"].split()} & {*tokens[:-1]}
+    if (
+        date is not None
+        and kind in _NUMBERS
+        and not rated
+        and tokens[-1:]
+        and tokens[-1] in table["words"]["paid"].split()
+    ):
+        said |= {"adds_up": "true", "totals": table["words"]["totals"]}
+    if tokens and (poles := table["poles"].get(tokens[-1])) and not rated:
+        high, low = poles.split("] [")
+        said |= {"high": f"{high}]", "low": f"[{low}"}
+    return said
 
 
 def _kind_of(name: str, column: _Column) -> FieldType | None:
@@ -335,7 +380,9 @@ def _measures(name: str, columns: Mapping[str, _Column]) -> bool:
 
 
 def _title(key: str | None, date: str | None, columns: Mapping[str, _Column]) -> str:
-    words = (name for name, column in columns.items() if column.kind is FieldType.KEYWORD)
+    texts = [name for name, column in columns.items() if column.kind is FieldType.KEYWORD]
+    called = [name for name in texts if _fold(name) in _table()["words"]["names"].split()]
+    words = iter([*called, *(name for name in texts if name != key), *texts])
     chosen = [name for name in (next(words, None), date, key) if name is not None]
     return ", ".join(f"{{{name}}}" for name in dict.fromkeys(chosen)) or f"{{{next(iter(columns))}}}"
 

@@ -320,7 +320,10 @@ def test_rows_are_proposed_as_records_of_a_kind(tmp_path: Path, file: str, heade
     text = proposed(tmp_path / file)
     (tmp_path / "index.toml").write_text(text)
     spec = load_index(tmp_path)
-    assert tomllib.loads(text)["fields"]["price_eur"] == {"type": "number", "words": ["price"], "unit": "euros"}
+    assert tomllib.loads(text)["fields"]["price_eur"] == {
+        "type": "number", "words": ["price"], "unit": "euros",
+        "high": ["dearest", "most expensive"], "low": ["cheapest", "least expensive"],
+    }  # fmt: skip
     assert spec.source_types == (kind,) == spec.records[kind].source_types == spec.records[kind].words
     rows = documents([*read(tmp_path / file, file, tmp_path, row_mapping(spec.rows, spec.fields, file))])
     assert [row.metadata["source_type"] for row in rows] == [kind, kind]
@@ -416,7 +419,9 @@ def test_what_the_name_of_a_column_tells_of_its_figures(tmp_path: Path) -> None:
     table.write_text(f"name,{','.join(name for name, _ in told)}\nAda,{row}\nBo,{row}\n")
     spec = loaded(table)
     figures = [name for name in spec.fields if name != "name"]
-    said = [spec.vocabulary[name].model_dump(exclude_defaults=True, exclude={"kind"}) for name in figures]
+    said = [
+        spec.vocabulary[name].model_dump(exclude_defaults=True, exclude={"kind", "high", "low"}) for name in figures
+    ]
     assert dict(zip(told, said, strict=True)) == told
 
 
@@ -465,3 +470,27 @@ def test_a_measure_is_no_key(tmp_path: Path) -> None:
     table = tmp_path / "sales.csv"
     table.write_text("revenue_eur,town\n12.5,A\n13.5,A\n")
     assert loaded(table).rows[0].key == () and 'totals = ["revenue", "takings"' in proposed(table)
+
+
+def test_what_is_sure_of_dates_money_and_titles_is_proposed(tmp_path: Path) -> None:
+    table = tmp_path / "visits.csv"
+    table.write_text(
+        "code,day,time,name,fee_eur,price,cost,temp\n"
+        "V1,2026/01/05 00:00:00,09:30,Ada Holm,40,3,2,7.5\n"
+        "V2,2026/01/06 00:00:00,14:00,Bo Lind,55,4,2,8.1\n"
+    )
+    text = proposed(table)
+    assert 'date = ["day", "time"]' in text and "%Y/%m/%d %H:%M:%S" in text
+    assert 'title = "{name}, {day}, {code}"' in text and "\ntime = " not in text
+    fee, price, temp = (line for line in text.splitlines() if line.startswith(("fee", "price", "temp")))
+    assert 'adds_up = true, totals = ["revenue"' in fee
+    assert "adds_up" not in price.split("#")[0]
+    assert "dearest" not in text.replace("# ", "")  # fee, price and cost may be meant
+    assert 'low = ["coldest"]' in temp and '"highest"' not in text
+
+
+def test_money_without_dates_makes_no_total(tmp_path: Path) -> None:
+    table = tmp_path / "lessons.csv"
+    table.write_text("lesson,fee\nviolin,40\npiano,55\n")
+    assert "adds_up = true, totals" not in proposed(table).split("#")[0]
+    assert "\nfee = {" in proposed(table)
