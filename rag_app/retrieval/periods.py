@@ -141,8 +141,10 @@ def find_period_beside(text: str, period: Period, languages: Sequence[str] = LAN
     >>> january = Period(date(2026, 1, 5), date(2026, 1, 11), "the week of 5 January", (0, 21), "week")
     >>> [find_period_beside(text, january).label for text in ("and the week after that?", "and the month before?")]
     ['12 to 18 January 2026', 'January 2026']
-    >>> find_period_beside("what about a year later?", january).label
-    '5 to 11 January 2027'
+    >>> [find_period_beside(text, january).label for text in ("what about a year later?", "two years before that")]
+    ['5 to 11 January 2027', '5 to 11 January 2024']
+    >>> [find_period_beside(text, january).label for text in ("and the saturday before?", "the friday after")]
+    ['3 January 2026', '16 January 2026']
     """
     for grammar in _grammars(tuple(languages)):
         for pattern, edge, step in (grammar.before_that, period.start, -1), (grammar.after_that, period.end, 1):
@@ -155,10 +157,17 @@ def find_period_beside(text: str, period: Period, languages: Sequence[str] = LAN
                         min(days[0], edge + timedelta(days=14 * step)),
                         max(days[0], edge + timedelta(days=14 * step)),
                     )
-                one = re.search(rf"(?<!\w)(?:{grammar.words['numbers'].split()[0]})\s+$", text[: found.start()], re.I)
-                if one is not None:  # a year after May is another May
-                    days = _shift(period.start, step, unit), _shift(period.end, step, unit)
-                return Period(*days, found[0], found.span(), _grain_of(days))
+                many, begin = grammar.number_behind.search(text[: found.start()]), found.start()
+                if many is not None:  # a year after May is another May
+                    number = int(many[1]) if many[1].isdigit() else (grammar.place("numbers", many[1]) or 0) + 1
+                    days = _shift(period.start, step * number, unit), _shift(period.end, step * number, unit)
+                    begin = begin if number == 1 else many.start()
+                return Period(*days, text[begin : found.end()], (begin, found.end()), _grain_of(days))
+        for pattern, edge, step in (grammar.weekday_before, period.start, -1), (grammar.weekday_after, period.end, 1):
+            if (found := pattern.search(text[:_QUESTION])) and edge is not None:
+                day = edge + timedelta(days=step)
+                day += timedelta(days=step * ((step * (grammar.weekday(found[0]) - day.weekday())) % 7))
+                return Period(day, day, found[0], found.span(), "day")
     return None
 
 
@@ -255,6 +264,10 @@ _NOUN = r"(?:(?:{the})\s+)?(?:{year})"
 _PATTERNS = {
     "before_that": r"(?<!\w){before_that}(?!\w)",
     "after_that": r"(?<!\w){after_that}(?!\w)",
+    "weekday_before": r"(?<!\w){weekday_before}(?!\w)",
+    "weekday_after": r"(?<!\w){weekday_after}(?!\w)",
+    # a number at the end of what stands before
+    "number_behind": r"(?<!\w)(\d{{1,2}}|{number})\s+$",
     "bare_day": rf"(?:(?:{{the}})\s+)?(?P<day>{_DAY})",
     "ordinal_day": r"(?:(?:{the})\s+)?(?P<day>{ordinal_alone})",
     # before a day of the month without its month: "since"
@@ -331,8 +344,25 @@ class _Grammar:
         """What `_PATTERNS` are made of: the words, and what several of them have."""
         words, unit = self.words, "|".join(self.words["units"].values())
         beside = {name: words.get(name, "(?!)").format(unit=f"(?:{unit})") for name in ("before_that", "after_that")}
-        alone = {"month": self._any("months"), "ordinal": self._any("ordinals"), "ordinal_alone": self._ordinal_day()}
-        return {**words, **beside, **alone, "unit": unit, "year": words["units"]["year"], "series": self._series()}
+        weekdays = {
+            f"weekday_{name.removesuffix('_that')}": words.get(name, "(?!)").format(unit=self._any("weekdays"))
+            for name in beside
+        }
+        alone = {
+            "number": self._any("numbers"),
+            "month": self._any("months"),
+            "ordinal": self._any("ordinals"),
+            "ordinal_alone": self._ordinal_day(),
+        }
+        return {
+            **words,
+            **beside,
+            **weekdays,
+            **alone,
+            "unit": unit,
+            "year": words["units"]["year"],
+            "series": self._series(),
+        }
 
     def points(self, text: str) -> Iterator[re.Match[str]]:
         """The matches of `point`. A day of the month has a word before it that makes it one, or another such day."""

@@ -248,7 +248,8 @@ class RecordFinder:
         self, before: Sequence[str], *, asks: bool, briefs: bool
     ) -> Work[FoundRecords | NotRecorded | None]:
         """The ways of reading the question, one after the other."""
-        question = (yield from self._put_right()) if asks else self._question
+        question = (yield from self._put_right(self._question)) if asks else self._question
+        before = yield from self._put_all_right(before)
         asks = asks and may_ask(question.text, self._spec, question.period)
         brief = (yield from self._answer_brief(question)) if briefs else None
         alone = asks and not asks_of_those(question.text, self._spec, first=not before)
@@ -513,12 +514,20 @@ class RecordFinder:
             return [*nodes]
         return cut_below([*nodes], question.threshold)
 
-    def _put_right(self) -> Work[Question]:
+    def _put_all_right(self, before: Sequence[str]) -> Work[Sequence[str]]:
+        """Earlier questions with their misspelt words as they are written in the index."""
+        written = []
+        for text in before:
+            asked = self._say(self._question, text)
+            written.append((yield from self._put_right(asked)).text if suspects(text, ()) else text)
+        return written
+
+    def _put_right(self, question: Question) -> Work[Question]:
         """The question with its misspelt words as they are written in the index, its values, or what the scope sees.
 
         Without what the asker tells before it, where that names nothing: "I've got a gift to buy, show me ...".
         """
-        question, spec, text = self._question, self._spec, say_plainly(self._question.text)
+        spec, text = self._spec, say_plainly(question.text)
         question = self._say(question, text) if text != question.text else question
         question = yield from self._name_person(question)
         values = yield from self._values(text, question.period)
