@@ -593,7 +593,7 @@ class RecordFinder:
             return reading
         one_day = plan.query.order == "date" and plan.period is not None and plan.period.grain == "day"
         plan = replace(plan, clock=True) if one_day or asks_time(question.text) else plan
-        return replace(reading, plan=plan if hours is None else plan.within(hours))
+        return replace(reading, plan=plan if hours is None else plan.narrow_to_hours(hours))
 
     def _understand_days(self, question: Question) -> Work[Reading]:
         """The question as a plan, whatever the time of day."""

@@ -103,7 +103,7 @@ class Plan(Struct, frozen=True):
         told = (*self.conditions, f"{' and '.join(f'“{word}”' for word in words)} in title or text")
         return replace(self, query=replace(self.query, filters=filters), conditions=told, theme=True)
 
-    def within(self, hours: Hours) -> "Plan":
+    def narrow_to_hours(self, hours: Hours) -> "Plan":
         """The same of the records that have such a time of day."""
         query = replace(self.query, hours=(max(1, hours.first), hours.last))  # midnight stands for no time
         return replace(self, query=query, conditions=(*self.conditions, hours.label), clock=True)

@@ -1263,7 +1263,7 @@ def test_times_are_no_field_and_things_of_somebody_no_visits() -> None:
 
 def test_a_time_of_day_is_a_condition_of_its_own() -> None:
     told, hours = read_hours("How many trips did Ada make after 3 pm?", of_day=False) or ("", None)
-    plan = read(told).within(hours)
+    plan = read(told).narrow_to_hours(hours)
     assert (told, plan.query.hours, plan.conditions) == (
         "How many trips did Ada make?", (901, 1440), ("skipper Ada Holm", "a time after 15:00"),
     )  # fmt: skip
