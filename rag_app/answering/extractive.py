@@ -650,14 +650,16 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
             apart = disagree(one.text, other.text) and agree_in_title(one, other)
             if apart and are_comparable(part, said(one), said(other)):
                 return one, other
-        for other in _find_other_answers(one, row, ranking):
-            if not context.blocks[other.block].told and answer_differently(part, said(one), said(other)):
+        for other, certain in _find_other_answers(one, row, ranking):
+            is_text = not context.blocks[other.block].told
+            if is_text and answer_differently(part, said(one), said(other), certain=certain):
                 return one, other
     return ()
 
 
-def _find_other_answers(one: Passage, row: int, ranking: Ranking) -> Iterator[Passage]:
-    """What is likely enough to answer a part of a question, too, from another source; the likeliest first."""
+def _find_other_answers(one: Passage, row: int, ranking: Ranking) -> Iterator[tuple[Passage, bool]]:
+    """What is likely enough to answer a part of a question, too, from another source, and whether both are sure to; the
+    likeliest first."""
     if language_of(ranking.asked[row]) not in LANGUAGES or one not in ranking.ranked:
         return
     odds = ranking.read[row]
@@ -665,7 +667,7 @@ def _find_other_answers(one: Passage, row: int, ranking: Ranking) -> Iterator[Pa
     for place in np.argsort(-odds, kind="stable"):
         other = ranking.ranked[place]
         if other.block != one.block and odds[place] >= (min(least, LEAST_OF_ROWS) if cells_of(other.text) else least):
-            yield other
+            yield other, min(odds[place], odds[ranking.ranked.index(one)]) >= SURE
 
 
 def _add_date(passage: Passage, context: Context, asked: Period) -> Passage:

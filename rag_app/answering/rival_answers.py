@@ -22,9 +22,7 @@ from rag_app.retrieval.text import words_in
 
 _NEAR = 0.08  # "12 weeks" and "three months"
 _ALIKE = 5  # letters by which words are compared: "delivered" and "delivery"
-_MOST_OF_ITS_OWN = (
-    2  # words that one of two sentences may have beside what both are of; twice as many where no time is asked for
-)
+_MOST_OF_ITS_OWN = 4  # words that one of two sentences may have beside what both are of
 _CALENDAR = frozenset(["year", "month", "date", "weekday", "hour"])
 _DAY = frozenset(["month", "date", "weekday"])
 _ASKS_WHETHER = re.compile(
@@ -52,12 +50,12 @@ def _words(key: str) -> str:
 
 _LISTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _NOT_NOW = re.compile(_words("not_now"))
-_DENIES = re.compile(rf"{_words('denies')}(?! (?:only|more|later|less)\b)|n['’]t\b", re.IGNORECASE)
+_DENIES = re.compile(rf"{_words('denies')}(?! (?:be )?(?:only|more|less|\w+er)\b)|n['’]t\b", re.IGNORECASE)
 _ENDS, _BEGINS, _SPECIAL = (re.compile(_words(each), re.IGNORECASE) for each in ("ends", "begins", "special"))
 _PHASES = [re.compile(rf"\b(?:{each})\b", re.IGNORECASE) for each in _LISTS["phases"]]
 _CUT = re.compile(
     r"[;:,.!?]+\s+|\s[–-]\s|\s\(|\)|\b(?:because|since(?! \d)|so that|as long as|while|otherwise|for reasons? of|due to|any more"
-    r"|(?:when|once) (?:everything|all|it|they|you|we)"
+    r"|(?:when you|once (?:everything|all|it|they|you|we))"
     r"|and (?=(?:it|they|you|we|for|an?|the|in|on|at|from)\s))\b",
     re.IGNORECASE,
 )
@@ -69,6 +67,11 @@ _EACH = re.compile(
 _RANGE = re.compile(r"\d\s?(?:[-–]|to|and)\s?[$£€]?\d|\bfrom [$£€]\s?\d", re.IGNORECASE)
 _ADDRESSES = frozenset(words_in("mr mrs ms miss dr prof"))
 _FREE = re.compile(r"\b(?:free|charged?|cost|pay|extra)\b", re.IGNORECASE)
+_INTRODUCED = re.compile(
+    r"^(?:yes,? )?(?:(?:in|on|at|during|from|with|by) (?:(?:our|the|an?|this|all) )?[\w'’-]+,? )?", re.IGNORECASE
+)
+_AGE = re.compile(r"\b(\d+)(?: or|-year|\+| years)|\baged? (?:of )?(\d+)|\b(?:over|under|from) (\d+)\b", re.IGNORECASE)
+_OF_ALL = re.compile(r"\W*(?:all|any|anybody|anyone|both|each|either|every|everybody|everyone)\b", re.IGNORECASE)
 _OFTEN = re.compile(
     r"\b(?:every|each) (?:(?P<number>\w+) )?(?P<unit>day|week|month|year|hour)s?\b"
     r"|\b(?:(?P<times>once|twice|\w+ times) )?(?:an?|per|each|every) (?P<each>day|week|month|year|hour)\b|\b(?P<ly>dai|week|month|year|hour)ly\b",
@@ -127,8 +130,9 @@ class Account(Struct, frozen=True):
         return _stems(f"{self.title} {self.lead} {self.before} {' '.join(cells.values())}") if cells else self.naming
 
 
-def answer_differently(question: str, one: Account, other: Account) -> bool:
-    """
+def answer_differently(question: str, one: Account, other: Account, *, certain: bool = False) -> bool:
+    """`certain`: both are known to answer, so that one may say in another word what the question names.
+
     >>> asked, one = "What does a cut cost?", Account("A cut is $40, with a wash.")
     >>> [answer_differently(asked, one, Account(text)) for text in ("We charge $45 for a cut.", "Children pay $20 for a cut.")]
     [True, False]
@@ -138,7 +142,9 @@ def answer_differently(question: str, one: Account, other: Account) -> bool:
     said, clauses = (one, other), (_clause(question, one.text), _clause(question, other.text))
     if not are_comparable(question, one, other) or _is_special(question, clauses):
         return False
-    if not _name_the_same(question, said, clauses) or (_are_of_others(*clauses) and kind_of(question) is not Kind.TIME):
+    if not _name_the_same(question, said, clauses, certain) or (
+        _are_of_others(*clauses) and kind_of(question) is not Kind.TIME
+    ):
         return False
     if _ASKS_WHETHER.match(question):
         return _deny_each_other(question, said, clauses)
@@ -151,6 +157,12 @@ def answer_differently(question: str, one: Account, other: Account) -> bool:
 def are_comparable(question: str, one: Account, other: Account) -> bool:
     """Whether two sentences can contradict each other: both are said to be so, of one document's subject and per one unit."""
     if not (is_so(one.text) and is_so(other.text)) or are_siblings(question, one.title, other.title):
+        return False
+    if _OF_AN_EVENT.search(question) and _are_of_other_phases(one.text, other.text):
+        return False
+    if kind_of(question) not in (Kind.PERSON, Kind.PLACE) and (
+        _is_of_some(question, one, other) or _is_of_some(question, other, one)
+    ):
         return False
     units = [{each.casefold() for each in _EACH.findall(said.text)} for said in (one, other)]
     return not (all(units) and units[0].isdisjoint(units[1])) and not are_titled_apart(question, one, other)
@@ -245,7 +257,7 @@ def _names_of(question: str) -> frozenset[str]:
     return (_stems(question) - _UNNAMING) or _stems(question)
 
 
-def _name_the_same(question: str, said: tuple[Account, Account], clauses: tuple[str, str]) -> bool:
+def _name_the_same(question: str, said: tuple[Account, Account], clauses: tuple[str, str], certain: bool) -> bool:
     """Whether both are of what the question names, and not each of something of its own beside it."""
     one, other = said
     if kind_of(question) is Kind.PLACE:  # what stands behind is the place
@@ -254,13 +266,40 @@ def _name_the_same(question: str, said: tuple[Account, Account], clauses: tuple[
     own = limits[0] - other.naming, limits[1] - one.naming
     if not _names_of(question) & one.naming & other.naming:
         return False
-    if not (_is_of_it(question, one, other, own[0]) and _is_of_it(question, other, one, own[1])):
+    if not all(
+        (certain and _says_it_otherwise(question, each, extra)) or _is_of_it(question, each, like, extra)
+        for each, like, extra in zip(said, said[::-1], own, strict=True)
+    ):
         return False
     if _OF_AN_EVENT.search(question):
         return not any(extra - _stems(" ".join(names_in(clause))) for extra, clause in zip(own, clauses, strict=True))
     kind = kind_of(question)
-    most = _MOST_OF_ITS_OWN if kind is Kind.TIME else 2 * _MOST_OF_ITS_OWN
-    return kind in (Kind.PERSON, Kind.PLACE) or (max(map(len, own)) <= most and not all(own))
+    return kind in (Kind.PERSON, Kind.PLACE) or (max(map(len, own)) <= _MOST_OF_ITS_OWN and not all(own))
+
+
+def _says_it_otherwise(question: str, one: Account, own: frozenset[str]) -> bool:
+    """Whether a sentence lacks one word for what a question names, and no name, and limits it by nothing.
+
+    >>> [_says_it_otherwise("Who is in charge of the Orion desk?", Account(text), frozenset()) for text in ("The desk", "The Orion")]
+    [False, True]
+    """
+    persons = _stems(" ".join(names_in(f"x {one.text}"))) if kind_of(question) is Kind.PERSON else frozenset[str]()
+    missing = _names_of(question) - one.naming
+    return len(missing) == 1 and not own - persons and not missing & _stems(" ".join(names_in(question)))
+
+
+def _is_of_some(question: str, one: Account, other: Account) -> bool:
+    """Whether a sentence that names all that is asked about begins with a word of its own: it says of which of them it is. One
+    that does not name all of it says it in other words.
+
+    >>> asked, rule = "How long is the break?", Account("The break is an hour.")
+    >>> [_is_of_some(asked, Account(text), rule) for text in ("Cooks have a break of two hours.", "Rests last two hours.")]
+    [True, False]
+    """
+    said = _stems(one.text)
+    first = next((each for word in _INTRODUCED.sub("", one.text).split() for each in _stems(word)), "")
+    limits = first not in _UNLIMITING | _stems(question) | other.naming and _OF_ALL.match(one.text) is None
+    return bool(first) and limits and not _names_of(question) - said and not cells_of(one.text)
 
 
 def _is_of_it(question: str, one: Account, other: Account, own: frozenset[str]) -> bool:
@@ -363,23 +402,31 @@ def _how_often(clause: str) -> frozenset[float]:
     return frozenset(found)
 
 
-def _are_of_other_phases(clauses: tuple[str, str]) -> bool:
+def _ages_in(clause: str) -> frozenset[float]:
+    """
+    >>> sorted(_ages_in("from 16 years of age")), sorted(_ages_in("Everybody aged 18 or over, in room 4"))
+    ([16.0], [18.0])
+    """
+    return frozenset(float(next(filter(None, each))) for each in _AGE.findall(clause))
+
+
+def _are_of_other_phases(one: str, other: str) -> bool:
     """Whether one is of the beginning of something, and the other of its end: a bridge is begun and opened.
 
-    >>> _are_of_other_phases(("It was begun in 1901", "It was opened in 1905")), _are_of_other_phases(("opened in 1901", "built in 1905"))
-    (True, True)
+    >>> _are_of_other_phases("It was begun in 1901", "It was opened in 1905")
+    True
     """
-    named = [{number for number, each in enumerate(_PHASES) if each.search(clause)} for clause in clauses]
+    named = [{number for number, each in enumerate(_PHASES) if each.search(clause)} for clause in (one, other)]
     return all(named) and named[0].isdisjoint(named[1])
 
 
 def _give_other_values(question: str, said: tuple[Account, Account], clauses: tuple[str, str]) -> bool:
     """Whether the values of the kind that is asked for are apart, and no other; nor is one of another day or for another unit."""
-    if kind_of(question) is Kind.OFTEN and all(often := [*map(_how_often, clauses)]):
-        same = any(isclose(left, right, rel_tol=_NEAR) for left in often[0] for right in often[1])
+    measure = {Kind.OFTEN: _how_often, Kind.AGE: _ages_in}.get(kind_of(question) or Kind.REASON)
+    if measure is not None and all(measured := [*map(measure, clauses)]):
+        same = any(isclose(left, right, rel_tol=_NEAR) for left in measured[0] for right in measured[1])
         return not same and not things_apart(*clauses)
-    in_phases = _OF_AN_EVENT.search(question) is not None and _are_of_other_phases(clauses)
-    if in_phases or not kinds_apart(*(statement_of(each.text) for each in said)):
+    if not kinds_apart(*(statement_of(each.text) for each in said)):
         return False
     kind, told = kind_of(question), [statement_of(clause) for clause in clauses]
     apart = kinds_apart(*told) - ({"paid"} if kind is not Kind.MONEY else set())

@@ -19,9 +19,9 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("differ", "right"), [(True, 51), (False, 51)])
+@pytest.mark.parametrize(("differ", "right"), [(True, 51), (False, 53)])
 async def test_most_pairs_are_told_apart(differ: bool, right: int) -> None:
-    """Floors below what was measured, of 53 each; there is hardly a false alarm."""
+    """Floors, of 53 each; there is no false alarm."""
     synthesizer, told = ExtractiveSynthesizer(MiniLM()), 0
     pairs = [pair for pair in PAIRS if pair["disagree"] is differ]
     for pair in pairs:
@@ -131,8 +131,59 @@ def account(text: str, title: str) -> Account:
             account("On Saturday the cafe in the library serves cake from 11:00 to 13:00.", "Library: cafe"),
             False,
         ),
+        (
+            "How old must a member be?",
+            account("Members must be at least 16 years old.", "Rifle club statutes"),
+            account("Everybody aged 18 or over can become a member.", "Rifle club leaflet"),
+            True,
+        ),
+        (
+            "How long does the battery of the lamp last?",
+            account("The battery of the lamp lasts 12 hours.", "Lamp L3"),
+            account("In our test the lamp shone for 9 hours before the battery was empty.", "Lamp L3: review"),
+            True,
+        ),
+        (
+            "How long are eggs cooked?",
+            account("Eggs are cooked for six minutes.", "Kitchen"),
+            account("Hard eggs for the buffet are cooked for ten minutes.", "Kitchen: notes"),
+            False,
+        ),
+        (
+            "How long is the lunch break?",
+            account("The lunch break is 45 minutes.", "Works agreement"),
+            account("Apprentices have a lunch break of 60 minutes.", "Works agreement: details"),
+            False,
+        ),
+        (
+            "Where are the keys?",
+            account("The spare key is kept in the office.", "Notes"),
+            account("The car key is kept in the garage.", "Handbook"),
+            False,
+        ),
     ],
 )
 def test_answers_in_other_words(question: str, one: Account, other: Account, differ: bool) -> None:
     assert answer_differently(question, one, other) is differ
     assert answer_differently(question, other, one) is differ
+
+
+@pytest.mark.parametrize(
+    ("question", "one", "other", "differ"),
+    [
+        (
+            "What is the maximum weight for hand luggage?",
+            "Hand luggage may weigh up to 10 kg.",
+            "Your hand luggage must not be heavier than 8 kg.",
+            True,
+        ),
+        ("Who is responsible for first aid?", "Responsible for first aid: Nadia Berg.", "First aid is in the hands of Peter Ruiz.", True),
+        ("How long does the battery of the Orion last?", "The Orion's battery lasts 38 hours.", "The battery lasts 20 hours.", False),
+        ("What does cleaning a coat cost?", "Cleaning a coat costs $18.", "Cleaning a shirt costs $4.", False),
+    ],
+)  # fmt: skip
+def test_who_surely_answers_may_say_one_thing_in_another_word(
+    question: str, one: str, other: str, differ: bool
+) -> None:
+    accounts = account(one, "Notes"), account(other, "Handbook")
+    assert answer_differently(question, *accounts, certain=True) is differ
