@@ -70,6 +70,7 @@ _FREE = re.compile(r"\b(?:free|charged?|cost|pay|extra)\b", re.IGNORECASE)
 _INTRODUCED = re.compile(
     r"^(?:yes,? )?(?:(?:in|on|at|during|from|with|by) (?:(?:our|the|an?|this|all) )?[\w'’-]+,? )?", re.IGNORECASE
 )
+_COUNTED = re.compile(rf"(?:\d+|{'|'.join(NUMBER_WORDS.keys() - {'one'})}) [a-z]", re.IGNORECASE)
 _AGE = re.compile(r"\b(\d+)(?: or|-year|\+| years)|\baged? (?:of )?(\d+)|\b(?:over|under|from) (\d+)\b", re.IGNORECASE)
 _OF_ALL = re.compile(r"\W*(?:all|any|anybody|anyone|both|each|either|every|everybody|everyone)\b", re.IGNORECASE)
 _OFTEN = re.compile(
@@ -100,7 +101,7 @@ def _stems(text: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
-    return re.sub(r"(.)\1$", r"\1", stem(word))[:_ALIKE]
+    return re.sub(r"s+$", "", re.sub(r"(.)\1$", r"\1", stem(word))[:_ALIKE])
 
 
 _DOCUMENTS = _stems(_LISTS["documents"])
@@ -297,7 +298,11 @@ def _is_of_some(question: str, one: Account, other: Account) -> bool:
     [True, False]
     """
     said = _stems(one.text)
-    first = next((each for word in _INTRODUCED.sub("", one.text).split() for each in _stems(word)), "")
+    if _COUNTED.match(one.text) and not _COUNTED.match(other.text):
+        return True
+    first = next(
+        (each for word in _INTRODUCED.sub("", one.text).split() for each in _stems(word) if each.isalpha()), ""
+    )
     limits = first not in _UNLIMITING | _stems(question) | other.naming and _OF_ALL.match(one.text) is None
     return bool(first) and limits and not _names_of(question) - said and not cells_of(one.text)
 

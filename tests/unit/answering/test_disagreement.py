@@ -156,6 +156,24 @@ def account(text: str, title: str) -> Account:
             False,
         ),
         (
+            "How many pupils are in a class?",
+            account("A class has at most 25 pupils.", "School in figures"),
+            account("Classes have up to 28 pupils.", "School: enrolment"),
+            True,
+        ),
+        (
+            "How many pupils are in a class?",
+            account("A class has at most 25 pupils.", "School"),
+            account("In class 7b there are 21 pupils.", "School: report"),
+            False,
+        ),
+        (
+            "How much is a guest pass?",
+            account("A guest pass is 12 euros.", "Gym: passes"),
+            account("Ten guest passes are 95 euros.", "Gym: ten passes"),
+            False,
+        ),
+        (
             "Where are the keys?",
             account("The spare key is kept in the office.", "Notes"),
             account("The car key is kept in the garage.", "Handbook"),
