@@ -23,6 +23,7 @@ from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import (
     Token,
     is_figure,
+    name_field,
     only_figure,
     price_field,
     says_nothing,
@@ -285,14 +286,16 @@ def _share_of_sum(text: str, read: Read, spec: IndexSpec, lead: str) -> Steps | 
     whole = read(f"{lead} {_ALL.sub('', rest[: verb.start()])}")
     if whole is None or whole.query.aggregate is not Aggregate.SUM or whole.query.group is not None:
         return None
-    words = vocabulary_of(spec, whole.query.of)
-    if not words.adds_up:
+    of = whole.query.of or ""
+    if not vocabulary_of(spec, of).adds_up:
         return None
-    part = read(f"{words.words[0]} {rest[verb.end() :]}")
+    part = read(f"{name_field(spec, of)} {rest[verb.end() :]}")
     if part is None or part.query.group is not None or part.query.order is not None or part.kind != whole.kind:
         return None
     more = tuple(each for each in part.query.filters if each not in whole.query.filters)
-    implied = {*words.earned_of} & fields_of(more)  # "earned" says of one of the two what it does not say of the other
+    implied = {*vocabulary_of(spec, of).earned_of} & fields_of(
+        more
+    )  # "earned" says of one of the two what it does not say of the other
     if not more or (implied and len(more) > 1):
         return None
     told = tuple(each for each in part.conditions if each not in whole.conditions)
@@ -357,7 +360,7 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
     dearer = re.search(r"\bhow much (?:more|less) (?:is|was)\b(?!.*\bworth\b)", text, re.I)
     price = price_field(spec) if saved or pays or dearer else None
     text = _CHOICE.sub(" and ", _PAYS.sub(" ", text)) if price and pays else text
-    of_price = f"{vocabulary_of(spec, price).words[0]} " if price else ""
+    of_price = f"{name_field(spec, price)} " if price else ""
     lead = "how many " if counts else "how much " if sums and not (price and (pays or dearer)) else of_price
     bare = _SETS_APART.sub(" and ", _DIFFERENCE.sub(" ", text))
     asked = [f"{lead}{bare}", bare]  # "how many more readings a second": no number of records
@@ -369,14 +372,14 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
         units = [vocabulary_of(spec, token.name).unit for token in words(bare) if token.role == "unit"]
         price = price_field(spec)
         of_unit = price is not None and vocabulary_of(spec, price).unit in units
-        asked = [f"{vocabulary_of(spec, price).words[0]} {bare}"] if of_unit else [bare]
+        asked = [f"{name_field(spec, price)} {bare}"] if of_unit and price else [bare]
     if _AHEAD.search(text) and "kind" in roles and not roles & {"field", "total", "high", "low", "more"}:
         asked += [f"how many {each}" for each in asked]  # "how far behind Ada is Bo in trips"
     for each_asked in dict.fromkeys(asked):
         tokens = words(each_asked)
         pair, compared = _pair(tokens) or _own_and_other(tokens), [token for token in tokens if token.role == "more"]
         of = {token.name for token in compared if token.name}
-        figure = " ".join(vocabulary_of(spec, name).words[0] for name in of)
+        figure = " ".join(name_field(spec, name) for name in of)
         plans = [
             read(f"{figure} {without_phrases(tokens, [*compared, *_alone(tokens, each)])}")
             for each in reversed(pair or ())

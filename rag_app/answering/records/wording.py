@@ -352,6 +352,11 @@ def _table() -> Mapping[str, Mapping[str, str]]:
     return table
 
 
+def name_field(spec: IndexSpec, field: str) -> str:
+    """What people call a field: the first of its words, or else its name."""
+    return (*vocabulary_of(spec, field).words, field.replace("_", " "))[0]
+
+
 def table_of(name: str) -> Mapping[str, str]:
     """A table of planning.toml."""
     return _table()[name]

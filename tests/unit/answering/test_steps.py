@@ -218,3 +218,18 @@ def test_so_many_a_day() -> None:
 )
 def test_what_is_not_understood_is_no_query(text: str) -> None:
     assert steps(text) is None
+
+
+def test_a_field_without_words_goes_by_its_name() -> None:
+    spec = IndexSpec.model_validate(
+        {
+            "name": "weather",
+            "source_types": ("row",),
+            "default_source_type": "row",
+            "fields": {"temp": {"type": "number", "high": ["warmest"]}, "town": "keyword"},
+            "records": {"row": {"words": ["row"], "source_types": ["row"]}},
+        }
+    )
+    towns = [NamedValue("town", "Riva"), NamedValue("town", "Sorn")]
+    found = read_steps("How much warmer is Riva than Sorn on average?", spec, towns, None, TODAY)
+    assert found is None or found.second is not None
