@@ -141,7 +141,7 @@ def answer_differently(question: str, one: Account, other: Account, *, certain: 
     True
     """
     said, clauses = (one, other), (_clause(question, one.text), _clause(question, other.text))
-    if not are_comparable(question, one, other) or _is_special(question, clauses):
+    if not are_comparable(question, one, other):
         return False
     if not _name_the_same(question, said, clauses, certain) or (
         _are_of_others(*clauses) and kind_of(question) is not Kind.TIME
@@ -164,6 +164,8 @@ def are_comparable(question: str, one: Account, other: Account) -> bool:
     if kind_of(question) not in (Kind.PERSON, Kind.PLACE) and (
         _is_of_some(question, one, other) or _is_of_some(question, other, one)
     ):
+        return False
+    if _is_special(question, (_clause(question, one.text), _clause(question, other.text))):
         return False
     units = [{each.casefold() for each in _EACH.findall(said.text)} for said in (one, other)]
     return not (all(units) and units[0].isdisjoint(units[1])) and not are_titled_apart(question, one, other)
@@ -265,7 +267,8 @@ def _name_the_same(question: str, said: tuple[Account, Account], clauses: tuple[
         clauses = (_PLACED.sub("", clauses[0]), _PLACED.sub("", clauses[1]))
     limits = [_limits(clause) - _stems(question) for clause in clauses]
     own = limits[0] - other.naming, limits[1] - one.naming
-    if not _names_of(question) & one.naming & other.naming:
+    wanted = _names_of(question)
+    if not wanted & one.naming & other.naming or 2 * len(wanted & (one.naming | other.naming)) < len(wanted):
         return False
     if not all(
         (certain and _says_it_otherwise(question, each, extra)) or _is_of_it(question, each, like, extra)

@@ -174,6 +174,12 @@ def account(text: str, title: str) -> Account:
             False,
         ),
         (
+            "first and last day the elevator is off at harbour square",  # neither says anything of it
+            account("Harbour Square 7, second floor", "Branches"),
+            account("Place: Harbour Square, room 5", "Minutes"),
+            False,
+        ),
+        (
             "Where are the keys?",
             account("The spare key is kept in the office.", "Notes"),
             account("The car key is kept in the garage.", "Handbook"),
