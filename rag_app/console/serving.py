@@ -138,8 +138,16 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
             websockets=False,
             respawn_failed_workers=workers > 1,
         )
+        os.register_at_fork(after_in_child=_end_at_signals)
         with job_worker(settings):
             server.serve()
+
+
+def _end_at_signals() -> None:
+    """A worker is a fork of Granian's process, and has its handlers until it is loaded: a SIGTERM before that would only be
+    noted in the worker, and the server would wait for it for ever."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager

@@ -742,6 +742,38 @@ def is_ready(url: str) -> bool:
         return False
 
 
+_LOADING = """
+import sys, threading
+from pathlib import Path
+from rag_app import application
+from rag_app.console.cli import main
+
+_, loading = sys.argv
+sys.argv[:] = ["rag-app", "serve", "--port", "0"]
+
+def load():
+    Path(loading).touch()
+    threading.Event().wait()
+
+application.create_app = load
+main()
+"""
+
+
+@ON_DEFAULT
+def test_a_server_ends_whose_worker_is_still_loading(environment: str, main: Run, tmp_path: Path) -> None:
+    main("db", "upgrade")
+    loading = tmp_path / "loading"
+    server = subprocess.Popen([sys.executable, "-c", _LOADING, loading], cwd=tmp_path)
+    try:
+        wait_for(lambda: loading.exists() or server.poll() is not None)
+        assert loading.exists()
+        server.terminate()
+        server.wait(PATIENCE)
+    finally:
+        server.kill()
+
+
 @pytest.mark.parametrize("environment", ["postgres"], indirect=True)  # local Qdrant serves one process
 def test_two_workers_share_a_limit_and_end_with_their_parent(
     environment: str, main: Run, slug: str, documents: Path, tmp_path: Path, taken_port: int
