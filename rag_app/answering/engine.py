@@ -1,6 +1,7 @@
 """The query engine of a capability: it retrieves, postprocesses, judges, synthesizes and verifies."""
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -336,7 +337,8 @@ class CapabilityEngine(BaseQueryEngine):
         nodes, hits = [*told.nodes], to_hits(told.nodes)
         enough = bool(hits)
         judgment = Judgment(enough, enough, Confidence.HIGH if enough else Confidence.LOW, "fixed")
-        context = self._context(hits)
+        shown = told.computed or not self.synthesizer.asks_model  # as it is told, with a source for each record of it
+        context = self._context(hits, max_tokens=sys.maxsize if shown else None)
         return Evidence(question, len(nodes), len(nodes), nodes, hits, judgment.level, judgment, context, records=told)
 
     def _without_field(self, found: Evidence, told: FoundRecords | NotRecorded | None) -> Evidence:
@@ -441,10 +443,11 @@ class CapabilityEngine(BaseQueryEngine):
                 more += to_hits(await retriever.further(question.searched or question.text, evidence.nodes))
         return replace(evidence, context=widen(evidence.context, more, max_tokens=self.capability.max_context_tokens))
 
-    def _context(self, hits: Sequence[Hit]) -> Context:
+    def _context(self, hits: Sequence[Hit], max_tokens: int | None = None) -> Context:
+        """In as many tokens as the capability allows, or in `max_tokens`."""
         context = build_context(
             hits,
-            max_tokens=self.capability.max_context_tokens,
+            max_tokens=max_tokens or self.capability.max_context_tokens,
             max_sources=self.capability.max_sources,
             chunks_per_source=self.capability.chunks_per_source,
         )

@@ -99,6 +99,17 @@ only_postgres = pytest.mark.parametrize("salon", ["postgres"], indirect=True)
 """For what does not depend on the store, or runs a second application: local Qdrant would be in use."""
 
 
+@only_postgres
+def test_each_group_of_many_has_a_source(salon: Salon) -> None:
+    """More than the tokens of a model's context: no model reads them."""
+    told = salon.client.post("/owner/ask", json={"question": "How many bookings by customer?"}).json()
+    groups = told["answer"].split("; ")
+    assert len(groups) == 12 and all(re.search(r"\[Source \d+\]\.?$", group) for group in groups), groups
+    assert {int(number) for number in re.findall(r"\[Source (\d+)\]", told["answer"])} == {
+        *range(1, len(told["sources"]) + 1)
+    }
+
+
 def test_the_contracts_curl_commands(salon: Salon) -> None:
     replies = [sent(command, str(salon.client.base_url).rstrip("/")) for command in commands()]
     assert [reply.status_code for reply in replies] == [200, 200, 200, 200]
