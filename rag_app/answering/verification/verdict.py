@@ -29,7 +29,12 @@ from rag_app.answering.verification.words import (
 )
 from rag_app.domain import compile_later, uuid_in
 
-_LINE = compile_later(r"(?<=[.!?:\]*)\"”])[ \t]*\n(?=\S)|\n(?=[ \t]*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\*\*))")
+_RULE = r"[ \t]*\|?(?:[ \t]*:?-{2,}:?[ \t]*\|?)+[ \t]*(?=\n|\Z)"  # between the titles of a table and its rows
+_LINE = compile_later(
+    r"(?<=[.!?:\]*)\"”])[ \t]*\n(?=\S)|\n(?=[ \t]*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\*\*))"
+    rf"|(?<=\|)[ \t]*\n(?=[ \t]*\|)(?!{_RULE})"
+)
+_TITLES = compile_later(rf"[ \t]*\|(?P<cells>[^\n]+)\n{_RULE}")
 _PARAGRAPH = compile_later(r"\n[ \t]*\n")
 _NUMBER_ALONE = compile_later(r"(?:\A|\n)[ \t]*(?:\d{1,3}[.)]|[-*•–])[ \t]*\Z")
 _OF_ALL = compile_later(
@@ -203,7 +208,7 @@ class Verification:
         self._max_sentences, self._max_words = max_sentences, max_words
         self._read = self._sentences = self._words = 0
         self._full = self._led = False
-        self._gap = self._begun = ""
+        self._gap = self._gap_left = self._begun = ""
         self._waiting: list[Unit] = []
         self._cited: set[int] = set()
 
@@ -227,7 +232,8 @@ class Verification:
     def _take(self, line: str) -> None:
         text = line.strip()
         before, _, after = line.partition(text) if text else (line, "", "")
-        gap = self._gap + before
+        gap = max(self._gap + before, self._gap_left, key=_lines_of)
+        self._gap_left = ""
         if not text:
             self._gap = gap
             return
@@ -239,7 +245,7 @@ class Verification:
         unit = self._judge_sentence(text, gap)
         if unit is None:
             self.removed += 1
-            self._gap = max(gap, after, key=lambda each: each.count("\n"))
+            self._gap_left = gap  # of the gaps around what is left out the larger one stays
             return
         self._cited.update(unit.cited)
         self._waiting.append(unit)
@@ -250,6 +256,8 @@ class Verification:
         cited = tuple(dict.fromkeys(int(number) for number in MARKER.findall(text)))
         if self._trusted:
             return Unit(text, gap, Kind.CLAIM, cited)
+        if titles := _TITLES.fullmatch(text):
+            return self._judge_titles(Unit(text, gap, Kind.CONNECTION, (), leaning=True), titles["cells"])
         said, kind = plain(text), kind_of(text)
         if kind is Kind.ADMISSION:
             beside = clauses_without_admission(said)
@@ -269,6 +277,12 @@ class Verification:
         if unit.kind is Kind.ADVICE and self._is_supported(unit.text, said, unit.cited):
             return replace(unit, kind=Kind.CLAIM, leaning=False)
         return unit
+
+    def _judge_titles(self, unit: Unit, cells: str) -> Unit | None:
+        """The titles of a table lead in its rows. One that states something is a claim without a source."""
+        titles = [each.strip() for each in cells.split("|")]
+        stated = any(FINITE.search(each) or self._ground.invents(f"{each[:1].lower()}{each[1:]}") for each in titles)
+        return None if stated else unit
 
     def _is_supported(self, text: str, said: str, cited: Sequence[int]) -> bool:
         counted = (len(cited), len(self._cited | set(cited)))
@@ -303,7 +317,8 @@ class Verification:
         if self._full:
             return
         text, words = unit.text, len(words_of(unit.text))
-        sentences, total = self._sentences + bool(words), self._words + words
+        is_row = text.startswith("|") and self.text.endswith("|")
+        sentences, total = self._sentences + bool(words and not is_row), self._words + words
         over = self._max_words is not None and total > self._max_words
         if over and not self.text and self._max_words is not None:
             text, self._full = cut_words(text, self._max_words), True
@@ -314,6 +329,10 @@ class Verification:
         self.text += (unit.gap if self.text else "") + text
         self.claims += unit.kind is Kind.CLAIM and bool(unit.cited)
         self.admissions += unit.kind is Kind.ADMISSION
+
+
+def _lines_of(gap: str) -> int:
+    return gap.count("\n")
 
 
 def _lines(piece: str) -> list[str]:

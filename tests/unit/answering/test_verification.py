@@ -161,3 +161,40 @@ def test_a_statement_is_no_admission(text: str) -> None:
 def test_a_random_id_in_place_of_a_title_supports_no_figure() -> None:
     node = TextNode(id_="d96931b7-9c7b-42fa-814d-4c8412d23eed", text="Returns are free for 30 days.")
     assert verify("Returns cost $9 [Source 1].", [node]).claims == 0
+
+
+PRICES = "A cut costs 40 pounds and takes an hour. A root colour costs 85 pounds.\n\nDogs are welcome."
+TABLE = "| Service | Price |\n| --- | --- |"
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (f"{TABLE}\n| Cut | 40 pounds [Source 1] |\n| Root colour | 85 pounds [Source 1] |", None),
+        (f"Here are the prices:\n\n{TABLE}\n| Cut | 40 pounds | [Source 1] |\n\nDogs are welcome [Source 1].", None),
+        (
+            f"{TABLE}\n| Cut | 85 pounds [Source 1] |\n| Root colour | 85 pounds [Source 1] |",
+            f"{TABLE}\n| Root colour | 85 pounds [Source 1] |",
+        ),
+        (
+            f"{TABLE}\n| Cut | 45 pounds [Source 1] |\n\nDogs are welcome [Source 1].",
+            "Dogs are welcome [Source 1].",
+        ),
+        (f"{TABLE}\n| Cut | 40 pounds |\n| Root colour | 99 pounds |", ""),
+        (
+            "| The salon is bankrupt | Price |\n|---|---|\n| Cut | 40 pounds [Source 1] |",
+            "| Cut | 40 pounds [Source 1] |",
+        ),
+        ("| Service | Price in Rome |\n|:--|--:|\n| Cut | 40 pounds [Source 1] |", "| Cut | 40 pounds [Source 1] |"),
+        (
+            "- A cut costs 40 pounds [Source 1].\n- A wash costs 12 pounds [Source 1].\n- Dogs are welcome [Source 1].",
+            "- A cut costs 40 pounds [Source 1].\n- Dogs are welcome [Source 1].",
+        ),
+    ],
+)
+def test_each_row_of_a_table_is_compared_alone(said: str, kept: str | None) -> None:
+    """Its titles are kept with a row; what is left out of a list or table leaves no gap."""
+    verification = Verification(Ground([ContextBlock(1, "\nTitle: Prices", PRICES)], "What do you charge?"))
+    verification.read(pieces_of(said, 1))
+    verification.end()
+    assert verification.text == (said if kept is None else kept)
