@@ -89,8 +89,8 @@ class Evidence(Struct, frozen=True):
     those that nothing was found for; `seconds` is how long all this took; `warnings` are the postprocessors';
     `places` has an order, by node id, that one of them asks for, once all is judged (`_in_places`). `records`
     is what a question about records found: then the nodes are those records; `lacking` says which field they have not.
-    `elsewhen` is the period that it is from, where nothing is recorded for the one that was asked for. `spent` are the
-    tokens that a model took to read the question as a query.
+    `elsewhen` is the period that it is from, where nothing of the one that was asked for answers; `has_period`: something
+    is recorded for that. `spent` are the tokens that a model took to read the question as a query.
     """
 
     question: Question
@@ -109,6 +109,7 @@ class Evidence(Struct, frozen=True):
     records: FoundRecords | None = None
     lacking: str = ""
     elsewhen: Period | None = None
+    has_period: bool = False
     spent: Usage | None = None
 
     @property
@@ -378,7 +379,7 @@ class CapabilityEngine(BaseQueryEngine):
         return replace(everything, question=found.question, above_threshold=found.above_threshold)
 
     async def _elsewhen(self, found: Evidence, question: Question) -> Evidence:
-        """Where nothing is found for the question's period: what is recorded nearest to it, if that answers."""
+        """Where nothing that is found for the question's period answers: what is recorded nearest to it, if that does."""
         if question.period is None or self._prepare is None or found.confidence is not Confidence.LOW:
             return found
         anytime = replace(question, period=None)
@@ -396,7 +397,7 @@ class CapabilityEngine(BaseQueryEngine):
         return (
             found
             if best.confidence is Confidence.LOW
-            else replace(best, question=question, elsewhen=near, places=anything.places)
+            else replace(best, question=question, elsewhen=near, has_period=found.retrieved > 0, places=anything.places)
         )
 
     async def _judge(
@@ -769,4 +770,4 @@ def _says(text: str, words: str) -> bool:
 def _lead(evidence: Evidence) -> str:
     """What is said before an answer that is about another period than the question."""
     asked, found = evidence.question.period, evidence.elsewhen
-    return f"{elsewhen_text(asked, found)} " if asked and found else ""
+    return f"{elsewhen_text(asked, found, recorded=evidence.has_period)} " if asked and found else ""

@@ -97,15 +97,21 @@ def unanswered_text(question: str, missing: Collection[str]) -> str:
     return f"{told.get(language_of(question), told['en'])}: {parts}" if parts else ""
 
 
-def elsewhen_text(asked: Period, found: Period) -> str:
-    """Said before an answer that is about another period than the question: nothing is recorded for that one.
+def elsewhen_text(asked: Period, found: Period, *, recorded: bool = False) -> str:
+    """Said before an answer that is about another period than the question: nothing is recorded for that one, or what is
+    recorded does not answer.
 
     >>> week = Period(date(2026, 11, 16), date(2026, 11, 22), "this week", (0, 9), "week")
     >>> elsewhen_text(week, week.move_to(date(2026, 1, 14)))
     'Nothing is recorded for 16 to 22 November 2026. The latest week with records is 12 to 18 January 2026:'
+    >>> elsewhen_text(week, week.move_to(date(2026, 1, 14)), recorded=True)
+    'Nothing that was found for 16 to 22 November 2026 answers this. The latest week that does is 12 to 18 January 2026:'
     """
     unit = "" if asked.grain == "days" else f"{asked.grain} "
     order = "latest" if found.end and asked.start and found.end < asked.start else "next"
+    if recorded:
+        that = f"{unit}that does is" if unit else "answer is of"
+        return f"Nothing that was found for {asked.label} answers this. The {order} {that} {found.label}:"
     return f"Nothing is recorded for {asked.label}. The {order} {unit}with records is {found.label}:"
 
 
