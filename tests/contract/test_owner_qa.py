@@ -267,12 +267,14 @@ def test_more_is_retrieved_than_wanted(
     assert (question.top_k, question.fetch) == (limit, fetch)
 
 
-def test_a_follow_up_is_searched_with_the_question_before(client: httpx.Client, backstage: Backstage) -> None:
+def test_a_follow_up_is_searched_in_full_and_with_the_question_before(
+    client: httpx.Client, backstage: Backstage
+) -> None:
     backstage.pipeline.given = answered()
     for earlier in (["Who waited?", "What did Theo cost?"], [], None):
         assert client.post(ASK, json={"question": "And Aisha?", "earlier_questions": earlier}).status_code == 200
     followed, *alone = [question for _, question, _ in backstage.pipeline.asked]
-    assert (followed.searched, followed.also) == (None, ("What did Theo cost?\nAnd Aisha?",))
+    assert (followed.searched, followed.also) == ("What did Aisha cost?", ("What did Theo cost?\nAnd Aisha?",))
     assert [(each.searched, each.also, each.leans) for each in alone] == [(None, (), False)] * 2
 
 
