@@ -549,12 +549,7 @@ class RecordFinder:
         doubtful = suspects(spelled, ()) if options else ()
         written: Mapping[str, str] = (yield self._store.respell(doubtful)) if doubtful else {}
         spelled = correct_spelling(spelled, {word: there for word, there in written.items() if word in options})
-        said = self._say(question, spelled) if spelled != question.text else question
-        return (
-            said
-            if said.period or not question.period or question.period.said
-            else replace(said, period=question.period)
-        )
+        return self._reword(question, spelled)
 
     def _names_person(self, question: Question, before: Sequence[str]) -> Work[bool]:
         """Whether a month that goes on with questions without days is the name of somebody who is recorded: "and April?"."""
@@ -579,12 +574,7 @@ class RecordFinder:
             text,
             None,
         )
-        said = self._say(question, told) if told != question.text else question
-        said = (
-            said
-            if said.period or not question.period or question.period.said
-            else replace(said, period=question.period)
-        )
+        said = self._reword(question, told)
         reading = yield from self._understand_days(said)
         if hours is not None and not (reading.plan or reading.unknown):  # "which visits were at five?"
             reading = yield from self._understand_days(self._say(said, f"{said.text} all"))
@@ -1014,6 +1004,13 @@ class RecordFinder:
         """The question in other words, with the days that they say."""
         said = replace(question, text=text, period=None)
         return replace(said, period=period_of(said, self._spec))
+
+    def _reword(self, question: Question, text: str) -> Question:
+        """The question in other words, with the days that they say, or else with those that no word of it has said."""
+        said = self._say(question, text) if text != question.text else question
+        if said.period is None and question.period is not None and not question.period.said:
+            return replace(said, period=question.period)
+        return said
 
     def _query(self, plan: Plan) -> Work[tuple[Plan, Records, Outcome]]:
         """What the plan's query finds, or the same of another year that is meant as well.

@@ -293,9 +293,8 @@ def _share_of_sum(text: str, read: Read, spec: IndexSpec, lead: str) -> Steps | 
     if part is None or part.query.group is not None or part.query.order is not None or part.kind != whole.kind:
         return None
     more = tuple(each for each in part.query.filters if each not in whole.query.filters)
-    implied = {*vocabulary_of(spec, of).earned_of} & fields_of(
-        more
-    )  # "earned" says of one of the two what it does not say of the other
+    # "earned" says of one of the two what it does not say of the other
+    implied = {*vocabulary_of(spec, of).earned_of} & fields_of(more)
     if not more or (implied and len(more) > 1):
         return None
     told = tuple(each for each in part.conditions if each not in whole.conditions)
