@@ -100,12 +100,13 @@ class Reader:
         """`scores`; those that are not remembered for the organizations that ask are read, half of them on each of two threads
         of the reader's. Raises EmbeddingFailed, whatever the model raises."""
         remembered = self._remembered if asking.get() else RememberedVectors(0)
-        pairs = ["\0".join((question, each.text, each.heading, each.before)) for each in readings]
-        known = {pair: kept for pair in pairs if (kept := remembered.get(pair)) is not None}
-        new = [place for place, pair in enumerate(pairs) if pair not in known]
-        odds = await self._read([readings[place] for place in new], question)
-        known |= {pairs[place]: remembered.put(pairs[place], [each]) for place, each in zip(new, odds, strict=True)}
-        return np.asarray([known[pair][0] for pair in pairs], np.float64)
+        keys = ["\0".join((question, each.text, each.heading, each.before)) for each in readings]
+        reading_of_key = dict(zip(keys, readings, strict=True))
+
+        async def read_new(new: Sequence[str]) -> list[list[float]]:
+            return [[odds] for odds in await self._read([reading_of_key[key] for key in new], question)]
+
+        return np.asarray([odds for (odds,) in await remembered.complete(keys, read_new)], np.float64)
 
     async def _read(self, readings: Sequence[Reading], question: str) -> NDArray[np.float64]:
         """A process that asks once reads those of the same length together, since each run unpacks the weights."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -73,6 +74,15 @@ class RememberedVectors:
         if self.vectors.maxsize:
             self.vectors[self._key(text)] = kept
         return kept
+
+    async def complete(
+        self, texts: Sequence[str], make: Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
+    ) -> list[NDArray[np.float32]]:
+        """The vectors of all texts: `make` gives those that are not remembered, of each distinct text once."""
+        known = {text: vector for text in texts if (vector := self.get(text)) is not None}
+        if new := [text for text in dict.fromkeys(texts) if text not in known]:
+            known |= {text: self.put(text, each) for text, each in zip(new, await make(new), strict=True)}
+        return [known[text] for text in texts]
 
     @staticmethod
     def _key(text: str) -> tuple[frozenset[UUID], bytes]:
@@ -432,12 +442,7 @@ async def embed_passages(embedder: BaseEmbedding, texts: Sequence[str]) -> NDArr
     not again while it is remembered for the organizations that ask. Raises EmbeddingFailed as `embed_query` does.
     """
     remembered = embedder.passages if isinstance(embedder, Embedder) and asking.get() else RememberedVectors(0)
-    known = {text: vector for text in texts if (vector := remembered.get(text)) is not None}
-    if new := [text for text in dict.fromkeys(texts) if text not in known]:
-        known |= {
-            text: remembered.put(text, each) for text, each in zip(new, await embed_texts(embedder, new), strict=True)
-        }
-    return np.asarray([known[text] for text in texts], np.float64)
+    return np.asarray(await remembered.complete(texts, partial(embed_texts, embedder)), np.float64)
 
 
 def _check_length(embedder: BaseEmbedding, vector: Sequence[float], dimension: int | None) -> None:
