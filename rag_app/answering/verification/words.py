@@ -159,6 +159,9 @@ _NAMED = compile_later(r"[A-ZÀ-ÖØ-Þ][\w'’&-]*")
 _CODE = compile_later(
     r"\b(?=\w*\d)(?=\w*[A-Za-z])(?!\d+(?:st|nd|rd|th|[ap]m|h|k|m|g|kg|km|cm|mm|min|x)\b)\w+\b", re.IGNORECASE
 )
+_BEFORE_GERMAN_NOUN = compile_later(
+    r"\w+(?:e|e[mnrs])|ab|bis|durch|etwa|fast|kein|laut|nur|pro|rund|seit|statt|trotz|während", re.IGNORECASE
+)
 _BASED_ON = compile_later(r"\A(?:based on|according to|as stated in|from|looking at) [^,;:]{1,80},\s", re.IGNORECASE)
 _SUBJECT_VERB = compile_later(
     r"(?:is|was|has|had|will|said|says|wrote|told|\w{2,}ed|went|came|paid|got|left|\w{2,}s)\b"
@@ -182,7 +185,11 @@ _SAME_CLAUSE = 0.8
 _ENOUGH_SHARED, _DENIED = 0.3, 0.5
 _MARKS = {
     "en": frozenset(words_in("the and of to is are was with for that this not have has")),
-    "de": frozenset(words_in("der die das und ist sind nicht mit für ein eine von auf den dem im wird")),
+    "de": frozenset(
+        words_in(
+            "der die das und ist sind nicht mit für ein eine von auf den dem im wird bei bis vor nach zum zur muss werden"
+        )
+    ),
     "fr": frozenset(words_in("le la les et est sont des une pour dans pas sur avec du au que il")),
     "es": frozenset(words_in("el los las y es son una para en con del que por")),
     "it": frozenset(words_in("il gli e è sono una per nel con della che di")),
@@ -496,8 +503,10 @@ def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> l
             if name is None or _is_known(name[0], words):
                 continue
             following = said[match.end() :].lstrip()
-            inside = not german or _NAMED.match(following) is not None
-            stands = inside if place else _begins_with_name(name[0], match[0], following)
+            if german:
+                stands = _begins_german_name(name[0], following, is_first=not place)
+            else:
+                stands = bool(place) or _begins_with_name(name[0], match[0], following)
             if stands:
                 found.append(name[0])
     found += [
@@ -505,6 +514,14 @@ def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> l
     ]
     found += [code for code in _CODE.findall(text) if code.casefold() not in words and not _is_known(code, words)]
     return found
+
+
+def _begins_german_name(word: str, following: str, *, is_first: bool) -> bool:
+    """Every noun has a capital there: a name is two in a row, "Lena Fischer" and not "Neue Preise", "Anfang April" or "Wochen Urlaub"."""
+    after = _NAMED.match(following)
+    if after is None or word.casefold() in UNITS or after[0].casefold() in {*MONTHS, *DAYS}:
+        return False
+    return not (is_first and _BEFORE_GERMAN_NOUN.fullmatch(word))
 
 
 def _begins_with_name(word: str, whole: str, following: str) -> bool:
@@ -523,7 +540,7 @@ def _begins_with_name(word: str, whole: str, following: str) -> bool:
 
 def _is_title(said: str) -> bool:
     """Whether it is written Like This."""
-    words: list[str] = re.findall(r"[^\W\d_]{4,}", said)
+    words: list[str] = [word for word in re.findall(r"[^\W\d_]{3,}", said) if word.casefold() not in _STOP]
     return len(words) > 1 and not said.rstrip("*_ ").endswith((".", "!")) and all(word[0].isupper() for word in words)
 
 

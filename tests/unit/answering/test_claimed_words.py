@@ -7,6 +7,7 @@ from rag_app.answering.citations import pieces_of
 from rag_app.answering.context import ContextBlock
 from rag_app.answering.verification.kinds import Kind, kind_of
 from rag_app.answering.verification.verdict import Ground, Verification
+from rag_app.answering.verification.words import language_of, unknown_names
 from rag_app.surfaces.library.verifying import verify
 
 WAITING = (
@@ -257,3 +258,20 @@ def test_a_name_of_the_instructions_is_none_of_the_sources() -> None:
     shown.read(pieces_of("Borrowed films are not renewed by Amazon [Source 1]. Search on Etsy.", 1))
     shown.end()
     assert shown.text == "Search on Etsy."
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Der Preis bleibt bis Ende April 2026 bei 32 Dollar.", []),
+        ("Er muss mindestens 48 Stunden vor dem Färben gemacht werden.", []),
+        ("Neue Beschäftigte erhalten 400 Euro für die Einrichtung.", []),
+        ("Laut Vertrag werden zwei Wochen Urlaub nicht bezahlt.", []),
+        ("Lena Fischer hat den Termin nicht abgesagt.", ["Lena"]),
+        ("Der Termin ist von Lena Fischer und nicht verschoben.", ["Lena"]),
+        ("**Key Insights:**", []),
+        ("**What Ann Lee said was wrong:**", ["Ann", "Lee"]),
+    ],
+)
+def test_capitals_that_are_no_names(text: str, names: list[str]) -> None:
+    assert unknown_names(text, (), german=language_of(text) == "de") == names
