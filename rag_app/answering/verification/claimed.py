@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
-from itertools import chain, combinations
+from itertools import chain, combinations, product
+from typing import TypeVar
 
 from rag_app.answering.verification.figures import (
     MONEY,
@@ -26,15 +27,27 @@ _DIFFERENCE = compile_later(
     re.I,
 )
 _BOUND = compile_later(r"\b(?:more|less|fewer|longer|higher|lower) than (?=\W*\d)", re.I)
-_OVER = frozenset(["more than", "over", "at least"])
-_UNDER = frozenset(["almost", "nearly", "close to", "just under", "less than"])
+_LEFT = compile_later(
+    r"\b(?:left|leav(?:es|ing)|remain\w*|rest|others?|restlich\w*|übrig\w*|verbleib\w*|reste\w*|autres?)\b", re.I
+)
+_APART = compile_later(
+    r"\b(?:later|earlier|after|before|until|past|early|late|später|früher|vor|nach|bis|plus (?:tard|tôt)|avant|après)\b",
+    re.I,
+)
+_SHARE = compile_later(r"\b(?:of|out of|von|de|sur)\b", re.I)
+_OVER = frozenset(["more than", "over", "a little over", "just over", "at least"])
+_UNDER = frozenset(["almost", "nearly", "close to", "just under", "a little under", "less than"])
 _NEAR = frozenset(["about", "around", "roughly", "approximately", "some"])
 _NEARLY, _ROUNDING, _LEAST_ROUND = 1.1, 0.03, 50
+_NEARLY_PART, _ROUNDING_PART = 1.25, 0.2
+_ANY_YEAR = 2025
 _LARGEST_COUNT = 50
 _MOST_TO_ADD = 40
 _SPANS = frozenset(["time", "months"])
 _DAYS_A_MONTH = (28, 31)
 _SECONDS_A_DAY = 86400
+_QUARTERS_OF_HOUR = frozenset([900.0, 1800.0, 2700.0, 3600.0])
+_Named = TypeVar("_Named")
 
 
 def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterable[int] = ()) -> bool:
@@ -63,7 +76,7 @@ def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterabl
         or any(not _has_short_date(each, sources) for each in claim.short_dates)
         or any(not _has_date(each, sources) for each in claim.dates)
         or not claim.weekdays <= sources.weekdays | {*map(_weekday, sources.dates)}
-        or any(not _has_time(each, sources) for each in claim.times)
+        or any(not (_has_time(each, sources) or _is_behind(each, claim, sources)) for each in claim.times)
     )
 
 
@@ -103,20 +116,74 @@ def _is_of_fields(figure: Figure, known: Sequence[Figure], sources: Figures) -> 
 
 
 def _is_computed(figure: Figure, claim: Figures, sources: Figures, text: str) -> bool:
-    """Whether the claim says that a figure is a sum or a difference, and figures of its unit have that."""
+    """Whether a figure is a sum, a difference or a change of figures that the claim names, or says that it works out."""
     if any(figure.equals(each) and not figure.agrees(each) for each in sources.numbers):
         return False  # the same one rises in the sources and falls in the claim
-    named = {*_values_of(figure.dimension, [each for each in claim.numbers if each is not figure])}
-    added, compared = _TOTAL.search(text), _DIFFERENCE.search(text) or (figure.sign and not figure.written)
+    others = [each for each in claim.numbers if each is not figure]
+    if figure.dimension == "percent" and _is_change(figure, [each for each in others if _states(each, sources)], text):
+        return True
+    computed = _sums(figure, others, sources, text) if _TOTAL.search(text) else []
+    computed += _differences(figure, others, sources, text)
+    computed += _gaps(claim, sources, text) if figure.dimension == "time" else []
+    return any(abs(value - wanted) < 1e-6 for value in computed for wanted in figure.values)
+
+
+def _sums(figure: Figure, others: Sequence[Figure], sources: Figures, text: str) -> list[float]:
     computed: list[float] = []
+    named = {*_values_of(figure.dimension, others)}
     for known in _alike(figure.dimension, sources):
-        if added:
-            parts = sorted(named if len(named) > 1 else known | named)
-            computed += [sum(parts), *map(sum, combinations(parts, 2))]
-        if compared:
+        parts = sorted(named if len(named) > 1 else known | named)
+        computed += [sum(parts), *map(sum, combinations(parts, 2))]
+    return computed
+
+
+def _differences(figure: Figure, others: Sequence[Figure], sources: Figures, text: str) -> list[float]:
+    """Of two figures that the claim names; of one of them, or none, and those of the sources where it compares."""
+    named = {*_values_of(figure.dimension, others)}
+    stated = {*_values_of(figure.dimension, (each for each in others if _states(each, sources)))}
+    computed = _spread(stated) if figure.dimension or _LEFT.search(text) else []
+    if _DIFFERENCE.search(text) or (figure.sign and not figure.written):
+        for known in _alike(figure.dimension, sources):
             pairs = combinations(known | named, 2)
             computed += [abs(one - other) for one, other in pairs if not named or {one, other} & named]
-    return any(abs(value - wanted) < 1e-6 for value in computed for wanted in figure.values)
+    return computed
+
+
+def _spread(values: Iterable[float]) -> list[float]:
+    return [abs(one - other) for one, other in combinations(values, 2)]
+
+
+def _is_change(figure: Figure, named: Sequence[Figure], text: str) -> bool:
+    """Whether two figures that the claim names differ by so many per cent, or one is so many of the other."""
+    for dimension in dict.fromkeys(each.dimension for each in named if each.dimension != "percent"):
+        for low, high in combinations(sorted({*_values_of(dimension, named)}), 2):
+            bases = (high, low) if not figure.sign else (high,) if figure.sign < 0 else (low,)
+            found = [100 * (high - low) / base for base in bases if base]
+            if not figure.sign and _SHARE.search(text) and high:
+                found.append(100 * low / high)
+            if any(
+                abs(abs(wanted) - value) <= (1 if figure.about else 0.5) for wanted in figure.values for value in found
+            ):
+                return True
+    return False
+
+
+def _gaps(claim: Figures, sources: Figures, text: str) -> Iterator[float]:
+    """The seconds between two times or two dates that the claim names, or between one of them and those of the sources
+    where it says "later", "before" or the like."""
+    is_apart = _APART.search(text) or _DIFFERENCE.search(text)
+    for one, other in _pairs(claim.times, sources.times if is_apart else ()):
+        yield from (60.0 * abs(minutes - others) for minutes in one for others in other)
+    for first, then in _pairs(claim.dates, sources.dates if is_apart else ()):
+        start = _ordinal((first[0] or then[0] or _ANY_YEAR, *first[1:]))
+        end = _ordinal((then[0] or first[0] or _ANY_YEAR, *then[1:]))
+        if start and end:
+            yield float(_SECONDS_A_DAY * abs(start - end))
+
+
+def _pairs(named: Sequence[_Named], known: Sequence[_Named]) -> Iterator[tuple[_Named, _Named]]:
+    """Those that are named; where it is one alone, with each of the known ones."""
+    yield from combinations(named, 2) if len(named) > 1 else product(named, known)
 
 
 def _alike(dimension: str, sources: Figures) -> list[set[float]]:
@@ -176,17 +243,19 @@ def _is_ratio(wanted: float, about: str, pair: tuple[float, float]) -> bool:
 
 
 def _is_rounded(figure: Figure, known: Iterable[Figure]) -> bool:
-    """Whether a claim says a round figure as one ("over 2,000", "about 350") and one that is near is known."""
-    wanted = max(figure.values)
-    plain = max(figure.plain)
-    if not figure.about or plain < _LEAST_ROUND or plain % 10 ** (len(str(int(plain))) - 2) or plain % 10:
+    """Whether a claim says a round figure as one ("over 2,000", "almost half an hour") and one that is near is known."""
+    wanted, plain = max(figure.values), max(figure.plain)
+    is_part = figure.dimension == "time" and wanted in _QUARTERS_OF_HOUR
+    is_round = plain >= _LEAST_ROUND and not plain % 10 ** (len(str(int(plain))) - 2) and not plain % 10
+    if not figure.about or not (is_part or is_round):
         return False
+    nearly, rounding = (_NEARLY_PART, _ROUNDING_PART) if is_part else (_NEARLY, _ROUNDING)
     near = [max(each.values) / wanted for each in known if each.dimension == figure.dimension and wanted]
     if figure.about in _OVER:
-        return any(1 <= each < _NEARLY for each in near)
+        return any(1 <= each < nearly for each in near)
     if figure.about in _UNDER:
-        return any(1 < 1 / each < _NEARLY for each in near if each)
-    return figure.about in _NEAR and any(abs(each - 1) <= _ROUNDING for each in near)
+        return any(1 < 1 / each < nearly for each in near if each)
+    return figure.about in _NEAR and any(abs(each - 1) <= rounding for each in near)
 
 
 def _is_other_span(span: Figure, sources: Figures) -> bool:
@@ -232,8 +301,12 @@ def _has_date(wanted: Date, sources: Figures) -> bool:
 
 
 def _weekday(day: Date) -> int | None:
+    return None if (number := _ordinal(day)) is None else (number - 1) % 7
+
+
+def _ordinal(day: Date) -> int | None:
     try:
-        return date(*day).weekday()  # type: ignore[arg-type]
+        return date(*day).toordinal()  # type: ignore[arg-type]
     except (TypeError, ValueError):  # part of it is not said, or there is no such day
         return None
 
@@ -242,6 +315,13 @@ def _has_time(wanted: frozenset[int], sources: Figures) -> bool:
     if any(wanted & each for each in sources.times):
         return True
     return any(not each.dimension and each.plain & _hours(wanted) for each in sources.numbers)
+
+
+def _is_behind(wanted: frozenset[int], claim: Figures, sources: Figures) -> bool:
+    """Whether the claim names a time of the sources, too, and they say how much later or earlier this one is."""
+    spans = {value / 60 for each in sources.numbers if each.dimension == "time" for value in each.values}
+    beside = [each for each in claim.times if each != wanted and any(each & known for known in sources.times)]
+    return any(abs(minutes - other) in spans for each in beside for minutes in wanted for other in each)
 
 
 def _hours(times: Iterable[int]) -> set[float]:

@@ -125,7 +125,7 @@ _TIME = compile_later(
     re.IGNORECASE | re.VERBOSE,
 )
 _DIAL = compile_later(
-    rf"""\b(?:(?P<past>half|(?:a\ )?quarter|five|ten|twenty|twenty-five)\ past|(?P<to>(?:a\ )?quarter)\ to)
+    rf"""\b(?:(?P<past>half|(?:a\ )?quarter|five|ten|twenty|twenty-five)\ past|(?P<to>(?:a\ )?quarter|(?<=at\ )(?:five|ten|twenty|twenty-five))\ to)
         \ (?P<hour>{"|".join(_SMALL[1:13])}|1[0-2]|[1-9])\b(?:\ in\ the\ (?P<part>morning|afternoon|evening)|\s?(?P<half>[ap])m\b)?""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -189,7 +189,7 @@ _RATIO_WORDS = {
 _ABOUT = (
     r"about|around|roughly|approximately|some|almost|nearly|over|another|only|just|more than|less than|at least|exactly"
 )
-_ABOUT_BEFORE = compile_later(rf"\b({_ABOUT}|close to|just under)\s\Z", re.IGNORECASE)
+_ABOUT_BEFORE = compile_later(rf"\b({_ABOUT}|close to|(?:just|a little) (?:under|over))\s\Z", re.IGNORECASE)
 _LEVEL = compile_later(rf"(?<!\bup)\s(?:to|from|auf|von)(?: (?:{_ABOUT}))*\s\Z", re.IGNORECASE)
 _DIRECTION = compile_later(
     rf"""(?:\A|.*\b)(?:(?P<down>fell|fall(?:s|en|ing)?|drop(?:s|ped|ping)?|declin\w+|decreas\w+|down|lower(?:ed|s|ing)|reduc\w+
