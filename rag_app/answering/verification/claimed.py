@@ -26,7 +26,6 @@ _DIFFERENCE = compile_later(
     r"|mehr|weniger|günstiger|billiger|teurer|plus|moins)\b",
     re.I,
 )
-_BOUND = compile_later(r"\b(?:more|less|fewer|longer|higher|lower) than (?=\W*\d)", re.I)
 _LEFT = compile_later(
     r"\b(?:left|leav(?:es|ing)|remain\w*|rest|others?|restlich\w*|übrig\w*|verbleib\w*|reste\w*|autres?)\b", re.I
 )
@@ -67,7 +66,7 @@ def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterabl
     return (
         any(
             not (_states(each, sources) or (not each.dimension and each.plain & bare))
-            and not _is_computed(each, claim, sources, text)
+            and not is_computed(each, claim, sources, text)
             and not _is_rounded(each, sources.numbers)
             for each in claim.numbers
         )
@@ -78,15 +77,6 @@ def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterabl
         or not claim.weekdays <= sources.weekdays | {*map(_weekday, sources.dates)}
         or any(not (_has_time(each, sources) or _is_behind(each, claim, sources)) for each in claim.times)
     )
-
-
-def is_worked_out(text: str) -> bool:
-    """Whether a text says that a figure of it is a sum or a difference.
-
-    >>> is_worked_out("2 dollars below the median"), is_worked_out("2 dollars")
-    (True, False)
-    """
-    return bool(_TOTAL.search(text) or _DIFFERENCE.search(_BOUND.sub("", text)))
 
 
 def _states(figure: Figure, sources: Figures) -> bool:
@@ -115,7 +105,7 @@ def _is_of_fields(figure: Figure, known: Sequence[Figure], sources: Figures) -> 
     return all(each.label for each in known) and any(is_convertible(figure.dimension, each) for each in fields)
 
 
-def _is_computed(figure: Figure, claim: Figures, sources: Figures, text: str) -> bool:
+def is_computed(figure: Figure, claim: Figures, sources: Figures, text: str) -> bool:
     """Whether a figure is a sum, a difference or a change of figures that the claim names, or says that it works out."""
     if any(figure.equals(each) and not figure.agrees(each) for each in sources.numbers):
         return False  # the same one rises in the sources and falls in the claim

@@ -12,7 +12,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rag_app.answering.verification.claimed import is_unsupported, is_worked_out
+from rag_app.answering.verification.claimed import is_computed, is_unsupported
 from rag_app.answering.verification.figures import MONEY, Figures, figures_of
 from rag_app.answering.verification.words import telling_words
 from rag_app.domain import compile_later
@@ -38,10 +38,12 @@ class Place(Struct, frozen=True):
     words: dict[str, float]
     around: frozenset[str] = frozenset()
     table: int = 0
-    is_worked_out: bool = False
 
     def has(self, figure: Figures) -> bool:
         return any(not is_unsupported(figure, each, "") for each in self.figures)
+
+
+Stated = tuple[Place, Figures]
 
 
 class Places:
@@ -54,27 +56,44 @@ class Places:
     def _known(self) -> list[Place]:
         return [*_places_of(self._text)]
 
+    @cached_property
+    def _figures(self) -> Figures:
+        return figures_of(self._text)
+
     def gives_another(self, claim: str) -> bool:
         """Whether a figure of the claim is in places of something else alone, and what it is said of has another one.
 
         >>> Places("A cut costs 40 dollars and a colour 90 dollars.").gives_another("A cut costs 90 dollars.")
         True
         """
-        for sentence in sentences(claim):
-            stated = [*_places_in(sentence)]
-            said = [figure for place in stated for figure in place.figures]
-            for place in stated:
-                if not place.is_worked_out and any(self._is_of_other(figure, place, said) for figure in place.figures):
-                    return True
-        return False
+        return any(self._gives_another(sentence) for sentence in sentences(claim))
 
-    def _is_of_other(self, figure: Figures, stated: Place, said: Sequence[Figures]) -> bool:
+    def _gives_another(self, sentence: str) -> bool:
+        stated, figures = [*_places_in(sentence)], figures_of(sentence)
+        worked_out = {place.kind for place in stated for each in place.figures if self._is_worked_out(each, figures, sentence)}
+        if "span" in worked_out:  # between two times or dates
+            worked_out |= {"clock", "date"}
+        said = [(place, figure) for place in stated if place.kind not in worked_out for figure in place.figures]
+        others = [(place, figure) for place, figure in said if self._is_of_other(figure, place, said)]
+        right = [each for each in said if each not in others]
+        return any(self._is_of_other(figure, place, said, right) for place, figure in others)
+
+    def _is_worked_out(self, figure: Figures, claim: Figures, sentence: str) -> bool:
+        rest = [each for each in claim.numbers if each not in figure.numbers]
+        return any(
+            is_computed(each, replace(claim, numbers=(*rest, each)), self._figures, sentence) for each in figure.numbers
+        )
+
+    def _is_of_other(
+        self, figure: Figures, stated: Place, said: Sequence[Stated], right: Sequence[Stated] = ()
+    ) -> bool:
+        """No place of a figure that stands right in the claim is a rival."""
         alike = [place for place in self._known if place.kind == stated.kind]
-        here = (*said,) if stated.kind == "weekday" else stated.figures
+        here = [each for place, each in (said if stated.kind == "weekday" else right) if place.kind == stated.kind]
         if not any(place.has(figure) for place in alike):  # a heading or the title of a column says its unit
-            alike, here = [place for place in self._known if not place.kind], (*said,)
+            alike, here = [place for place in self._known if not place.kind], [each for _, each in said]
         having = [place for place in alike if place.has(figure)]
-        rivals = [place for place in alike if not any(map(place.has, here))]
+        rivals = [place for place in alike if not any(map(place.has, (*here, *stated.figures)))]
         return bool(having) and all(any(_is_nearer(stated, rival, place) for rival in rivals) for place in having)
 
 
@@ -201,8 +220,7 @@ def _cut_by_kind(pieces: Sequence[Piece], kind: str) -> Iterator[Place]:
         found = (*chain.from_iterable(figures[here:then]),)
         if not kind and all(_is_small(figure) for figure in found):  # "the new eight"
             continue
-        worked_out = any(is_worked_out(text) for text, _ in pieces[here:then])
-        yield Place(kind, found, telling_words(" ".join(said)), is_worked_out=worked_out)
+        yield Place(kind, found, telling_words(" ".join(said)))
 
 
 def _is_small(figure: Figures) -> bool:
