@@ -308,7 +308,7 @@ def figures_of(text: str) -> Figures:
     >>> [sorted(each.plain) for each in found.numbers], found.dates, [sorted(each) for each in found.times]
     ([[2.0], [1.24, 1240.0], [90.0]], ((None, 2, 5),), [[870]])
     """
-    text = _MIXED.sub(_write_mixed, re.sub(r"\b(?:per|pour) ?cent\b", "percent", text))
+    text = write_parts(text)
     dates = [_date(found) for found in _DATE.finditer(text)]
     rest = _DATE.sub(" § ", text)
     times = [read for found in _TIME.finditer(rest) if (read := _time(found))]
@@ -341,6 +341,15 @@ def figures_of(text: str) -> Figures:
         spans,
         days,
     )
+
+
+def write_parts(text: str) -> str:
+    """A text with the parts of its figures in digits.
+
+    >>> write_parts("an hour and a half, or 3 per cent")
+    '1.5 hour, or 3 percent'
+    """
+    return _MIXED.sub(_write_mixed, re.sub(r"\b(?:per|pour) ?cent\b", "percent", text))
 
 
 def _write_mixed(found: re.Match[str]) -> str:

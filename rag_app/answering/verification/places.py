@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rag_app.answering.verification.claimed import is_computed, is_unsupported
-from rag_app.answering.verification.figures import MONEY, Figures, figures_of
+from rag_app.answering.verification.figures import MONEY, Figures, figures_of, write_parts
 from rag_app.answering.verification.words import telling_words
 from rag_app.domain import compile_later
 from rag_app.retrieval.text import sentences
@@ -43,14 +43,14 @@ class Place(Struct, frozen=True):
         return any(not is_unsupported(figure, each, "") for each in self.figures)
 
 
-Stated = tuple[Place, Figures]
+Statement = tuple[Place, Figures]
 
 
 class Places:
     """The places of a source; they are looked for when a claim has a figure."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self._text = write_parts(text)
 
     @cached_property
     def _known(self) -> list[Place]:
@@ -66,15 +66,19 @@ class Places:
         >>> Places("A cut costs 40 dollars and a colour 90 dollars.").gives_another("A cut costs 90 dollars.")
         True
         """
-        return any(self._gives_another(sentence) for sentence in sentences(claim))
+        return any(self._gives_another(sentence) for sentence in sentences(write_parts(claim)))
 
     def _gives_another(self, sentence: str) -> bool:
         stated, figures = [*_places_in(sentence)], figures_of(sentence)
-        worked_out = {place.kind for place in stated for each in place.figures if self._is_worked_out(each, figures, sentence)}
+        worked_out = {
+            place.kind for place in stated for each in place.figures if self._is_worked_out(each, figures, sentence)
+        }
         if "span" in worked_out:  # between two times or dates
             worked_out |= {"clock", "date"}
         said = [(place, figure) for place in stated if place.kind not in worked_out for figure in place.figures]
         others = [(place, figure) for place, figure in said if self._is_of_other(figure, place, said)]
+        if sum(_is_small(figure) for _, figure in others) == 1:  # "the new eight"; two are exchanged
+            others = [each for each in others if not _is_small(each[1])]
         right = [each for each in said if each not in others]
         return any(self._is_of_other(figure, place, said, right) for place, figure in others)
 
@@ -85,16 +89,26 @@ class Places:
         )
 
     def _is_of_other(
-        self, figure: Figures, stated: Place, said: Sequence[Stated], right: Sequence[Stated] = ()
+        self, figure: Figures, stated: Place, said: Sequence[Statement], right: Sequence[Statement] = ()
     ) -> bool:
         """No place of a figure that stands right in the claim is a rival."""
-        alike = [place for place in self._known if place.kind == stated.kind]
-        here = [each for place, each in (said if stated.kind == "weekday" else right) if place.kind == stated.kind]
-        if not any(place.has(figure) for place in alike):  # a heading or the title of a column says its unit
-            alike, here = [place for place in self._known if not place.kind], [each for _, each in said]
-        having = [place for place in alike if place.has(figure)]
+        alike, having = self._places_with(figure, stated.kind)
+        is_whole = stated.kind == "weekday" or not any(place.kind == stated.kind for place in alike)
+        here = [each for place, each in (said if is_whole else right) if is_whole or place.kind == stated.kind]
         rivals = [place for place in alike if not any(map(place.has, (*here, *stated.figures)))]
         return bool(having) and all(any(_is_nearer(stated, rival, place) for rival in rivals) for place in having)
+
+    def _places_with(self, figure: Figures, kind: str) -> tuple[list[Place], list[Place]]:
+        """The places that a figure may be in, and those it is in."""
+        alike = [place for place in self._known if place.kind == kind]
+        having = [place for place in alike if place.has(figure)]
+        if having:
+            return alike, having
+        bare = [place for place in self._known if not place.kind and (place.table or kind != "span")]
+        having = [place for place in bare if place.has(figure)]
+        if not having and kind == "span" and not is_unsupported(figure, self._figures, ""):
+            return alike, [Place(kind, (), {})]  # "a week" of something else, or "10 bicycles"
+        return bare, having  # a heading or the title of a column says its unit
 
 
 def _is_nearer(stated: Place, rival: Place, place: Place) -> bool:
@@ -218,13 +232,13 @@ def _cut_by_kind(pieces: Sequence[Piece], kind: str) -> Iterator[Place]:
         if before == here - 1 and not telling_words(_before_figure(pieces[here][0])):
             said.append(begun)
         found = (*chain.from_iterable(figures[here:then]),)
-        if not kind and all(_is_small(figure) for figure in found):  # "the new eight"
-            continue
         yield Place(kind, found, telling_words(" ".join(said)))
 
 
 def _is_small(figure: Figures) -> bool:
-    return all(value < _LEAST_COUNT and value.is_integer() for each in figure.numbers for value in each.plain)
+    """Whether it is a small number of no unit."""
+    values = [value for each in figure.numbers if not each.dimension for value in each.plain]
+    return bool(values) and all(value < _LEAST_COUNT and value.is_integer() for value in values)
 
 
 def _before_figure(text: str) -> str:

@@ -17,6 +17,9 @@ SOURCES = {
     "dates": "| Class | Day | Time |\n|---|---|---|\n| Scarf | Mon 15 Sept | 18:30 |\n| Socks | Thu 18 Sept | 10:00 |\n\nThe valve is "
     "fitted by a plumber; our partner does it for 140 euros. Diesel: the tank holds 70 litres. She burns 2.2 an hour. The valve itself "
     "costs 189 euros.",
+    "units": "Up to five unused days can be carried over. Engineers are on call for one week. A repair is finished within three working "
+    "days. The fleet has 14 bicycles, nine in Perth and five in Dundee; from ten bicycles on we come to you. The letters were late, by an "
+    "hour and a half at worst. The trial is on 18 April. The wedding of Marisol is on 23 May, the last fitting on 20 May.",
     "list": "40 m of chain, marked red at 10, yellow at 20, blue at 30. Rooms cost from 90 to 120 euros.",
 }
 
@@ -34,6 +37,9 @@ SOURCES = {
         ("columns", "Grinding, the Duo makes 69 dB."),
         ("header", "The competition score is 58."),
         ("letters", "161 letters to customers of 3,412 firms were late."),
+        ("units", "Up to seven unused days can be carried over."),
+        ("units", "A repair is finished within ten working days."),
+        ("units", "The fleet has 14 bicycles (nine in Dundee and five in Perth)."),
         ("dates", "The socks class is on Monday."),
         ("dates", "Scarf is on 18 September at 10:00."),
     ],
@@ -55,6 +61,10 @@ def test_a_figure_of_something_else(source: str, claim: str) -> None:
         ("header", "The demand of the box is 58, its competition 29."),
         ("letters", "161 firms were concerned, with 3,412 letters in total."),
         ("letters", "They waited 90 minutes."),
+        ("units", "Up to five unused days can be carried over, and a repair is finished within three working days."),
+        ("units", "There are nine bicycles in Perth and five in Dundee."),
+        ("units", "The letters were 90 minutes late at worst."),
+        ("units", "Marisol has the trial on 18 April, five weeks before the wedding."),
         ("dates", "The socks class is on Thursday 18 September at 10 am."),
         ("dates", "Fitting the valve costs 140 euros, the valve 189 euros."),
         ("dates", "She uses 2.2 litres of diesel an hour, and the tank takes 70 litres."),
