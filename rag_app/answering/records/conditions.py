@@ -97,7 +97,8 @@ class Conditions:
         ]  # 100 readings a second or more
         roles = [*lead, *(each.role for each in after[: 0 if ends else 4] if each.role in ("least_of", "most_of"))]
         operator = next((BOUND_OPERATORS[role] for role in roles if role in BOUND_OPERATORS), None)
-        first, last = lead[-1:] == ["between"], lead[:-2] == ["between"]  # between 20 and 40 pounds
+        first = lead[-1:] == ["between"] and bool(ends)  # between 20 and 40 pounds
+        last = lead[:-2] == ["between"] and figure(before[1].text) is not None
         if first or last:
             operator = GTE if first else LTE
         if before and before[-1].text.casefold() == "minus":
@@ -115,7 +116,8 @@ class Conditions:
                 if before[1:] and before[-1].stem in word_set("partitive")
                 else ""
             )
-            name = name or (of if is_figure(self.spec, of) else None)  # with a price of 0
+            counted = any(each.role in SUPERLATIVES | {"kind", "value", "ordinal"} for each in behind[:1])
+            name = name or (of if is_figure(self.spec, of) and not counted else None)  # with a price of 0
         else:
             # a preposition may stand before the field: "under 50 for demand"
             apart = 2 if first else int(any(each.stem in word_set("for") for each in behind[:1]))

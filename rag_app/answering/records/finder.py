@@ -479,7 +479,8 @@ class RecordFinder:
         mixed = plan.kind is None and len(found.types) > 1 and not plan.conditions
         number = max((row.size for row in found.rows), default=0) if plan.query.group else found.total
         senseless = self._has_no_total(plan) and outcome == "found" and number > 1
-        if not found.rows or mixed or senseless or plan.finds_no_best(found):
+        miscounted = plan.number not in (0, found.total)  # there are more of them, or fewer
+        if not found.rows or mixed or senseless or miscounted or plan.finds_no_best(found):
             return None
         found = replace(found, rows=found.rows[plan.skip :]) if outcome == "found" else found
         most = LARGEST_LIMIT if plan.is_first_of_each or plan.whole else self._most
@@ -665,6 +666,8 @@ class RecordFinder:
         Or that it makes no total.
         """
         name, spec = plan.query.of or plan.query.order, self._spec
+        if plan.number:
+            return NotRecorded("", limits=True)
         if self._has_no_total(plan):
             return NotRecorded(no_total_text(spec, plan.query.of), limits=True)
         if any(spec.all_fields.get(each) is FieldType.BOOLEAN for each in fields_of(plan.query.filters)):

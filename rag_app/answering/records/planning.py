@@ -438,7 +438,13 @@ class _Reader(Orders):
             every=self._every_asked(query, compared, values),
             dated=self.dated if period is not None else None,
             ahead=self.today is not None and period is not None and (period.start or date.min) > self.today,
+            number=self._number_told() if query.of is not None and query.group is None else 0,
         )
+
+    def _number_told(self) -> int:
+        """How many records there are as the question has it: "the average price of the four pairs of skis"."""
+        told = [figure(token.text) for token in self.tokens if token.tells_number]
+        return int(told[0]) if len(told) == 1 and told[0] is not None else 0
 
     def _values_asked(self, query: RecordQuery, values: Sequence[MetadataFilter]) -> Sequence[MetadataFilter] | None:
         """The values without what is told, or asked to be the first, and with what a word for a total implies; None where

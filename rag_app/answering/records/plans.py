@@ -47,6 +47,7 @@ class Plan(Struct, frozen=True):
     condition is. `never`: the groups are asked for in which no record keeps to this condition. `dated`: the time that the
     period is of, where it is not the record's own date. `times` are told with each record as well. `skip`: so many have been
     told before. `clock`: days are told with the time of day. `whole`: all are to be told, also those without a source in the answer. `ahead`: the period is still to come.
+    `number`: how many records are measured, as the question has it; 0 where it does not say.
     """
 
     query: RecordQuery
@@ -73,6 +74,7 @@ class Plan(Struct, frozen=True):
     whole: bool = False
     ahead: bool = False
     clock: bool = False
+    number: int = 0
 
     @property
     def is_list(self) -> bool:

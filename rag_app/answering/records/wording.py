@@ -28,6 +28,7 @@ _CONTRACTED = re.compile(r"\b(is|are|was|were|do|does|did|has|have|had|could|wou
 _MONEY = re.compile(r"([€£$])\s?(\d[\d.,]*\d|\d)")
 _IF_SO = re.compile(r"\b(?:if (?:so|yes|any|there (?:is|are)(?: any)?)|wenn ja|falls ja|si oui)\b,?(?=\s)", re.I)
 _CODE = 4  # letters of a code at most
+_GENITIVE = "\0"  # stands in a text where the s of a genitive did
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
 SUPERLATIVES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
 BOUND_ROLES = frozenset({"under", "over", "least_of", "most_of"})
@@ -57,7 +58,8 @@ class Token:
     """A word of the question, with what it was understood as: the first word of a phrase carries its `meaning`.
 
     `said`: it is understood, or says nothing. `others` are further meanings of the phrase, `also` further values.
-    `inside`: it is a further word of the phrase before it. `parted`: a comma or a colon stands before it.
+    `inside`: it is a further word of the phrase before it. `parted`: a comma or a colon stands before it, `definite`: an
+    article or a genitive. `tells_number`: it is the number of what is known already, as in "the two visits".
     """
 
     text: str
@@ -68,6 +70,8 @@ class Token:
     also: tuple[str, ...] = ()
     inside: bool = False
     parted: bool = False
+    definite: bool = False
+    tells_number: bool = False
 
     @property
     def is_left(self) -> bool:
@@ -93,8 +97,8 @@ def read_words(text: str, spec: IndexSpec, values: Sequence[NamedValue] = ()) ->
     values = [each for each in values if not _is_code_alike(each.value, text)]
     phrases = _phrases(spec, values) if values else _own_phrases(spec)
     tokens = [
-        Token(said, stem(said), parted=parted and place == 0)
-        for word, parted in _split(text)
+        Token(said, stem(said), parted=parted and place == 0, definite=definite and place == 0)
+        for word, parted, definite in _split(text)
         for place, said in enumerate(_in_degree(word, phrases))
     ]
     place = 0
@@ -325,23 +329,28 @@ def is_figure(spec: IndexSpec, name: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    return [word for word, _ in _split(text)]
+    return [word for word, *_ in _split(text)]
 
 
-def _split(text: str) -> Iterator[tuple[str, bool]]:
-    """The words, each with whether a comma or a colon stands before it, without articles and without the s of a genitive; signs of money
-    as words behind their figures."""
-    bare = re.sub(r"(?<=\w)['’]s\b", "", _IF_SO.sub("", text)).replace("−", "-")
+def _split(text: str) -> Iterator[tuple[str, bool, bool]]:
+    """The words, each with whether a comma or a colon stands before it, and whether an article or a genitive does.
+
+    Without articles and without the s of a genitive; signs of money as words behind their figures.
+    """
+    bare = re.sub(r"(?<=\w)['’]s\b", _GENITIVE, _IF_SO.sub("", text)).replace("−", "-")
     bare = _CONTRACTED.sub(r"\1n t", bare)
     bare = re.sub(r"(?<=\d)\+(?!\d)", " or more", bare)
     bare = _RANGE.sub(r"between \1 and \2", bare)
     bare = _MONEY.sub(lambda found: f"{found[2]} {found[1]}", bare)
     bare = re.sub("[€£$%]", lambda found: f" {_SIGNS[found[0]]} ", bare)
-    end = 0
+    end, article = 0, False
     for found in _WORD.finditer(bare):
-        if found[0].casefold() != _ARTICLE:
-            yield found[0], not {*",:;"}.isdisjoint(bare[end : found.start()])
-            end = found.end()
+        if found[0].casefold() == _ARTICLE:
+            article = True
+            continue
+        between = bare[end : found.start()]
+        yield found[0], not {*",:;"}.isdisjoint(between), article or _GENITIVE in between
+        end, article = found.end(), False
 
 
 # -- the words of planning.toml and of the index
@@ -748,15 +757,19 @@ def _last_meant(at: _Place) -> str:
 
 
 def _says_how_many_there_are(tokens: Sequence[Token], place: int) -> bool:
-    """Whether a figure is the number of what is known already: "our three listings", "which of the four trends"."""
-    if not any(each.role == "kind" and each.text.casefold() != each.stem for each in tokens[place + 1 : place + 2]):
+    """Whether a figure is the number of what is known already: "our three listings", "Ada's two trips", "the four pairs of
+    skis", "which of the four trends"."""
+    behind = [at for at in range(place + 1, min(place + 4, len(tokens))) if tokens[at].meaning or tokens[at].is_left]
+    counted = [*takewhile(lambda at: tokens[at].role in ("kind", "value"), behind)]
+    if not any(tokens[at].text.casefold() != tokens[at].stem for at in counted):
         return False
-    with_most = [token for token in tokens[place + 2 : place + 4] if not token.inside]
+    with_most = [token for token in tokens[counted[-1] + 1 : counted[-1] + 3] if not token.inside]
     if with_most and with_most[0].stem in word_set("with") and any(each.role in SUPERLATIVES for each in with_most):
         return False  # "our three listings with the most sales"
     before = next((token for token in reversed(tokens[:place]) if token.meaning), None)
     own = before is not None and before.role in ("own", "all") and tokens.index(before) >= place - 3
-    return own or (
+    bounded = before is not None and before.role in BOUND_ROLES and before is tokens[place - 1]
+    return (own or tokens[place].definite) and not bounded or (
         place > 1 and tokens[place - 1].stem in word_set("partitive") and tokens[place - 2].stem in word_set("which")
     )
 
@@ -1110,7 +1123,7 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
         if places and token.role == "unit" and at.is_before(*SUPERLATIVES):
             token.meaning = places[0]  # "the second heaviest", where something is in seconds
         if token.is_left and figure(token.text) is not None and _says_how_many_there_are(tokens, number):
-            token.said = True  # "our three listings"
+            token.said = token.tells_number = True
         token.said = token.said or (token.is_left and _is_collection(at))
         if token.role == "field" and _says_of_value(at):
             token.meaning = None  # "booked by phone"

@@ -1307,3 +1307,30 @@ def test_what_is_no_time_of_day(text: str) -> None:
 def test_a_month_before_what_is_earned_is_a_period(text: str, days: str) -> None:
     period = find_period(text, TODAY)
     assert period is not None and period.label == days and not means_part(text, period)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("What do Ada Holm's two trips come to altogether?", 2),
+        ("the average catch of the three trips in January", 3),
+        ("the average catch of our four pairs of trips", 4),
+        ("the average catch of the trips", 0),
+    ],
+)
+def test_the_number_of_what_is_measured_is_no_figure(text: str, number: int) -> None:
+    plan = read(text)
+    assert plan.number == number
+    assert not [each for each in stated(plan) if each[0] == "catch"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How many days were between Ada Holm's two trips?",
+        "total catch of the three fullest trips",
+        "total catch of 3 trips",
+    ],
+)
+def test_a_number_of_records_is_no_bound_of_a_figure(text: str) -> None:
+    assert read(text) is None
