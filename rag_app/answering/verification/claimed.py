@@ -33,9 +33,10 @@ _APART = compile_later(
     r"\b(?:later|earlier|after|before|until|past|early|late|später|früher|vor|nach|bis|plus (?:tard|tôt)|avant|après)\b",
     re.I,
 )
+_AHEAD = compile_later(r"\b(?:before\w*|ahead|notice|advance|prior|vor\w*|avant|avance)\b", re.I)
 _SHARE = compile_later(r"\b(?:of|out of|von|de|sur)\b", re.I)
 _OVER = frozenset(["more than", "over", "a little over", "just over", "at least"])
-_UNDER = frozenset(["almost", "nearly", "close to", "just under", "a little under", "less than"])
+_UNDER = frozenset(["almost", "nearly", "close to", "just under", "a little under", "less than", "fewer than", "under"])
 _NEAR = frozenset(["about", "around", "roughly", "approximately", "some"])
 _NEARLY, _ROUNDING, _LEAST_ROUND = 1.1, 0.03, 50
 _NEARLY_PART, _ROUNDING_PART = 1.25, 0.2
@@ -46,6 +47,7 @@ _SPANS = frozenset(["time", "months"])
 _DAYS_A_MONTH = (28, 31)
 _SECONDS_A_DAY = 86400
 _QUARTERS_OF_HOUR = frozenset([900.0, 1800.0, 2700.0, 3600.0])
+_TURNED = frozenset([("<", ">"), (">", "<"), ("<=", ">="), (">=", "<=")])
 _Named = TypeVar("_Named")
 
 
@@ -70,6 +72,7 @@ def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterabl
             and not _is_rounded(each, sources.numbers)
             for each in claim.numbers
         )
+        or any(_is_turned(each, sources, text) for each in claim.numbers)
         or any(not _has_ratio(each, claim, sources, text) for each in claim.ratios)
         or any(_is_other_span(each, sources) for each in claim.spans)
         or any(not _has_short_date(each, sources) for each in claim.short_dates)
@@ -84,6 +87,14 @@ def _states(figure: Figure, sources: Figures) -> bool:
     if any(each.dimension for each in known) or not figure.dimension:
         return bool(known)
     return bool(known) and not (_has_other_unit(figure, sources.numbers) or _is_of_fields(figure, known, sources))
+
+
+def _is_turned(figure: Figure, sources: Figures, text: str) -> bool:
+    """Whether a claim says "more than" where the sources say "less than". "At least a day before" is "up to a day before"."""
+    if not figure.bound or (figure.dimension in _SPANS and _AHEAD.search(text)):
+        return False
+    known = [each for each in sources.numbers if figure.equals(each)]
+    return bool(known) and all((figure.bound, each.bound) in _TURNED for each in known)
 
 
 def _has_other_unit(figure: Figure, known: Sequence[Figure]) -> bool:

@@ -186,8 +186,21 @@ _RATIO_WORDS = {
     "twice": 2, "double": 2, "doubl": 2, "doppelt": 2, "verdoppel": 2, "thrice": 3, "triple": 3, "tripl": 3, "treble": 3,
     "trebl": 3, "dreimal": 3, "verdreifach": 3, "viermal": 4, "quadrupl": 4, "half": 0.5, "halv": 0.5,
 }  # fmt: skip
-_ABOUT = (
-    r"about|around|roughly|approximately|some|almost|nearly|over|another|only|just|more than|less than|at least|exactly"
+_BOUNDS = {
+    words: bound
+    for bound, names in {
+        ">": "more than|over|mehr als|plus de",
+        "<": "less than|fewer than|under|weniger als|moins de",
+        ">=": "at least|not less than|no less than|no fewer than|mindestens|au moins",
+        "<=": "at most|up to|not more than|no more than|no longer than|höchstens|bis zu|au plus|jusqu'à",
+    }.items()
+    for words in names.split("|")
+}
+_ABOUT = "|".join(
+    [
+        *sorted(_BOUNDS, key=lambda words: -len(words)),
+        "about|around|roughly|approximately|some|almost|nearly|another|only|just|exactly",
+    ]
 )
 _ABOUT_BEFORE = compile_later(rf"\b({_ABOUT}|close to|(?:just|a little) (?:under|over))\s\Z", re.IGNORECASE)
 _LEVEL = compile_later(rf"(?<!\bup)\s(?:to|from|auf|von)(?: (?:{_ABOUT}))*\s\Z", re.IGNORECASE)
@@ -240,6 +253,11 @@ class Figure(Struct, frozen=True):
     label: str = ""
     about: str = ""
     level: bool = False
+
+    @property
+    def bound(self) -> str:
+        """ ">=" of "at least"; "" where the text does not say that it is a bound."""
+        return _BOUNDS.get(self.about, "")
 
     @property
     def scale(self) -> float:

@@ -41,6 +41,8 @@ SOURCES = {
     "gaps": "At 13:04 it stopped, a clinic called at 14:02. Offers by 14 January; the board meets on 29 January. The trial is on 18 "
     "April, the wedding on 23 May. A box costs 11.40 dollars and sells for 32 dollars. He was booked for half past three, sat down at "
     "five to four and waited 25 minutes. Of 40 boats, 14 are hired. The price rose from 80 to 100 dollars.",
+    "bounds": "Take the train when the journey lasts less than five hours. The pilot ends if fewer than 20 per cent use it. Up to 10 "
+    "bicycles are returned free; racks need at least 25 bicycles. Cancel up to 48 hours before. It weighs 3 kg, with at most 9 kg of load.",
     "weights": "The small box weighs 2 kg, the large box 6 kg. It keeps for three months. Two thirds of the buyers return.",
 }
 
@@ -126,6 +128,11 @@ def unsupported(source: str, claim: str) -> bool:
         ("gaps", "40 boats and 14 boats: 26 lie here."),
         ("gaps", "The price rose by 20 percent, from 80 to 100 dollars."),
         ("gaps", "Of 40 boats, 14 are hired, or 45 percent."),
+        ("bounds", "Take the train when the journey lasts more than five hours."),
+        ("bounds", "The pilot ends if more than 20 percent use it."),
+        ("bounds", "Racks need at most 25 bicycles."),
+        ("bounds", "At least 10 bicycles are returned free."),
+        ("bounds", "Der Pilot endet, wenn mehr als 20 Prozent ihn nutzen."),
         ("weights", "The large box weighs four times as much as the small one."),
         ("weights", "It keeps for a year."),
         ("weights", "A third of the buyers return."),
@@ -199,6 +206,10 @@ def test_what_the_sources_do_not_state(source: str, claim: str) -> None:
         ("gaps", "The price rose by 25 percent, from 80 to 100 dollars."),
         ("gaps", "At 80 dollars it was 20 percent cheaper than at 100 dollars."),
         ("gaps", "Of 40 boats, 14 are hired, or 35 percent."),
+        ("bounds", "The pilot goes on if at least 20 percent use it."),
+        ("bounds", "Take the train for journeys of under five hours; it takes no more than 9 kg."),
+        ("bounds", "Cancel at least 48 hours before."),
+        ("bounds", "More than 10 bicycles are not returned free."),
         ("weights", "The large box weighs three times as much as the small one."),
         ("weights", "It keeps for 3 months. Two in three buyers return."),
         ("days", "On Thursday 22 January, or else on 29 January."),
