@@ -24,6 +24,8 @@ _HALF = compile_later(r";\s|\b(?:but|while|whereas|although|aber|während|mais)\
 _LABEL = compile_later(r"[\s*_>-]*([^:.!?|]{1,40}):\W")
 _BEFORE_DIGIT = compile_later(r"\s(?=[€$£]?\d)")
 _HEADING = compile_later(r"\s*#{1,6}\s")
+_WRAPPED = compile_later(r"(?m)^([^\n|#]{50,}[^\n|.!?:>])\n[ \t]*(?=[^\W\d_])(?![^\n]*\|)")
+"""The break of a long line in the middle of a sentence."""
 _RULE = compile_later(r"\s*\|?[\s:|-]*-{2,}[\s:|-]*\Z")
 _SPANS = ("time", "months")
 _LEAST_GAIN, _LEAST_COUNT, _YEARS = 0.5, 13, range(1900, 2100)
@@ -37,6 +39,7 @@ class Place(Struct, frozen=True):
     figures: tuple[Figures, ...]
     words: dict[str, float]
     around: frozenset[str] = frozenset()
+    sentence: frozenset[str] = frozenset()
     table: int = 0
 
     def has(self, figure: Figures) -> bool:
@@ -116,6 +119,8 @@ def _is_nearer(stated: Place, rival: Place, place: Place) -> bool:
     if place.table and place.table != rival.table and stated.words.keys() & place.words.keys():
         return False  # a cell that is meant is to be told from others of its table
     own = frozenset(place.words) | place.around
+    if len(stated.figures) > 1:  # of one thing, as the cells of a row are
+        own |= place.sentence
     gained = stated.words.keys() & rival.words.keys() - own
     kept = stated.words.keys() & own - rival.words.keys() - rival.around
     return bool(gained) and _total(stated, gained) >= _total(stated, kept) + _LEAST_GAIN
@@ -133,7 +138,7 @@ def _places_in(sentence: str) -> Iterator[Place]:
 
 
 def _places_of(text: str) -> Iterator[Place]:
-    heading, titles, table, lines = frozenset[str](), [""], 0, text.splitlines()
+    heading, titles, table, lines = frozenset[str](), [""], 0, _WRAPPED.sub(r"\1 ", text).splitlines()
     for number, (line, following) in enumerate(zip(lines, [*lines[1:], ""], strict=True), 1):
         if _HEADING.match(line):
             heading, titles = frozenset(telling_words(line)), [""]
@@ -158,7 +163,8 @@ def _places_of_line(line: str, heading: frozenset[str]) -> Iterator[Place]:
         beside = [other for other in beside if other < at or halves[other][1] == halves[at][1]]
         for place in found:
             near = [halves[other][0] for other in beside if all(place.kind != each.kind for each in places[other])]
-            yield replace(place, around=heading.union(*map(telling_words, near)))
+            sentence = frozenset(telling_words(said[halves[at][1]]))
+            yield replace(place, around=heading.union(*map(telling_words, near)), sentence=sentence)
 
 
 def _places_of_row(cells: Sequence[str], titles: Sequence[str]) -> Iterator[Place]:
