@@ -7,14 +7,14 @@ is about it. A claim takes a figure from the wrong place if another place of tha
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rag_app.answering.verification.claimed import is_computed, is_unsupported
-from rag_app.answering.verification.figures import MONEY, Figures, figures_of, write_parts
-from rag_app.answering.verification.words import telling_words
+from rag_app.answering.verification.figures import MONEY, Figure, Figures, figures_of, write_parts
+from rag_app.answering.verification.words import language_of, telling_words
 from rag_app.domain import compile_later
 from rag_app.retrieval.text import sentences
 
@@ -28,6 +28,23 @@ _WRAPPED = compile_later(r"(?m)^([^\n|#]{50,}[^\n|.!?:>])\n[ \t]*(?=[^\W\d_])(?!
 """The break of a long line in the middle of a sentence."""
 _RULE = compile_later(r"\s*\|?[\s:|-]*-{2,}[\s:|-]*\Z")
 _SPANS = ("time", "months")
+_COMPARED = compile_later(
+    r"""(?P<one>[^,;:()]{1,200}?)\b(?:(?P<dearer>dearer|pricier|more\ expensive|costs?\ more|teurer|plus\ ch[eè]re?s?)
+      |(?P<cheaper>cheaper|less\ expensive|costs?\ less|billiger|günstiger|moins\ ch[eè]re?s?)
+      |(?P<longer>(?:takes?|lasts?)\ longer|dauert\ länger)|(?P<shorter>(?:takes?|lasts?)\ less\ time|is\ shorter)
+      |(?P<heavier>heavier|weighs?\ more|schwerer|plus\ lourde?s?)|(?P<lighter>lighter|weighs?\ less|leichter|plus\ légère?s?))
+      \ (?:than|als|que)\ (?P<other>[^,;:()]+)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_COMPARISONS = {
+    "dearer": ("money", True),
+    "cheaper": ("money", False),
+    "longer": ("span", True),
+    "shorter": ("span", False),
+    "heavier": ("mass", True),
+    "lighter": ("mass", False),
+}
+_NOT = compile_later(r"\b(?:not|never|no|nicht|nie|kein\w*|pas)\b|n['’]t\b", re.IGNORECASE)
 _LEAST_GAIN, _LEAST_COUNT, _YEARS = 0.5, 13, range(1900, 2100)
 
 
@@ -63,13 +80,60 @@ class Places:
     def _figures(self) -> Figures:
         return figures_of(self._text)
 
+    @cached_property
+    def _language(self) -> str | None:
+        return language_of(self._text)
+
     def gives_another(self, claim: str) -> bool:
         """Whether a figure of the claim is in places of something else alone, and what it is said of has another one.
 
         >>> Places("A cut costs 40 dollars and a colour 90 dollars.").gives_another("A cut costs 90 dollars.")
         True
         """
-        return any(self._gives_another(sentence) for sentence in sentences(write_parts(claim)))
+        claim = write_parts(claim)
+        return self._translates_another(claim) or any(
+            self._gives_another(each) or self._compares_wrongly(each) for each in sentences(claim)
+        )
+
+    def _compares_wrongly(self, sentence: str) -> bool:
+        """Whether one is said to be "cheaper than" another, and each figure of the one is above each of the other."""
+        found = _COMPARED.search(sentence)
+        if not found or _NOT.search(found["one"]):
+            return False
+        one, other = telling_words(found["one"]), telling_words(found["other"])
+        kind, is_more = next(each for name, each in _COMPARISONS.items() if found[name])
+        pairs = [*product(self._values_of(kind, one, other), self._values_of(kind, other, one))]
+        return bool(pairs) and all(value < rival if is_more else value > rival for value, rival in pairs)
+
+    def _values_of(self, kind: str, words: dict[str, float], others: dict[str, float]) -> list[float]:
+        """The figures in the places that have the most of what is said of one alone, and nothing of the other."""
+        own, foreign = words.keys() - others.keys(), others.keys() - words.keys()
+        shares = [
+            (sum(words[word] for word in own & place.words.keys()), place)
+            for place in self._known
+            if place.kind == kind and not foreign & place.words.keys()
+        ]
+        most = max((share for share, _ in shares), default=0.0)
+        best = [place for share, place in shares if share == most > 0]
+        return [max(each.values) for place in best for figure in place.figures for each in figure.numbers]
+
+    def _translates_another(self, claim: str) -> bool:
+        """Whether a claim in another language has a span that the source, which has some in that unit, gives in other units
+        alone: "72 Stunden" of a source with 48 hours for this and three days for that."""
+        language, said = language_of(claim), figures_of(claim)
+        if not language or not self._language or language == self._language:
+            return False
+        spans = [each for each in said.numbers if each.dimension in _SPANS and max(each.plain).is_integer()]
+        return any(self._is_in_other_units(each, said, claim) for each in spans)
+
+    def _is_in_other_units(self, span: Figure, claim: Figures, text: str) -> bool:
+        alike = [each for each in self._figures.numbers if (each.dimension, each.scale) == (span.dimension, span.scale)]
+        return (
+            bool(alike)
+            and not any(map(span.agrees, alike))
+            and not is_computed(span, claim, self._figures, text)
+            and any(map(span.agrees, self._figures.numbers))
+        )
 
     def _gives_another(self, sentence: str) -> bool:
         stated, figures = [*_places_in(sentence)], figures_of(sentence)

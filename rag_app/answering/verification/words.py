@@ -22,7 +22,7 @@ _STOP = frozenset(
     either else even ever every everybody everyone everything for from further get gets getting go goes going gone
     gave went took had hadn't has hasn't have haven't having he her here hers him his how however i if in instead into
     is isn't it its it's itself just lot made make makes may maybe me might mine more most much must my neither never
-    no nobody none nor not nothing now of off often on once one only onto or other others our ours out over own per
+    no nobody none nor not nothing now of off often on once one ones only onto or other others our ours out over own per
     quite rather really same shall she should shouldn't since so some somebody someone something soon myself yourself
     himself herself ourselves themselves despite regardless based provided still such take taken takes taking than
     that that's the their them then there there's these they thing things this those though through thus to together

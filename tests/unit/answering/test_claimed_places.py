@@ -20,6 +20,11 @@ SOURCES = {
     "units": "Up to five unused days can be carried over. Engineers are on call for one week. A repair is finished within three working "
     "days. The fleet has 14 bicycles, nine in Perth and five in Dundee; from ten bicycles on we come to you. The letters were late, by an "
     "hour and a half at worst. The trial is on 18 April. The wedding of Marisol is on 23 May, the last fitting on 20 May.",
+    "wrapped": "- Letters from the suppliers of the bakery go to a shared mailbox, which\n  Camille reads. Camille, by 21 November.\n- The "
+    "status page gets its own entry for letters. Mila, by 12 December.\n\nThe term “velvet box” has a demand of 58, a competition of 29 and a "
+    "growth of 41. The score of the velvet box is 46.",
+    "english": "A battery that was dropped is left outdoors for 48 hours before it is tested. A repair is done in three days, with a loan "
+    "bicycle from the first day on.",
     "list": "40 m of chain, marked red at 10, yellow at 20, blue at 30. Rooms cost from 90 to 120 euros.",
 }
 
@@ -40,6 +45,11 @@ SOURCES = {
         ("units", "Up to seven unused days can be carried over."),
         ("units", "A repair is finished within ten working days."),
         ("units", "The fleet has 14 bicycles (nine in Dundee and five in Perth)."),
+        ("english", "Une batterie qui est tombée est mise dehors pendant 72 heures."),
+        ("english", "Eine Batterie wird nach dem Fallen 72 Stunden im Freien gelagert und nicht getestet."),
+        ("sentence", "Frith is cheaper than Kettleby."),
+        ("table", "Gold is cheaper than Silver."),
+        ("columns", "The Solo is heavier than the Duo."),
         ("dates", "The socks class is on Monday."),
         ("dates", "Scarf is on 18 September at 10:00."),
     ],
@@ -65,6 +75,13 @@ def test_a_figure_of_something_else(source: str, claim: str) -> None:
         ("units", "There are nine bicycles in Perth and five in Dundee."),
         ("units", "The letters were 90 minutes late at worst."),
         ("units", "Marisol has the trial on 18 April, five weeks before the wedding."),
+        ("wrapped", "Camille sets up a shared mailbox for letters of suppliers by 21 November."),
+        ("wrapped", "| velvet box | 58 | 29 | 41 |"),
+        ("english", "Eine Batterie wird nach dem Fallen 48 Stunden im Freien gelagert und nicht getestet."),
+        ("sentence", "The low racks are dearer than the high ones."),
+        ("sentence", "Kettleby is cheaper than Frith, but comes later."),
+        ("table", "Gold is dearer than Silver."),
+        ("columns", "The Duo is heavier than the Solo."),
         ("dates", "The socks class is on Thursday 18 September at 10 am."),
         ("dates", "Fitting the valve costs 140 euros, the valve 189 euros."),
         ("dates", "She uses 2.2 litres of diesel an hour, and the tank takes 70 litres."),
