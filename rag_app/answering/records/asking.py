@@ -75,6 +75,12 @@ def asks_of_records(text: str, spec: IndexSpec, period: Period | None) -> bool:
     return bool(roles & _ASKED_OF_ALL) and _name_records(roles, spec)
 
 
+def measures_records(text: str, spec: IndexSpec) -> bool:
+    """Whether a total, a mean or an extreme of a field is asked for: "what's their average demand"."""
+    roles = _roles(text, spec, None)
+    return bool(roles & {"sum", "average", "most", "least"}) and bool(roles & {"field", "total", "high", "low"})
+
+
 def names_records(text: str, spec: IndexSpec, period: Period | None) -> bool:
     """Whether a word names a kind of record, a field, or much or little of one.
 

@@ -70,13 +70,20 @@ class Comparisons(Conditions):
         places = [place for place, token in enumerate(self.tokens) if token.role == "not"]
         counts = self._has("count") and bool(self.keys) and not self.figures
         asked = counts or (self._asks_which() and not self._has("count"))
-        if len(places) != 1 or not asked or any(map(self._has, ("more", *SUPERLATIVES))):
+        if not places or not self._denies_alike(places) or not asked or any(map(self._has, ("more", *SUPERLATIVES))):
             return False
         link, behind = self.tokens[places[0]], [each for each in self.tokens[places[0] + 1 :] if not each.inside]
         had = any(each.stem in word_set("had") for each in behind[:2])  # "has not had a"
         none = link.stem in word_set("lacks") and self.tokens[places[0] - 1].stem in word_set("has")
         of_whom = bool(self.keys) or self.tokens[0].stem in word_set("who")
         return of_whom and (link.stem in word_set("never") or had or none or self._denies_any(link))
+
+    def _denies_alike(self, places: Sequence[int]) -> bool:
+        """Whether each "not" but the last is joined to the next by one value of one field: "neither a late one nor a lost one"."""
+        between = [[each for each in self.tokens[one:other] if each.meaning] for one, other in pairwise(places)]
+        fields = {each.name for each in self._denied_values()}
+        said = ([each.role for each in some if each.role != "kind"] for some in between)
+        return len(fields) < 2 and all(roles == ["not", "value"] for roles in said)
 
     def _group_without(self) -> str | None:
         """The field whose values those are."""

@@ -20,6 +20,7 @@ from rag_app.answering.records.asking import (
     asks_of_records,
     is_name,
     may_ask,
+    measures_records,
     month_as_name,
     names_kind_first,
     names_records,
@@ -33,12 +34,14 @@ from rag_app.answering.records.following import (
     asks_of_any_day,
     asks_of_person,
     asks_of_those,
+    at_time,
     before_in,
     carry,
     exchange,
     follow,
     goes_on_alone,
     name_first,
+    only_those,
     say_place,
 )
 from rag_app.answering.records.hours import asks_time, read_hours, say_when
@@ -88,6 +91,7 @@ from rag_app.answering.records.those import (
     narrow_further,
     narrow_to_found,
     narrow_to_others,
+    other_days,
     points_at_several,
     points_at_those,
     say_those,
@@ -110,6 +114,7 @@ from rag_app.answering.records.wording import (
     variants,
     vocabulary_of,
     word_set,
+    workers_field,
 )
 from rag_app.answering.records.written_queries import QueryWriter
 from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage
@@ -272,7 +277,8 @@ class RecordFinder:
             plan = reading.plan if before else (yield from self._list_or_total(reading.plan, question))
             timeless = yield from self._explain_hours(plan)
             return timeless or (yield from self._tell_plan(plan)) or self._explain_missing(plan)
-        goes_on = self._goes_on(question, before, back=asks and not alone)
+        measures = question.leans and measures_records(question.text, self._spec)
+        goes_on = self._goes_on(question, before, back=(asks and not alone) or measures)
         if goes_on or not asks:
             return NotRecorded(OPENS, limits=True) if goes_on else None
         parsed = (yield from self._parse(question)) if not before else None  # which reads no conversation
@@ -362,11 +368,17 @@ class RecordFinder:
             return None
         if apart:
             return (yield from self._tell_in_steps(Steps(Way.DIFFERENCE, plans[0], plans[1])))
+        return (yield from self._tell_compared(plans, names, nearest=bool(periods)))
+
+    def _tell_compared(
+        self, plans: Sequence[Plan], names: Sequence[str], *, nearest: bool
+    ) -> Work[FoundRecords | None]:
+        """The figures of plans for two periods, each of whom it names, and which is more; `nearest`: perhaps of other days."""
         told, figures, largest = list[FoundRecords](), list[float | None](), Records()
         for plan in plans:
             said, records, outcome = yield from self._query(plan)
             one_told = yield from self._tell(said, records, outcome)
-            if one_told is None or not one_told.nodes or (outcome == "elsewhen" and not periods):
+            if one_told is None or not one_told.nodes or (outcome == "elsewhen" and not nearest):
                 return None
             told.append(one_told)
             none = outcome == "none" and plan.query.aggregate is Aggregate.COUNT
@@ -375,8 +387,9 @@ class RecordFinder:
             largest = max(largest, records, key=lambda each: each.total)
         contest = plans[0].contest
         first = replace(plans[0], contest=contest and replace(contest, sides=tuple(filter(None, names))))
-        labels = [" in ".join(filter(None, (side.name, side.period.label))) for side in sides]
-        return _join_compared(told, Telling(spec, first, largest, (), "found"), figures, labels)
+        days = [plan.period.label if plan.period is not None else "" for plan in plans]
+        labels = [" in ".join(filter(None, each)) for each in zip(names, days, strict=True)]
+        return _join_compared(told, Telling(self._spec, first, largest, (), "found"), figures, labels)
 
     def _tell_plan(self, plan: Plan) -> Work[FoundRecords | None]:
         if plan.every is not None:
@@ -811,7 +824,23 @@ class RecordFinder:
         """What is asked of the records that the questions before were about; None where it points at none of them."""
         those = yield from self._ask_of_those(question, before)
         told = (yield from self._tell_plan(those)) if those is not None else None
+        told = told or (yield from self._compare_with_other_days(question, before))
         return told or (yield from self._set_those_apart(question, before))
+
+    def _compare_with_other_days(self, question: Question, before: Sequence[str]) -> Work[FoundRecords | None]:
+        """The figure that the question before asked for beside that of other days: "is that more than the week before?"."""
+        if (found := other_days(question.text)) is None:
+            return None
+        days, contest = found
+        first = yield from self._plan_before(before)
+        merged = yield from self._follow(self._say(question, days), before)
+        second = (yield from self._understand(merged)).plan if merged is not None else None
+        if first is None or second is None or first.period is None or first.period == second.period:
+            return None
+        one, other = (replace(each.query, filters=()) for each in (first, second))
+        if one != other or one.aggregate is None or one.group is not None or first.conditions != second.conditions:
+            return None
+        return (yield from self._tell_compared([replace(first, contest=contest), second], ("", ""), nearest=False))
 
     def _points_back(self, before: Sequence[str]) -> bool:
         """Whether the newest of some questions is of the records of those before it: "how many of those are done?"."""
@@ -828,7 +857,8 @@ class RecordFinder:
             return list_records(more) if more is not None and lists_them(text) else more
         said = say_those(text, first, spec) if first.kind is not None else text
         values = yield from self._values(said, question.period)
-        out, pointing = leaves_out(read_names(text, spec, values)), points_at_those(text, before[0], spec)
+        out = leaves_out(read_names(text, spec, values))
+        pointing = points_at_those(text, before[0], spec) or only_those(text)
         if first.query.group is not None:
             return first if pointing and counts_them(text, spec) else None
         if not may_be_narrowed(first) or not (out or pointing):
@@ -858,6 +888,8 @@ class RecordFinder:
     def _read_of(self, question: Question, first: Plan) -> Work[Plan | None]:
         """What a question asks of the records of a plan."""
         spec, said = self._spec, self._say(question, say_those(without_opening(question.text), first, self._spec))
+        if first.period is not None and said.period is not None:
+            said = replace(said, period=_period_after(first.period, said))
         values = yield from self._values(said.text, said.period)
         plan = read_question(said.text, spec, values, said.period, question.today).plan
         if plan is None:
@@ -940,6 +972,9 @@ class RecordFinder:
         for each in after:
             if merged is None:
                 return None
+            if (timed := at_time(merged, each)) is not None:
+                merged = timed
+                continue
             forms = self._forms(without_period(each.text, each.period))
             values += (yield self._store.named_values(forms)) if forms else ()
             if (named := (yield from self._name_first(each, merged))) is not None:
@@ -958,10 +993,11 @@ class RecordFinder:
     def _exchange(self, before: Question, text: Question, values: Sequence[NamedValue]) -> Work[Question | None]:
         """The question before of another thing, that a follow-up names; None where it could be of more than one."""
         first, found = read_question(before.text, self._spec, values, before.period, text.today).plan, list[Question]()
+        persons = people_field(self._spec), workers_field(self._spec)
         for each in exchange(before, text, self._spec, values) if first is not None else ():
             named = yield from self._values(each.text, each.period)
             plan = read_question(each.text, self._spec, named, each.period, text.today).plan
-            found += [each] if first and plan and name_another(first, plan) else []
+            found += [each] if first and plan and name_another(first, plan, persons) else []
         return found[0] if len(found) == 1 else None
 
     def _name_first(self, question: Question, before: Question) -> Work[Question | None]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from rag_app.answering.leaning import said_before, without_opening
 from rag_app.answering.records.asking import without_period
 from rag_app.answering.records.conditions import BOUND_OPERATORS
+from rag_app.answering.records.hours import read_hours
 from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import (
     SUPERLATIVES,
@@ -43,6 +44,7 @@ _OF_THEM = re.compile(
     r"|\b(?:davon|darunter|d['’]entre (?:eux|elles)|parmi (?:eux|elles))\b",
     re.I,
 )
+_ONLY_THOSE = re.compile(r"\W*(?:and\s+|but\s+)?(?:only|just)\s+(?:the ones?|those|these)\b", re.I)
 _THAT_TIME = re.compile(
     r"\b(?:of|in|during|for|on) (?:that|the same) (day|week|weekend|month|quarter|year|period)\b(?! (?:as|after|before)\b)",
     re.I,
@@ -84,7 +86,7 @@ def asks_of_those(text: str, spec: IndexSpec, *, first: bool) -> bool:
 
     In a `first` question "of these bookings" is of all that there are.
     """
-    if _THAT_TIME.search(text):
+    if _THAT_TIME.search(text) or only_those(text, first=first):
         return True
     found = _OF_THEM.search(text)
     if found is None or re.search(r"[,:]|\bor\b", text[found.end() :]):
@@ -92,6 +94,15 @@ def asks_of_those(text: str, spec: IndexSpec, *, first: bool) -> bool:
     if first and any(token.role == "kind" for token in read_words(text[found.end() :], spec)[:1]):
         return False
     return not any(token.role in ("kind", "field", "value") for token in read_words(text[: found.start()], spec))
+
+
+def only_those(text: str, *, first: bool = False) -> bool:
+    """Whether fewer of the records of the question before are wished for: "only the ones with Ada".
+
+    >>> only_those("only those that are late"), only_those("just the trips of Ada"), only_those("only those", first=True)
+    (True, False, False)
+    """
+    return not first and _ONLY_THOSE.match(text) is not None
 
 
 def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[NamedValue]) -> Question | None:
@@ -194,6 +205,17 @@ def name_first(text: str, name: str) -> str | None:
         return None
     own = "'s" if found["whose"] else ""
     return f"{text[: found.start()]}{name}{own}{text[found.end() :]}"
+
+
+def at_time(before: Question, text: Question) -> Question | None:
+    """The question before at the time of day that a follow-up says, and nothing else: "and before noon?"."""
+    of_day = before.period is not None and before.period.grain == "day"
+    if read_hours(before.text, of_day=of_day) is not None:
+        return None
+    told = read_hours(text.text, of_day=of_day)
+    if told is None or text.period is not None or re.search(r"\w", told[0]):
+        return None
+    return replace(before, text=f"{before.text.rstrip(' ?!.')} {text.text}")
 
 
 def _with_other_figure(asked: Sequence[Token], tokens: Sequence[Token]) -> str | None:

@@ -27,12 +27,13 @@ def read_hours(text: str, *, of_day: bool) -> tuple[str, Hours] | None:
 
     >>> read_hours("Who comes after 3 pm on Friday?", of_day=True)
     ('Who comes on Friday?', Hours(first=901, last=1440, label='a time after 15:00'))
-    >>> said = "who is in before noon?", "bookings from two to half past four today", "how many in the morning?"
+    >>> said = "who is in before ten in the morning?", "bookings from two to half past four today", "how many in the morning?"
     >>> [hours.label for each in said if (hours := read_hours(each, of_day=True)[1])]
-    ['a time before 12:00', 'a time from 14:00 to 16:30', 'a time before 12:00']
+    ['a time before 10:00', 'a time from 14:00 to 16:30', 'a time before 12:00']
     >>> [read_hours(each, of_day=False) for each in ("records after 10", "trips after 3 May", "the morning coat", "at 3 or at 4 pm?")]
     [None, None, None, None]
     """
+    text = _say_halves(text)
     found = [*_pattern().finditer(text)]
     hours = _hours_of(found[0]) if len(found) == 1 else None
     times = [found[0][name] for name in ("at", "one", "two") if found[0][name]] if hours else []
@@ -43,6 +44,17 @@ def read_hours(text: str, *, of_day: bool) -> tuple[str, Hours] | None:
     start, end = found[0].span()
     rest = f"{text[:start].rstrip()} {text[end:].lstrip()}".strip()
     return re.sub(r"\s+(?=[?.!,])", "", rest), hours
+
+
+def _say_halves(text: str) -> str:
+    """
+    >>> _say_halves("before 10 in the morning, or at half past nine in the evening")
+    'before 10 am, or at half past nine pm'
+    """
+    for half in "am", "pm":
+        behind = rf"\b({_hour()}(?:[:.]\d\d)?)\s+(?:{table_of('times')[half]})(?!\w)"
+        text = re.sub(behind, rf"\1 {half}", text, flags=re.I)
+    return text
 
 
 def asks_time(text: str) -> bool:
@@ -119,12 +131,16 @@ def _is(said: str, name: str) -> bool:
 
 
 @cache
+def _hour() -> str:
+    numbers = table_of("numbers").items()
+    hours = "|".join(word for word, number in numbers if 0 < int(number) <= 12 and word not in _NO_HOURS)
+    return rf"(?:\d{{1,2}}|{hours})"
+
+
+@cache
 def _pattern() -> re.Pattern[str]:
     words, parts = table_of("times"), "|".join(table_of("hours"))
-    hours = "|".join(
-        word for word, number in table_of("numbers").items() if 0 < int(number) <= 12 and word not in _NO_HOURS
-    )
-    hour, half = rf"(?:\d{{1,2}}|{hours})", r"\s*[ap]\.?m\b\.?"
+    hour, half = _hour(), r"\s*[ap]\.?m\b\.?"
     past = rf"(?:{words['past']})\s+{hour}(?:{half})?"
     clock = rf"(?:\d{{1,2}}(?:[:.]\d\d)?{half}|\d{{1,2}}:\d\d|{past}|{hour}\s*(?:{words['clock']})|{words['noon']})"
     last = rf"(?:{clock}|{hour}(?={words['behind']}))"

@@ -63,7 +63,7 @@ from rag_app.answering.records.wording import (
     word_set,
 )
 from rag_app.domain import FieldType, day_text
-from rag_app.retrieval.filters import EQ, GT, GTE, LT, LTE, NE, condition, fields_of
+from rag_app.retrieval.filters import EQ, GT, GTE, IN, LT, LTE, NE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.periods import Period, means_part
 from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, Grain, NamedValue, RecordQuery, can_run
@@ -85,6 +85,17 @@ _ASKS_AGAIN = re.compile(
     re.I,
 )
 """A clause that asks for what a record that stands first, or that is listed, is told with anyway: "the cheapest, and how cheap?"."""
+_HOW_THEY_ARE = re.compile(
+    r",?\s*\b(?:and|und|et)\s+how\s+(?P<field>\w+)\s+(?:is|are|was|were)\s+(?:each|it|they|that|those)(?:\s+(?:one|of them))?(?=\W*$)",
+    re.I,
+)
+"""The same of a field that its records are told with: "and how severe is each?"."""
+_TOLD_BY_TEXT = re.compile(
+    r"(?:,\s*|\s+)(?:(?:and|und|et)\s+)?(?:since when|until when|why|how come|what for|seit wann|bis wann|warum|wieso|depuis quand|pourquoi)"
+    r"(?:\s+(?:is|was|are|were)\s+(?:that|it|they|so))?\W*$",
+    re.I,
+)
+"""What no field says of records that are listed, but perhaps their texts: ", since when, and why?"."""
 _LISTS_THEM = re.compile(
     r"[\s,;.?!]+(?:(?:and|please|then|can you|could you)\s+)*(?:(?:list|name|show)(?: me)? (?:them|each)(?: all| please)?"
     r"|(?:who|what|which)(?: ones)? (?:are|were|is|was) (?:they|those|it|that)|which (?:ones|one|of them)(?: (?:are|were|is|was) (?:they|those|it|that))?)\W*$",
@@ -111,7 +122,10 @@ def read_question(
 
     `comparing`: the days are one of several periods whose figures are compared. `theme` are words that are said otherwise.
     """
-    text, listed = _put_explained(text, spec, values), _LISTS_THEM.search(text)
+    if _TOLD_BY_TEXT.search(text):
+        return _read_with_texts(text, spec, values, period, today)
+    text = _without_fields_told(_put_explained(text, spec, values), spec)
+    listed = _LISTS_THEM.search(text)
     counted = without_period(_LISTS_THEM.sub("", text), period) if listed else ""
     if listed and any(token.role == "count" for token in read_words(counted, spec)):
         reading = read_question(_LISTS_THEM.sub("", text), spec, values, period, today, comparing, theme)
@@ -129,6 +143,8 @@ def read_question(
         dated = behind is None or behind.stem in word_set("before_days")  # not "changed hands in May"
         changed = period is not None and token.stem in word_set("changed") and dated  # those days are of that
         token.said = token.said or changed or (token.is_left and (token.stem in own or token.text.lower() in theme))
+        if comparing and token.stem in word_set("compares") and token.role in ("", "apart"):
+            token.meaning, token.said = None, True  # "this week against last week"
     dating = _dated_by(text, spec, values, period) if times_of(spec) else None
     if dating is not None:
         drop_verb_of(tokens, spec, dating)
@@ -155,8 +171,29 @@ def read_question(
         missing != "" and reader.kind is not None and any(token.role in SUPERLATIVES | {"rank"} for token in tokens)
     )
     about = unknown if stand_before_kind(tokens, left) else ()
-    another = asks_of_another(tokens, spec)
+    of_value = not missing and any(token.role == "value" for token in tokens)  # "how much commission does Ada get"
+    another = asks_of_another(tokens, spec) or (of_value and is_missing_field(tokens, left))
     return Reading(None, unknown, missing, kind if missing else None, ranks, limits or ranked, about, another)
+
+
+def _read_with_texts(
+    text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None, today: date | None
+) -> Reading:
+    """The list that is asked for before what no field says of it, with the texts of its records."""
+    while found := _TOLD_BY_TEXT.search(text):
+        text = text[: found.start()]
+    reading = read_question(text, spec, values, period, today)
+    plan = reading.plan
+    if plan is None or not plan.is_list or plan.query.group is not None:
+        return replace(reading, plan=None)
+    return replace(reading, plan=replace(plan, texts=True))
+
+
+def _without_fields_told(text: str, spec: IndexSpec) -> str:
+    """The text without a last clause that asks for a field of each record."""
+    found = _HOW_THEY_ARE.search(text)
+    roles = {token.role for token in read_words(found["field"], spec)} if found else set()
+    return text[: found.start()] if found and roles == {"field"} else text
 
 
 def _put_explained(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> str:
@@ -304,11 +341,14 @@ class _Reader(Orders):
         denied = [each for each in values if each.operator is NE and not is_presence(each)]
         others = [each for each in values if each.operator is not NE]
         query = RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=LARGEST_LIMIT)
-        plan = self._plan_of(query, (), others, 1) if len(denied) == 1 else None
+        plan = self._plan_of(query, (), others, 1) if len({each.key for each in denied}) == 1 else None
         if plan is None or plan.kind is None:
             return None
         never = denied[0].model_copy(update={"operator": EQ})
-        said = told_condition(denied[0], self.spec).replace(" not ", " never ", 1)
+        if len(denied) > 1:
+            never = condition(denied[0].key, IN, [str(each.value) for each in denied])
+        told = [told_condition(each, self.spec) for each in denied]
+        said = " or ".join((told[0].replace(" not ", " never ", 1), *(each.split(" not ", 1)[-1] for each in told[1:])))
         return replace(plan, conditions=(*plan.conditions, said), distinct=True, never=never)
 
     def _times_shown(self, query: RecordQuery) -> tuple[str, ...]:
@@ -395,6 +435,7 @@ class _Reader(Orders):
         coming = self.today is not None and self.period is None and (self._has("ahead") or self._has("next"))
         period = self.period or (Period(self.today, None, "", (0, 0)) if coming else self._until_today())
         period = self._rest_of(period) if self._has("ahead") else period
+        period = self._until_paid(query, period) if self.today is not None else period
         days = days_in(self.dated, period) if period is not None else ()
         own = (
             self._has("own")
@@ -792,6 +833,19 @@ class _Reader(Orders):
         if self.today is None or not past or not any(token.stem in word_set("last") for token in self.tokens):
             return None
         return Period(None, self.today, f"until {day_text(self.today)}", (0, 0))
+
+    def _until_paid(self, query: RecordQuery, period: Period | None) -> Period | None:
+        """The days until today, where it is asked what was paid: nobody has paid for what is to come."""
+        did = any(token.stem in word_set("does") for token in self.tokens if token.is_unmeant)
+        verbs = word_set("spends") if did else word_set("spent")
+        paid = any(token.stem in verbs and token.role in ("", "field") for token in self.tokens)
+        dated = self.spec.dated_types != () and self.dated is None and not self._has("not")
+        if self.today is None or not (paid and dated) or query.aggregate not in (Aggregate.SUM, Aggregate.AVERAGE):
+            return period
+        if period is None:
+            return Period(None, self.today, f"until {day_text(self.today)}", (0, 0))
+        begun = (period.start or date.min) <= self.today < (period.end or date.max)
+        return replace(period, end=self.today, grain="days", otherwise=None) if begun else period
 
     def asks_of_words(self) -> bool:
         """Whether no field can answer: how, why or where something is, or what a word means."""

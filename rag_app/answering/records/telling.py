@@ -268,10 +268,10 @@ class Telling:
         return "highest" if descending else "lowest"
 
     def _text(self, row: Record) -> str:
-        """The first sentences of a record's text, where its kind has one that says more."""
+        """The first sentences of a record's text, where its kind has one that says more, or where it is asked for."""
         kind = self._spec.records.get(self._plan.kind or "")
         number, hit = self._hits[row.sources[0]]
-        if kind is None or not kind.text or _CELLS.match(hit.text):
+        if kind is None or not (kind.text or self._plan.texts) or _CELLS.match(hit.text):
             return ""
         said = [_one_line(each).rstrip(".!?") for each in sentences(hit.text, hit.lang)[:_TEXT]]
         return " ".join(f"{each} [Source {number}]." for each in said)

@@ -4,7 +4,7 @@ The query for them has the conditions of the one before, whatever they are, and 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec import Struct
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rag_app.answering.records.conditions import OPPOSITE, told_condition
 from rag_app.answering.records.orders import MOST_LISTED
-from rag_app.answering.records.plans import Plan
+from rag_app.answering.records.plans import Contest, Plan
 from rag_app.answering.records.wording import (
     SUPERLATIVES,
     Token,
@@ -31,13 +31,19 @@ _OF_THEM = re.compile(
     r"\b(?:of|among|amongst|from) (?:them|those|these|(?:the|these|those) (?:two|three|four)|both)\b|\b(?:davon|darunter|d['’]entre (?:eux|elles)|parmi (?:eux|elles))\b",
     re.I,
 )
-_THEY = re.compile(r"\b(?:they|them|those|these|both|(?:the|these|those) (?:two|three|four)|the lot)\b", re.I)
+_THEY = re.compile(
+    r"\b(?:they|them|those|these|both|(?:the|these|those) (?:two|three|four)|the lot|(?:only|just) the ones?)\b", re.I
+)
 _IT = re.compile(r"\b(?:that|this|it)\b", re.I)
 _WHICH_ONE = re.compile(r"\bwhich (ones?)\b", re.I)
 _TWO = re.compile(r"\b(?:both|(?:the|these|those) two|die beiden|beide|les deux)\b", re.I)
 _EACH = re.compile(r"\b(?:each|every ?one) of them\b|\bthey each\b", re.I)
 _PERSON = re.compile(r"\b(?:they|them|their)\b", re.I)
 _WHOSE = re.compile(r"\W*(?:(?:and|ok|so)\W+)?(?:who|whose|which (?:people|persons))\b", re.I)
+_THAN_DAYS = re.compile(
+    r"(?:(?:is|was|are|were) )?(?:that|this|it|they|those) (?P<way>more|less|fewer|higher|lower|better|worse|up|down)(?P<open> or \w+)? (?:than|on|from|against) (?P<days>.+?)\W*",
+    re.I,
+)
 _MEASURES = frozenset({"sum", "much", "count", "average", "more", "each"}) | SUPERLATIVES
 _TOTALS = frozenset({"sum", "much", "count", "average"})
 _MEANT = _MEASURES | {"field", "total", "unit", "own", "all"}
@@ -83,6 +89,19 @@ def sets_them_apart(tokens: Sequence[Token]) -> bool:
     roles = {token.role for token in tokens if token.meaning}
     apart = roles & {"apart", "more"} and roles <= {"apart", "more", "much", "count"}
     return bool(apart) and not any(token.is_left or (token.role == "more" and token.name) for token in tokens)
+
+
+def other_days(text: str) -> tuple[str, Contest] | None:
+    """The days with which a figure is compared, and which way; None where nothing else is said.
+
+    >>> other_days("is that more or less than the week before?"), other_days("Was it fewer than in May?")
+    (('the week before', Contest(sides=(), way='more', claims=False)), ('in May', Contest(sides=(), way='less', claims=True)))
+    """
+    found = _THAN_DAYS.fullmatch(text)
+    if found is None:
+        return None
+    less = found["way"].lower() in word_set("less") | {"worse", "down"}
+    return found["days"], Contest((), "less" if less else "more", claims=not found["open"])
 
 
 def weighs_one(text: str, spec: IndexSpec) -> bool:
@@ -238,12 +257,16 @@ def differ_in_one(first: Plan, second: Plan) -> bool:
     return len(named) == len(one) + len(other) == 2 and len({*named}) == 1 and _alike(first, second)
 
 
-def name_another(first: Plan, second: Plan) -> bool:
-    """Whether two plans ask the same of one thing each, of one field or of a record by its title: "how heavy is A?", "and B?"."""
+def name_another(first: Plan, second: Plan, persons: Collection[str | None] = ()) -> bool:
+    """Whether two plans ask the same of one thing each, of one field or of a record by its title: "how heavy is A?", "and B?".
+
+    Both may be `persons`, of fields whose values are: a customer and a clerk.
+    """
     one, other = (_subtract(each.query.filters, each.everything.filters) for each in (first, second))
     apart = [*_subtract(one, other), *_subtract(other, one)]
     named = [each.key for each in apart if isinstance(each, MetadataFilter) and each.operator in (EQ, IN)]
-    same = len(named) == len(apart) == 2 and (len({*named}) == 1 or "source_id" in named)
+    alike = len({*named}) == 1 or "source_id" in named or {*named} <= {*persons}
+    same = len(named) == len(apart) == 2 and alike
     asked = [
         (each.query.aggregate, each.query.of, each.query.order, each.query.group, each.query.grain, each.query.own, each.figures)
         for each in (first, second)

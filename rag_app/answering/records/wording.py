@@ -769,7 +769,7 @@ def _says_how_many_there_are(tokens: Sequence[Token], place: int) -> bool:
     before = next((token for token in reversed(tokens[:place]) if token.meaning), None)
     own = before is not None and before.role in ("own", "all") and tokens.index(before) >= place - 3
     bounded = before is not None and before.role in BOUND_ROLES and before is tokens[place - 1]
-    return (own or tokens[place].definite) and not bounded or (
+    return ((own or tokens[place].definite) and not bounded) or (
         place > 1 and tokens[place - 1].stem in word_set("partitive") and tokens[place - 2].stem in word_set("which")
     )
 

@@ -9,7 +9,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.leaning import without_opening
 from rag_app.answering.records.asking import may_ask, ranks_kind, words_left
-from rag_app.answering.records.following import asks_of_those, before_in, carry, follow, goes_on_alone
+from rag_app.answering.records.following import asks_of_those, at_time, before_in, carry, follow, goes_on_alone
 from rag_app.answering.records.hours import read_hours
 from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan
@@ -1334,3 +1334,42 @@ def test_the_number_of_what_is_measured_is_no_figure(text: str, number: int) -> 
 )
 def test_a_number_of_records_is_no_bound_of_a_figure(text: str) -> None:
     assert read(text) is None
+
+
+def test_who_had_neither_of_two_is_a_group_without_both() -> None:
+    plan = read("Which skippers had neither the north pier nor the south pier in January?")
+    assert plan is not None and plan.never is not None
+    assert (plan.query.group, plan.never.value) == ("skipper", ["north pier", "south pier"])
+    assert plan.conditions == ("harbour never north pier or south pier",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Which trips were from the north pier, since when, and why?", "Which trips were from the north pier and why"],
+)
+def test_why_is_told_by_the_texts_of_what_is_listed(text: str) -> None:
+    plan = read(text)
+    assert plan is not None and plan.is_list and plan.texts
+    assert stated(plan) == [("harbour", "==", "north pier")]
+    assert read("How many trips were from the north pier, and why?") is None
+
+
+def test_a_field_of_each_record_that_is_listed_is_told_with_it() -> None:
+    assert stated(read("Which trips were from the north pier, and how skipper is each?"))
+    assert read("Which trips were from the north pier, and how loyal is each?") is None
+
+
+def test_the_periods_of_a_comparison_may_be_set_against_each_other() -> None:
+    text = "compare the haul, this week against last week"
+    plans = [read_question(text, BOATS, VALUES, each, TODAY, comparing=True).plan for each in find_periods(text, TODAY)]
+    assert [plan is not None and plan.query.of for plan in plans] == ["catch", "catch"]
+
+
+def test_a_time_of_day_goes_on_with_a_question() -> None:
+    before, text = (
+        Question(each, period=find_period(each, TODAY)) for each in ("Which trips are today?", "before noon?")
+    )
+    said = at_time(before, text)
+    assert said is not None and said.text == "Which trips are today before noon?"
+    assert at_time(said, Question("after 3 pm")) is None
+    assert at_time(before, Question("those before noon?")) is None

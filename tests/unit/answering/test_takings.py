@@ -352,3 +352,18 @@ def test_one_field_has_those_who_work_there(text: str) -> None:
     spec = HIRES.model_copy(update={"fields": fields, "vocabulary": words})
     plan = read_question(text, spec, VALUES, None, TODAY).plan
     assert plan is None or plan.query.group is None
+
+
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [
+        ("How much has Cy Moor spent?", TODAY),
+        ("How much did Cy Moor spend in January?", TODAY),
+        ("How much did Cy Moor spend in December?", date(2025, 12, 31)),
+        ("How much will Cy Moor spend in January?", date(2026, 1, 31)),
+    ],
+)
+def test_nobody_has_paid_for_what_is_to_come(text: str, until: date) -> None:
+    plan = read(text)
+    assert plan.query.aggregate is Aggregate.SUM
+    assert plan.period is not None and plan.period.end == until
