@@ -51,6 +51,7 @@ LISTINGS = "which of our listings have more than 100 sales?"
         ),
         ((LISTINGS, "how many of those are paused?"), "your listings with sales above 100, status paused"),
         ((LISTINGS, "which of them is cheapest?"), "your 3 listings with sales above 100, cheapest first"),
+        ((LISTINGS, "only those that are active"), "your 3 listings with sales above 100, status active"),
         ((LISTINGS, "and the rest?"), "your only listing with sales at most 100"),
         (
             ("our 2 dearest listings", "how many sales is that together?"),

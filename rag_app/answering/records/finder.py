@@ -686,6 +686,8 @@ class RecordFinder:
         if any(spec.all_fields.get(each) is FieldType.BOOLEAN for each in fields_of(plan.query.filters)):
             return NotRecorded("", limits=True)  # nobody knows of which it holds
         words = vocabulary_of(spec, name)
+        if plan.is_list and plan.figures and plan.conditions:
+            return NotRecorded("", limits=True)  # of nothing that is called so
         if name is None or words.kind in (None, plan.kind):
             return None
         text = missing_text(spec, plan.kind, next(iter(words.words), name))
@@ -698,6 +700,8 @@ class RecordFinder:
         if lacking := missing_text(self._spec, reading.kind, reading.missing):
             roles = {token.role for token in read_words(text, self._spec)}
             words = reading.unknown if roles & SUPERLATIVES else ()  # "what time is it" is told in other words
+            if roles & {"much", "count"} and self._names_value(text):  # "how much commission does Ada get"
+                return NotRecorded(lacking if "kind" in roles else "", reading.unknown, reading.limits)
             return NotRecorded(lacking if "kind" in roles else "", words, reading.limits, figures)
         if reading.ranks or asks_two_figures(text):
             named = ranks_kind(text, self._spec) and reading.unknown != ()
@@ -715,9 +719,13 @@ class RecordFinder:
 
     def _totals_all(self, text: str) -> bool:
         """Whether a figure that adds up is named, and no value: no single row tells it."""
-        tokens = read_words(text, self._spec, self._known.get((text, self._question.period), ()))
+        tokens = read_words(text, self._spec)
         added = any(token.name and vocabulary_of(self._spec, token.name).adds_up for token in tokens)
-        return added and not any(token.role == "value" for token in tokens)
+        return added and not self._names_value(text)
+
+    def _names_value(self, text: str) -> bool:
+        known = self._known.get((text, self._question.period), ())
+        return any(token.role == "value" for token in read_words(text, self._spec, known))
 
     def _goes_on(self, question: Question, before: Sequence[str], *, back: bool) -> bool:
         """Whether it asks for a figure or an order of what an earlier question named, which is not known or not understood."""

@@ -171,8 +171,7 @@ def read_question(
         missing != "" and reader.kind is not None and any(token.role in SUPERLATIVES | {"rank"} for token in tokens)
     )
     about = unknown if stand_before_kind(tokens, left) else ()
-    of_value = not missing and any(token.role == "value" for token in tokens)  # "how much commission does Ada get"
-    another = asks_of_another(tokens, spec) or (of_value and is_missing_field(tokens, left))
+    another = asks_of_another(tokens, spec)
     return Reading(None, unknown, missing, kind if missing else None, ranks, limits or ranked, about, another)
 
 
