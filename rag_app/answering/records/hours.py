@@ -142,7 +142,7 @@ def _pattern() -> re.Pattern[str]:
     words, parts = table_of("times"), "|".join(table_of("hours"))
     hour, half = _hour(), r"\s*[ap]\.?m\b\.?"
     past = rf"(?:{words['past']})\s+{hour}(?:{half})?"
-    clock = rf"(?:\d{{1,2}}(?:[:.]\d\d)?{half}|\d{{1,2}}:\d\d|{past}|{hour}\s*(?:{words['clock']})|{words['noon']})"
+    clock = rf"(?:{hour}(?:[:.]\d\d)?{half}|\d{{1,2}}:\d\d|{past}|{hour}\s*(?:{words['clock']})|{words['noon']})"
     last = rf"(?:{clock}|{hour}(?={words['behind']}))"
     ways = "|".join(words[name] for name in ("after", "since", "before", "until", "at"))
     return re.compile(
