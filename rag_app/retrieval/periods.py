@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property, lru_cache
-from itertools import chain, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +132,10 @@ def means_part(text: str, period: Period) -> bool:
     >>> period is not None and means_part(text, period)
     True
     """
-    return any(grammar.ends_in_part(text[: period.span[0]]) for grammar in _grammars(LANGUAGES))
+    return any(grammar.part_before.search(text[: period.span[0]]) for grammar in _grammars(LANGUAGES))
 
 
-def find_period_beside(text: str, period: Period, languages: Sequence[str] = LANGUAGES) -> Period | None:
+def find_period_beside(text: str, period: Period) -> Period | None:
     """The day, week, month and so on right before a period or right behind it, where a text names it so.
 
     >>> january = Period(date(2026, 1, 5), date(2026, 1, 11), "the week of 5 January", (0, 21), "week")
@@ -146,17 +146,15 @@ def find_period_beside(text: str, period: Period, languages: Sequence[str] = LAN
     >>> [find_period_beside(text, january).label for text in ("and the saturday before?", "the friday after")]
     ['3 January 2026', '16 January 2026']
     """
-    for grammar in _grammars(tuple(languages)):
+    for grammar in _grammars(LANGUAGES):
         for pattern, edge, step in (grammar.before_that, period.start, -1), (grammar.after_that, period.end, 1):
             found = pattern.search(text[:_QUESTION])
             if found and edge is not None and period.start is not None and period.end is not None:
                 unit = grammar.unit(found[0])
                 days = days_around(edge + timedelta(days=step), unit)
                 if unit == "fortnight":
-                    days = (
-                        min(days[0], edge + timedelta(days=14 * step)),
-                        max(days[0], edge + timedelta(days=14 * step)),
-                    )
+                    far = edge + timedelta(days=14 * step)
+                    days = min(days[0], far), max(days[0], far)
                 many, begin = grammar.number_behind.search(text[: found.start()]), found.start()
                 if many is not None:  # a year after May is another May
                     number = int(many[1]) if many[1].isdigit() else (grammar.place("numbers", many[1]) or 0) + 1
@@ -253,55 +251,154 @@ def _grammars(languages: tuple[str, ...]) -> tuple["_Grammar", ...]:
     return tuple(_Grammar(name, tables[name]) for name in dict.fromkeys(languages) if name in tables)
 
 
-def _grammars_for(text: str, languages: Sequence[str]) -> Iterator["_Grammar"]:
+def _grammars_for(text: str, languages: Sequence[str] = LANGUAGES) -> Iterator["_Grammar"]:
     """Those of the languages in which a text may name days: the patterns of the others are not compiled for it."""
     return (grammar for grammar in _grammars(tuple(languages)) if grammar.hint.search(text))
 
 
-_NUMBER_BEFORE = r"(?<![\w.])\d{{1,2}}(?:st|nd|rd|th|\.)?(?:\s*[&/–-]\s*|\s*,?\s+(?:{and}|{link})\s+)(?:(?:{the})\s+)?$"
-_NOUN = r"(?:(?:{the})\s+)?(?:{year})"
-# Patterns of a language, made of its words and of `_Grammar._parts`.
+# What several patterns are made of, by name; the words of a language have names, too. In a pattern `{name}` is one of them,
+# `{units.year}` one of its words, and `{quarter:ordinal=last}` the same with one part in another's place.
+_PARTS = {
+    "yyyy": _YEAR,
+    "dd": _DAY,
+    "numeric": _NUMERIC,
+    "unit": "{units}",
+    "long_unit": "{units.month}|{units.quarter}|{units.year}",
+    "month": "{months}",
+    "day": "{day_words}",
+    "ordinal": "{ordinals}",
+    "number": r"\d{1,3}|{numbers}",
+    "step": "{last}|{this}|{next}",
+    "move": "{last}|{next}",
+    "the?": r"(?:{the}\s+)?",
+    "of?": r"(?:{of}\s+)?",
+    "of_year?": r"(?:,?\s+{of?}{yyyy})?",
+    "joined": r"(?:{and}|{link})\s+",
+    "series": r"\s*,\s*{joined}?|\s+{joined}",
+    "in_step": r"\s+(?:{in_months}\s+)?{the?}{step}",
+    "dated": (
+        r"{dated_in_words}(?:,?\s+{yyyy})?|{the?}{dd}\s+(?:{day_of}\s+)?{month}{of_year?}"
+        r"|{month}\s+{the?}{dd}(?![\d.-]*\d|[\s-]+{unit}\b)(?:,?\s+{yyyy})?"
+    ),
+    # what stands behind a day of the month
+    "day_end": (
+        r"\s*(?:[?!,;:)'’]|\.(?!\d)|$)|\s+[-–]\s|\s+(?:{and}\s+)?(?:{behind_day}|{onwards}|{since}|{until}"
+        r"|{of?}{the?}(?:{step}\s+{units.month}|{noun_first}{units.month}\s+{step}))(?!\w)"
+    ),
+    # a day of the month that is no place in an order: no noun follows
+    "ordinal_alone": (
+        r"{ordinal_day}(?={day_end}|(?:\s*[-–]\s*|{series}|\s+{to}\s+)(?:{weekdays},?\s+)?{the?}"
+        r"(?:{ordinal_day}{day_end}|{dd}\s+(?:{day_of}\s+)?{month}))"
+    ),
+}
+# What has days of its own; the first that fits says what kind it is.
+_KINDS = {
+    "week_of": r"(?:{week_of}|{week_ending})\s+{the?}(?:{weekdays},?\s+{the?})?(?:{numeric}|{dated}|{ordinal_alone})",
+    "written": "{numeric}",
+    "days_of": (
+        r"(?:(?:{from}|(?P<both>{between}))\s+)?{month}\s+{the?}(?P<first_day>{dd})(?:(?P<to>\s*[-–]\s*|\s+{to}\s+)|\s+{and}\s+)"
+        r"{the?}(?P<last_day>{dd})(?:,?\s+(?P<of_year>{yyyy})|(?={day_end}))"
+    ),
+    "dated": "{dated}",
+    "to_date": "{to_date}|{to_date_short}",
+    # the first ten days of January, the last Friday of last month, the second half of the year
+    "part": (
+        r"{the?}(?:(?P<count_first>{number})\s+)?(?:{ordinals}|{last})\s+(?:{full}\s+)?(?:(?P<count>{number})\s+{units}"
+        r"|(?P<one>{weekdays}|{units.day})|{units.week}|{units.weekend}|{units.month}|(?P<long>{units.quarter}|{half}))"
+        r"\s+(?:{of}\s+{the?}|{the}\s+)(?P<whole>{noun_first}{long_unit}\s+{step}"
+        r"|(?:{step}\s+)?(?:{long_unit}|{month}{of_year?})|(?(long)(?!)|{yyyy}))"
+    ),
+    "year_end": r"{the?}(?:{quarter:ordinal=last}|{half_year:ordinal=last}|{last}\s+{units.month})\s+{of?}{yyyy}",
+    "rolling": r"{move}\s+{number}\s+{unit}|{number}\s+{move}\s+{unit}|{over}\s+{last}\s+{unit}",
+    "pair": (
+        r"{the?}{step}(?:\s+(?:(?P<and>{and})|{link}){in_step}\s+{unit}"
+        r"|\s+{unit}\s+(?:(?P<and_then>{and})|{link}){in_step}(?=\s*(?:[?.!,;]|$)))"
+    ),
+    "stepped": r"{the?}(?:{step}\s+(?:{full}\s+)?{unit}|{noun_first}{unit}\s+{step})",
+    "stepped_weekday": r"{the?}(?:{step}\s+{weekdays}|{noun_first}{weekdays}\s+{step})",
+    "stepped_month": r"{the?}(?:{step}\s+{month}|{noun_first}{month}\s+{step})",
+    "twice": "{the?}(?:{second_last}|{second_next})",
+    "month": "{month}{of_year?}",
+    "weekday_day": r"{weekdays},?\s+{the?}{ordinal_alone}",
+    "weekday": "{weekdays}",
+    "quarter": r"(?:[qt][1-4]|{quarter})(?:\s+{of?}{yyyy})?|{yyyy}\s+[qt][1-4]",
+    "half_year": r"(?:h[12]|{half_year})\s+{of?}(?:{yyyy}|{the?}(?P<half_of>{step}\s+{units.year}))|{yyyy}\s+h[12]",
+    "from_now": "{from_now}",
+    "ago": "{ago}",
+    "numbered": "{numbered}",
+    "unit": "{whole}",
+    "near": "{near}",
+    "weekend": "{weekend}",
+    "feast": "{feasts}{of_year?}",
+    "year": "{yyyy}",
+}
+_NUMBER_BEFORE = r"(?<![\w.])\d{1,2}(?:st|nd|rd|th|\.)?(?:\s*[&/–-]\s*|\s*,?\s+(?:{and}|{link})\s+){the?}$"
 _PATTERNS = {
+    # a digit or a word of time: whatever `point` matches has one, and this is compiled in a tenth of the time
+    "hint": r"\d|(?<!\w)(?:{units}|{near}|{feasts}|{to_date_short}|{months}|{weekdays}|{day_words}|{weekend})(?!\w)",
+    "point": rf"(?<!\w)(?:{'|'.join(f'(?P<{name}>{words})' for name, words in _KINDS.items())})(?!\w)",
     "before_that": r"(?<!\w){before_that}(?!\w)",
     "after_that": r"(?<!\w){after_that}(?!\w)",
-    "weekday_before": r"(?<!\w){weekday_before}(?!\w)",
-    "weekday_after": r"(?<!\w){weekday_after}(?!\w)",
+    "weekday_before": r"(?<!\w){before_that:unit=weekdays}(?!\w)",
+    "weekday_after": r"(?<!\w){after_that:unit=weekdays}(?!\w)",
     # a number at the end of what stands before
-    "number_behind": r"(?<!\w)(\d{{1,2}}|{number})\s+$",
-    "bare_day": rf"(?:(?:{{the}})\s+)?(?P<day>{_DAY})",
-    "ordinal_day": r"(?:(?:{the})\s+)?(?P<day>{ordinal_alone})",
+    "number_behind": r"(?<!\w)(\d{1,2}|{numbers})\s+$",
+    "bare_day": "{the?}(?P<day>{dd})",
+    "ordinal_day": "{the?}(?P<day>{ordinal_alone})",
     # before a day of the month without its month: "since"
     "day_leads": r"(?<!\w)(?:{on}|{since}|{until}|{by}|{before}|{after}|{from_on})\s+$",
+    # before a day and before another, in "between" and in "from"
+    "between_days": r"(?<!\w){between}(?:\s+{the})?(?:\s+{units.year})?\s+",
+    "and_day": r",?\s+{and}(?:\s+{the})?\s+",
+    "from_day": r"(?<!\w){from}(?:\s+{the})?(?:\s+{units.year})?\s+",
+    "to_day": r",?\s+{to}(?:\s+{the})?\s+",
     # between one day and another
-    "series": r"{series}(?:(?:{on})\s+)?",
-    "listed": r"(?:\s*,\s*|\s*,?\s+(?:{and})\s+)(?:(?:{on})\s+)?",
+    "series": r"{series}(?:{on}\s+)?",
+    "listed": r"(?:\s*,\s*|\s*,?\s+{and}\s+)(?:{on}\s+)?",
     # between a weekday and its week, or a month and its year
     "beside": r"(?:['’]s)?\s*,?\s*(?:(?:{on}|{from}|{of})\s+)?",
+    # between a weekday and its date
+    "same_day": r",?\s*{the?}",
     # before a number that is no first day: "January", a part of a date, or another number of a list
     "within_date": rf"[\d./-]$|(?<!\w){{month}}\s+$|{_NUMBER_BEFORE.replace('–', '–,')}",
     "number_before": _NUMBER_BEFORE,
     # another part that one is named with: "the first and the"
-    "place_before": r"(?<!\w)(?:{ordinal}|{last}){series}$",
+    "place_before": r"(?<!\w)(?:{ordinals}|{last}){series}$",
     # what a number behind it counts: "week"
-    "unit_before": r"(?<!\w)(?:{unit})\s+$",
+    "unit_before": r"(?<!\w){unit}\s+$",
+    "counted": r"\d\s+{day_of}\s",
     # a unit before "before" or "after": "the week before last week"
     "unit_beside": r"(?P<many>\w+\s+)?(?<!\w)(?P<unit>{unit})\s+(?:(?P<before>{before})|{after})\s+$",
+    # what is a part of the days behind it: "the end of", "early"
+    "part_before": r"(?<!\w){parts}(?:\s+{of})?\s+$",
+    "thing_before": r"(?<!\w)(?:{the}|{of})\s+$",
+    "small": r"(?<!\w)(?:{the}|{of})(?!\w)",
     "namely": r"[\s,;:(–-]*(?:(?:{namely}|{from}|{the})[\s,:]+)*",
     # what sets one period against another that stands at the end
-    "link": r"[\s,]+(?P<than>{link})\s+(?:(?:{joins})\s+)*$",
-    "compare": r"\W*(?:{compare})\s+(?:(?:{the})\s+)?",
+    "link": r"[\s,]+(?P<than>{link})\s+(?:{joins}\s+)*$",
+    "compare": r"\W*{compare}\s+{the?}",
     # a verb right before its subject, with an article
-    "whether": r"((?<!\w)(?:{whether})\s+)(?:(?:{the})\s+)?$",
-    "joins": r"[\s,;:()–-]*(?:(?:{joins})[\s,;:()–-]+)*",
-    "dash": r"\s*(?:[-–]|\b(?:{to})\b)\s*",
-    "next_day": r"\s+(?:{and})\s+",
+    "whether": r"((?<!\w){whether}\s+){the?}$",
+    "joins": r"[\s,;:()–-]*(?:{joins}[\s,;:()–-]+)*",
+    "dash": r"\s*(?:[-–]|\b{to}\b)\s*",
+    "next_day": r"\s+{and}\s+",
     # several years: `ends` are the first and the last one, `listed` all of them
     "years": (
-        rf"(?<!\w)(?:(?:{{in_years}})\s+)?(?:{_NOUN}\s+(?P<ends>{_YEAR}\s*(?:[-–]|{{to}})\s*{_YEAR})"
-        rf"|{_NOUN}\s+(?P<two>{_YEAR}\s+(?:{{and}})\s+{_YEAR})"
-        rf"|(?:{_NOUN}\s+)?(?P<listed>{_YEAR}(?:,\s*{_YEAR})+,?\s+(?:{{and}})\s+{_YEAR}))(?!\w)"
+        r"(?<!\w)(?:{in_years}\s+)?(?:{the?}{units.year}\s+(?P<ends>{yyyy}\s*(?:[-–]|{to})\s*{yyyy})"
+        r"|{the?}{units.year}\s+(?P<two>{yyyy}\s+{and}\s+{yyyy})"
+        r"|(?:{the?}{units.year}\s+)?(?P<listed>{yyyy}(?:,\s*{yyyy})+,?\s+{and}\s+{yyyy}))(?!\w)"
     ),
+    # behind a year that other days begin with
+    "goes_on": r"\s*(?:[-–/]\s*\d|(?:{to}|{and_on})(?!\w))",
+    "records_behind": r"(?:['’]s)?\s+{records}(?!\w)",
+    "sure_month": r"{sure_months}(?!\w)",
+    "week_words": r"(?:{week_of}|{week_ending})\s",
+    "statement": r"{states}(?!\w)",
 }
+_PLACES = re.compile(r"\{([a-z_]+\??)(?:\.([a-z]+)|:([a-z]+)=([a-z]+))?\}")
+_LISTS = frozenset({"months", "weekdays", "numbers", "ordinals", "day_words"})
+"""Words that stand in an order, with white space between them."""
+_NEVER = "(?!)"
 
 
 class _Grammar:
@@ -311,58 +408,25 @@ class _Grammar:
     def __init__(self, language: str, words: Mapping[str, Any]) -> None:
         self.language, self.words = language, words
 
-    @cached_property
-    def hint(self) -> re.Pattern[str]:
-        """A digit or a word of time: whatever `point` matches has one, and this is compiled in a tenth of the time."""
-        tables = (self.words[name].values() for name in ("units", "near", "feasts", "to_date_short"))
-        lists = (self.words.get(name, "").split() for name in ("months", "weekdays", "day_words"))
-        words = [*chain(*tables, *lists), self.words["weekend"]]
-        return re.compile(rf"\d|(?<!\w)(?:{'|'.join(words)})(?!\w)", re.I)
-
-    @cached_property
-    def point(self) -> re.Pattern[str]:
-        return re.compile(rf"(?<!\w)(?:{'|'.join(self._kinds())})(?!\w)", re.I)
-
-    @cached_property
-    def between(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        return self._joint("between", "and")
-
-    @cached_property
-    def from_to(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        return self._joint("from", "to")
-
     def __getattr__(self, name: str) -> re.Pattern[str]:
         """One of `_PATTERNS`, from now on as an attribute."""
         if name not in _PATTERNS:
             raise AttributeError(name)
-        pattern = re.compile(_PATTERNS[name].format(**self._parts), re.I)
+        pattern = re.compile(self._fill(_PATTERNS[name]), re.I)
         setattr(self, name, pattern)
         return pattern
 
-    @cached_property
-    def _parts(self) -> Mapping[str, Any]:
-        """What `_PATTERNS` are made of: the words, and what several of them have."""
-        words, unit = self.words, "|".join(self.words["units"].values())
-        beside = {name: words.get(name, "(?!)").format(unit=f"(?:{unit})") for name in ("before_that", "after_that")}
-        weekdays = {
-            f"weekday_{name.removesuffix('_that')}": words.get(name, "(?!)").format(unit=self._any("weekdays"))
-            for name in beside
-        }
-        alone = {
-            "number": self._any("numbers"),
-            "month": self._any("months"),
-            "ordinal": self._any("ordinals"),
-            "ordinal_alone": self._ordinal_day(),
-        }
-        return {
-            **words,
-            **beside,
-            **weekdays,
-            **alone,
-            "unit": unit,
-            "year": words["units"]["year"],
-            "series": self._series(),
-        }
+    def _fill(self, pattern: str) -> str:
+        """A pattern with the words and the parts that it names; one that the language does not have matches nothing."""
+        return _PLACES.sub(self._fill_place, pattern)
+
+    def _fill_place(self, place: re.Match[str]) -> str:
+        name, key, part, other = place.groups()
+        said = self.words.get(name, _PARTS.get(name, _NEVER))
+        if not isinstance(said, str):
+            said = said[key] if key else "|".join(said.values()) or _NEVER
+        words = "|".join(said.split()) if name in _LISTS else said.replace(f"{{{part}}}", f"{{{other}}}")
+        return f"(?:{self._fill(words)})"
 
     def points(self, text: str) -> Iterator[re.Match[str]]:
         """The matches of `point`. A day of the month has a word before it that makes it one, or another such day."""
@@ -386,106 +450,6 @@ class _Grammar:
             and self.find_end_after("onwards", text, match.end()) is not None
         )
 
-    def _any(self, name: str) -> str:
-        return f"(?:{'|'.join(self.words[name].split())})"
-
-    def _series(self) -> str:
-        joined = rf"(?:{self.words['and']}|{self.words['link']})\s+"
-        return rf"(?:\s*,\s*(?:{joined})?|\s+{joined})"
-
-    def _ordinal_day(self) -> str:
-        """A day of the month that is no place in an order: no noun follows."""
-        words = self.words
-        the, weekday = rf"(?:(?:{words['the']})\s+)?", rf"(?:{self._any('weekdays')},?\s+)?"
-        link = rf"(?:\s*[-–]\s*|{self._series()}|\s+(?:{words['to']})\s+)"
-        other = rf"(?:{words['ordinal_day']})(?:{self._behind_day()})|{_DAY}\s+(?:(?:{words['day_of']})\s+)?{self._any('months')}"
-        return rf"(?:{words['ordinal_day']})(?={self._behind_day()}|{link}{weekday}{the}(?:{other}))"
-
-    def _behind_day(self) -> str:
-        words = self.words
-        step, month = f"(?:{words['last']}|{words['this']}|{words['next']})", words["units"]["month"]
-        moved = rf"{step}\s+{month}" + (rf"|{month}\s+{step}" if words["noun_first"] else "")
-        moved = rf"(?:(?:{words['of']})\s+)?(?:(?:{words['the']})\s+)?(?:{moved})"
-        bounds = f"{words['since']}|{words['until']}"
-        ends = r"\s*(?:[?!,;:)'’]|\.(?!\d)|$)|\s+[-–]\s"
-        return (
-            rf"{ends}|\s+(?:(?:{words['and']})\s+)?(?:{words['behind_day']}|{words['onwards']}|{bounds}|{moved})(?!\w)"
-        )
-
-    def _kinds(self) -> Iterator[str]:
-        words = self.words
-        month, weekday = self._any("months"), self._any("weekdays")
-        unit = f"(?:{'|'.join(words['units'].values())})"
-        number = rf"(?:\d{{1,3}}|{'|'.join(words['numbers'].split())})"
-        ordinal = f"(?:{'|'.join(words['ordinals'].split())})"
-        step = f"(?:{words['last']}|{words['this']}|{words['next']})"
-        move = f"(?:{words['last']}|{words['next']})"
-        of, the = rf"(?:(?:{words['of']})\s+)?", rf"(?:(?:{words['the']})\s+)?"
-        dated = rf"{the}{_DAY}\s+(?:(?:{words['day_of']})\s+)?{month}(?:,?\s+{of}{_YEAR})?|{month}\s+{the}{_DAY}(?![\d.-]*\d|[\s-]+{unit}\b)(?:,?\s+{_YEAR})?"
-        day = f"(?:{'|'.join(words.get('day_words', '(?!)').split())})"
-        if "dated_in_words" in words:
-            dated = rf"(?:{words['dated_in_words'].format(day=day, month=month)})(?:,?\s+{_YEAR})?|{dated}"
-        yield rf"(?P<week_of>(?:{words['week_of']}|{words['week_ending']})\s+{the}(?:{weekday},?\s+{the})?(?:{_NUMERIC}|{dated}|{self._ordinal_day()}))"
-        yield rf"(?P<written>{_NUMERIC})"
-        days_of = rf"(?:(?:{words['from']}|(?P<both>{words['between']}))\s+)?{month}\s+{the}(?P<first_day>{_DAY})"
-        days_of += rf"(?:(?P<to>\s*[-–]\s*|\s+(?:{words['to']})\s+)|\s+(?:{words['and']})\s+){the}(?P<last_day>{_DAY})"
-        yield rf"(?P<days_of>{days_of}(?:,?\s+(?P<of_year>{_YEAR})|(?={self._behind_day()})))"
-        yield rf"(?P<dated>{dated})"
-        so_far = words["to_date"].format(unit=unit, this=f"(?:{words['this']})")
-        yield rf"(?P<to_date>{'|'.join((so_far, *words['to_date_short'].values()))})"
-        yield self._part(month, weekday, number)
-        ends = "|".join(words[name].format(ordinal=f"(?:{words['last']})") for name in ("quarter", "half_year"))
-        yield rf"(?P<year_end>{the}(?:{ends}|(?:{words['last']})\s+{words['units']['month']})\s+{of}{_YEAR})"
-        over = rf"|(?:{words['over']})\s+(?:{words['last']})\s+{unit}" if "over" in words else ""
-        yield rf"(?P<rolling>{move}\s+{number}\s+{unit}|{number}\s+{move}\s+{unit}{over})"
-        joined = rf"\s+(?:(?P<and>{words['and']})|{words['link']})\s+(?:(?:{words['in_months']})\s+)?{the}"
-        ends = r"(?=\s*(?:[?.!,;]|$))"
-        yield rf"(?P<pair>{the}{step}(?:{joined}{step}\s+{unit}|\s+{unit}{joined.replace('<and>', '<and_then>')}{step}{ends}))"
-        for name, noun in ("stepped", unit), ("stepped_weekday", weekday), ("stepped_month", month):
-            after = rf"|{noun}\s+{step}" if words["noun_first"] else ""
-            full = rf"(?:(?:{words['full']})\s+)?" if name == "stepped" else ""
-            yield rf"(?P<{name}>{the}(?:{step}\s+{full}{noun}{after}))"
-        twice = "|".join(words[name].format(unit=unit) for name in ("second_last", "second_next"))
-        yield rf"(?P<twice>{the}(?:{twice}))"
-        yield rf"(?P<month>{month}(?:,?\s+{of}{_YEAR})?)"
-        yield rf"(?P<weekday_day>{weekday},?\s+{the}{self._ordinal_day()})"
-        yield rf"(?P<weekday>{weekday})"
-        quarter = words["quarter"].format(ordinal=ordinal)
-        yield rf"(?P<quarter>(?:[qt][1-4]|{quarter})(?:\s+{of}{_YEAR})?|{_YEAR}\s+[qt][1-4])"
-        half = words["half_year"].format(ordinal=ordinal)
-        yield rf"(?P<half_year>(?:h[12]|{half})\s+{of}(?:{_YEAR}|{the}(?P<half_of>{step}\s+{words['units']['year']}))|{_YEAR}\s+h[12])"
-        if "from_now" in words:
-            yield rf"(?P<from_now>{words['from_now'].format(number=number, unit=unit)})"
-        yield rf"(?P<ago>{words['ago'].format(number=number, unit=unit)})"
-        yield rf"(?P<numbered>{words['numbered'].replace('{day}', day).replace('{ordinal_day}', self._ordinal_day())})"
-        yield rf"(?P<unit>{words.get('whole', '(?!)').format(unit=unit)})"
-        yield rf"(?P<near>{'|'.join(words['near'].values())})"
-        yield rf"(?P<weekend>{words['weekend']})"
-        yield rf"(?P<feast>(?:{'|'.join(words['feasts'].values())})(?:,?\s+{of}{_YEAR})?)"
-        yield rf"(?P<year>{_YEAR})"
-
-    def _part(self, month: str, weekday: str, number: str) -> str:
-        """The first ten days of January, the last Friday of last month, the second half of the year."""
-        words, units = self.words, self.words["units"]
-        the, which = rf"(?:(?:{words['the']})\s+)?", f"(?:{self._any('ordinals')}|{words['last']})"
-        step, long = f"(?:{words['last']}|{words['this']}|{words['next']})", "|".join((units["quarter"], words["half"]))
-        noun = f"(?:{units['month']}|{units['quarter']}|{units['year']})"
-        some = "|".join(units[name] for name in ("week", "weekend", "month"))
-        piece = rf"(?P<count>{number})\s+(?:{'|'.join(units.values())})|(?P<one>{weekday}|{units['day']})|{some}|(?P<long>{long})"
-        after = rf"{noun}\s+{step}|" if words["noun_first"] else ""
-        whole = (
-            rf"{after}(?:{step}\s+)?(?:{noun}|{month}(?:,?\s+(?:(?:{words['of']})\s+)?{_YEAR})?)|(?(long)(?!)|{_YEAR})"
-        )
-        of = rf"\s+(?:(?:{words['of']})\s+{the}|(?:{words['the']})\s+)"
-        first = rf"{the}(?:(?P<count_first>{number})\s+)?{which}\s+(?:(?:{words['full']})\s+)?"
-        return rf"(?P<part>{first}(?:{piece}){of}(?P<whole>{whole}))"
-
-    def _joint(self, first: str, second: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        years = f"(?:\\s+(?:{self.words['units']['year']}))?"
-        lead = re.compile(rf"(?<!\w)(?:{self.words[first]})(?:\s+(?:{self.words['the']}))?{years}\s+", re.I)
-        link = re.compile(rf",?\s+(?:{self.words[second]})(?:\s+(?:{self.words['the']}))?\s+", re.I)
-        return lead, link
-
     def is_before(self, name: str, text: str, start: int) -> bool:
         """Whether what stands right before `start` are words of this name."""
         return re.search(rf"(?<!\w)(?:{self.words[name]})\s+$", text[:start], re.I) is not None
@@ -496,11 +460,6 @@ class _Grammar:
         joint = rf"\s+(?:{words['of']})" if of else ""
         nouns = "|".join((words["records"], *(f"{re.escape(word)}s?" for word in records)))
         return re.search(rf"(?<!\w)(?:{nouns}){joint}\s+$", text[:start], re.I) is not None
-
-    def ends_in_part(self, text: str) -> bool:
-        """Whether a text ends in what is a part of the days behind it: "the end of", "early"."""
-        words = self.words
-        return re.search(rf"(?<!\w)(?:{words['parts']})(?:\s+(?:{words['of']}))?\s+$", text, re.I) is not None
 
     def find_end_after(self, name: str, text: str, end: int) -> int | None:
         """Where words of this name end that stand right behind `end`."""
@@ -553,7 +512,7 @@ def _period_in(text: str, today: date, grammar: _Grammar, records: Sequence[str]
     return reading.narrow(found) if found else None
 
 
-def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -> tuple[Period, ...]:
+def find_periods(text: str, today: date) -> tuple[Period, ...]:
     """The two periods that a question compares, in the order of the text; empty where it does not.
 
     They do not overlap, and nothing stands between them but words that join ("or in", "as against"). The span of each is
@@ -567,7 +526,7 @@ def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -
     ['November 2026', 'December 2026']
     """
     text = text[:_QUESTION]
-    for grammar in _grammars_for(text, languages):
+    for grammar in _grammars_for(text):
         reading = _Reading(text, today, grammar)
         said = reading.all_ranges() or [*reading.compared_periods()]
         first, second = (*sorted(said, key=lambda each: each.span), None, None)[:2]
@@ -607,7 +566,7 @@ def _put_side_by_side(first: Period, second: Period) -> tuple[Period, Period]:
     return replace(first, start=start, end=end), second
 
 
-def join_periods(text: str, languages: Sequence[str] = LANGUAGES) -> str:
+def join_periods(text: str) -> str:
     """A text with the two periods that it sets against each other side by side, where one of them is its subject.
 
     >>> join_periods("Did 2014 have more foggy days than 2012?"), join_periods("Which was wetter, 2013 or 2014?")
@@ -617,7 +576,7 @@ def join_periods(text: str, languages: Sequence[str] = LANGUAGES) -> str:
     >>> join_periods("Compare March and May 2026 takings.")
     'takings in March against in May 2026?'
     """
-    for grammar in _grammars_for(text, languages):
+    for grammar in _grammars_for(text):
         first, second, *others = (*grammar.points(text[:_QUESTION]), None, None)
         if first is None or second is None or others != [None, None] or first.lastgroup != second.lastgroup:
             continue
@@ -683,7 +642,8 @@ class _Reading:
 
     def ranges(self) -> Iterator[Period]:
         """Between two days, or from one to another."""
-        for lead, link in (self.grammar.between, self.grammar.from_to):
+        grammar = self.grammar
+        for lead, link in ((grammar.between_days, grammar.and_day), (grammar.from_day, grammar.to_day)):
             for begun in lead.finditer(self.text):
                 yield from self._range(begun.start(), begun.end(), link)
 
@@ -825,9 +785,7 @@ class _Reading:
         """The first weekday or day of the month behind a day."""
         if begun is None:
             return None
-        others = _Reading(self.text, begun[0], self.grammar)
-        others.future, others.past = True, False
-        return others._days(match)
+        return self._turn(True, begun[0])._days(match)
 
     def _point_at(self, at: int) -> re.Match[str] | None:
         """What has days of its own at a place; of a date with its weekday, the date."""
@@ -877,9 +835,12 @@ class _Reading:
 
     def _opposite_to(self, period: Period) -> "_Reading":
         """A reading that looks ahead where the period is past."""
-        others = _Reading(self.text, self.today, self.grammar)
-        others.past = period.start is not None and period.start > self.today
-        others.future = not others.past
+        return self._turn(period.start is None or period.start <= self.today, self.today)
+
+    def _turn(self, future: bool, today: date) -> "_Reading":
+        """A reading that looks ahead of a day, or back."""
+        others = _Reading(self.text, today, self.grammar)
+        others.future, others.past = future, not future
         return others
 
     def _begin(self, first: re.Match[str], until: Days) -> date | None:
@@ -890,10 +851,8 @@ class _Reading:
             if first.lastgroup == "numbered" and day > until[1].day:
                 month = _shift(month, -1, "month")
             return _valid(month.year, month.month, day)
-        begun = _Reading(self.text, until[1], self.grammar)
-        begun.future = False
         near = ("dated", "month", "quarter", "weekday", "weekday_day", "feast")
-        days = begun._days(first, soon=0) if first.lastgroup in near else self._days(first)
+        days = self._turn(False, until[1])._days(first, soon=0) if first.lastgroup in near else self._days(first)
         return days[0] if days else None
 
     def singles(self) -> Iterator[Period]:
@@ -930,9 +889,7 @@ class _Reading:
 
     def _is_same_day(self, weekday: re.Match[str], following: re.Match[str]) -> bool:
         """Wednesday, 14 January. The weekday is a part of the date."""
-        joined = re.fullmatch(
-            rf",?\s*(?:(?:{self.grammar.words['the']})\s+)?", self.text[weekday.end() : following.start()]
-        )
+        joined = self.grammar.same_day.fullmatch(self.text[weekday.end() : following.start()])
         return joined is not None and weekday.lastgroup == "weekday" and following.lastgroup in ("dated", "written")
 
     def _on_weekday(self, weekday: re.Match[str], match: re.Match[str]) -> Iterator[Period]:
@@ -948,9 +905,11 @@ class _Reading:
         """A day as far from today as another time is: "this day last year"."""
         if following.lastgroup != "stepped" or self.grammar.unit(match[0]) != "day":
             return None
-        offset = next((by for by, name in ((-1, "last"), (1, "next")) if self.grammar.has(name, following[0])), 0)
-        day = _shift(self.today, offset, self.grammar.unit(following[0]))
-        return day, day
+        return days_around(_shift(self.today, self._offset(following[0]), self.grammar.unit(following[0])), "day")
+
+    def _offset(self, said: str) -> int:
+        """-1 for the last one, 1 for the next one, else 0."""
+        return next((by for by, name in ((-1, "last"), (1, "next")) if self.grammar.has(name, said)), 0)
 
     def _has_within(self, match: re.Match[str], following: re.Match[str]) -> bool:
         """Last week on Tuesday, last year in July."""
@@ -973,8 +932,7 @@ class _Reading:
             return None
         length = (around[1] - around[0]).days + 1
         if kind == "weekday" and length == 7:
-            day = around[0] + timedelta(days=days[0].weekday())
-            return day, day
+            return days_around(around[0] + timedelta(days=days[0].weekday()), "day")
         if kind == "numbered" and 28 <= length <= 31:
             numbered = _valid(around[0].year, around[0].month, _digits(match[0]))
             return (numbered, numbered) if numbered else None
@@ -987,7 +945,7 @@ class _Reading:
         if begun := self._period_from(match, days):
             return begun
         one_day = match.lastgroup in ("written", "dated", "numbered", "weekday_day") or match["one"] is not None
-        due = one_day or match.lastgroup in ("weekday", "near", "unit") or grammar.ends_in_part(self.text[:start])
+        due = one_day or match.lastgroup in ("weekday", "near", "unit") or grammar.part_before.search(self.text[:start])
         by = due and grammar.is_before("by", self.text, start)
         if by or grammar.is_before("until", self.text, start):
             ahead = self.future or (match.lastgroup == "weekday" and not self.past)  # "by Friday" is the next one
@@ -1018,9 +976,7 @@ class _Reading:
         if not later and not grammar.is_before("since", self.text, start):
             return None
         if first > self.today and not later:
-            others = _Reading(self.text, self.today, grammar)
-            others.future, others.past = False, True
-            first = (others._days(match, soon=0) or days)[0]
+            first = (self._turn(False, self.today)._days(match, soon=0) or days)[0]
         end, lead = (None, "") if later else (max(self.today, first), "since")
         return self._period((first, end), start, later or match.end(), "days", lead)
 
@@ -1050,7 +1006,8 @@ class _Reading:
         return self._period((last + timedelta(days=1), until), start, end, "days", "after")
 
     def _named_period(self, match: re.Match[str], days: Days) -> Period:
-        period = self._period(days, match.start(), match.end(), _grain(days, match))
+        grain = "days" if match.lastgroup == "rolling" else _grain_of(days)
+        period = self._period(days, match.start(), match.end(), grain)
         return replace(period, otherwise=self._of_another_year(match, period))
 
     def _of_another_year(self, match: re.Match[str], period: Period) -> Period | None:
@@ -1084,18 +1041,15 @@ class _Reading:
         if kind == "dated":  # and not the last one of a list: "5 or 6 January"
             return not (grammar.number_before.search(self.text[:start]) or self._counts(start, match[0]))
         if kind == "year":
-            goes_on = rf"\s*(?:[-–/]\s*\d|(?:{grammar.words['to']}|{grammar.words['and_on']})(?!\w))"
             begins = start == 0 and re.match(r"(?: \w+)?\s*:", rest) is not None  # "2015 only: ..."
-            named = (begins or grammar.is_before("in_years", self.text, start)) and not re.match(goes_on, rest, re.I)
-            return named and not grammar.ends_in_part(self.text[:start])
+            named = (begins or grammar.is_before("in_years", self.text, start)) and not grammar.goes_on.match(rest)
+            return named and not grammar.part_before.search(self.text[:start])
         if kind in ("month", "quarter", "half_year"):
             leads = grammar.is_before("in_months", self.text, start) or self._stands_alone(match)
             leads = leads or grammar.is_of_records(self.text, start, self.records)
-            own = re.match(rf"(?:['’]s)?\s+(?:{grammar.words['records']})(?!\w)", rest, re.I) is not None
+            own = grammar.records_behind.match(rest) is not None
             own = own or (kind == "half_year" and match["half_of"] is not None)
-            sure = (
-                re.match(rf"(?:{grammar.words['sure_months']})(?!\w)", match[0], re.I) is not None
-            )  # and nobody's name
+            sure = grammar.sure_month.match(match[0]) is not None  # and nobody's name
             of_year = grammar.is_before("of", self.text, start) and re.search(_YEAR, match[0]) is not None
             own = own or (sure and (of_year or re.match(r"['’]s\s", rest) is not None))
             return own or (leads and not re.match(r"[-–]\w|\s*[-–]\s*\d", rest))
@@ -1104,8 +1058,8 @@ class _Reading:
 
     def _counts(self, start: int, said: str) -> bool:
         """Whether numbers are those of weeks: "week 2 of January"."""
-        of = rf"\d\s+(?:{self.grammar.words['day_of']})\s"
-        return re.search(of, said, re.I) is not None and self.grammar.unit_before.search(self.text[:start]) is not None
+        before = self.grammar.unit_before.search(self.text[:start])
+        return before is not None and self.grammar.counted.search(said) is not None
 
     def _follows_day(self, match: re.Match[str]) -> bool:
         """Whether it is one of several days: "on Monday or Tuesday"."""
@@ -1125,16 +1079,15 @@ class _Reading:
                 for each in others
             ]
             return any(self.grammar.joins.fullmatch(self.text[start:end]) for start, end in sides)
-        of_thing = rf"(?<!\w)(?:{self.grammar.words['the']}|{self.grammar.words['of']})\s+$"
         ends = not before.strip() or re.match(r"\s*(?:[?.!,;:)]|$)", rest) is not None
-        return ends and re.search(_YEAR, match[0]) is not None and not re.search(of_thing, before, re.I)
+        return ends and re.search(_YEAR, match[0]) is not None and self.grammar.thing_before.search(before) is None
 
     def is_asked(self, period: Period) -> bool:
         """Whether the clause with the words asks, rather than tells what has happened before something else is asked."""
         start, end = period.span
         begun = max(self.text.rfind(mark, 0, start) for mark in ".?!;,\n") + 1
         clause, rest = self.text[begun:start].strip(), self.text[end:]
-        told = re.match(rf"(?:{self.grammar.words['states']})(?!\w)", clause, re.I) is not None
+        told = self.grammar.statement.match(clause) is not None
         goes_on = re.search(r"[.;,!\n]\s*\w|\b(?:and|et|und|but|mais|aber)\b", rest) is not None
         return not (told and goes_on and not self.grammar.has("asks", clause))
 
@@ -1157,29 +1110,30 @@ class _Reading:
             "numbered": lambda: self._choose(self._days_numbered(said, 2), soon),
             "day": lambda: self._choose(self._days_numbered(said, 2), soon),
             "days_of": lambda: self._days_of(match, soon),
-            "weekday_day": lambda: self._weekday_day(said, soon),
+            "weekday_day": lambda: self._choose(
+                (day for day in self._days_numbered(said, 12) if day.weekday() == self.grammar.weekday(said)), soon
+            ),
             "weekday": lambda: self._nearest(self.grammar.weekday(said), soon),
             "quarter": lambda: self._quarter(said),
             "half_year": lambda: self._half_year(match),
             "year_end": lambda: self._year_end(said),
             "feast": lambda: self._feast(said),
-            "from_now": lambda: self._from_now(said),
+            "from_now": lambda: days_around(_shift(self.today, self._number(said), self.grammar.unit(said)), "day"),
             "year": lambda: days_around(date(int(said), 1, 1), "year"),
         }
         if kind.startswith(("rolling", "stepped")):
             return self._move_days(kind, said)
         return readers.get(kind, lambda: self._read(said))()
 
-    def _read(self, said: str, base: date | None = None) -> Days | None:
+    def _read(self, said: str) -> Days | None:
         """A date as it is written, by the library."""
-        day = _parse(" ".join(said.split()), self.grammar.language, base or self.today)
+        day = _parse(" ".join(said.split()), self.grammar.language, self.today)
         return (day[0], day[0]) if day and day[1] == "day" else days_around(*day) if day else None
 
     def _date_of(self, said: str, soon: int) -> Days | None:
         """A day and a month, of a year that is said or else the nearest."""
         if re.search(_YEAR, said):
-            small = rf"(?<!\w)(?:{self.grammar.words['the']}|{self.grammar.words['of']})(?!\w)"
-            return self._read(re.sub(small, " ", said, flags=re.I))  # the library does not read "the 3rd of January"
+            return self._read(self.grammar.small.sub(" ", said))  # the library does not read "the 3rd of January"
         month, day = self.grammar.month(said), _digits(said)
         candidates = [_valid(self.today.year + offset, month, day) for offset in range(-4, 5)]
         return self._choose([each for each in candidates if each], soon)
@@ -1196,14 +1150,8 @@ class _Reading:
         days = self._choose(filter(None, (_valid(year, month, last) for year in years)), min(soon, _SOON_IN_A_RANGE))
         return (days[0].replace(day=first), days[0]) if days else None
 
-    def _weekday_day(self, said: str, soon: int) -> Days | None:
-        """Saturday the 10th: of the nearest month in which the two agree."""
-        weekday = self.grammar.weekday(said)
-        return self._choose((day for day in self._days_numbered(said, 12) if day.weekday() == weekday), soon)
-
     def _week_of(self, said: str, soon: int) -> Days | None:
-        words = self.grammar.words
-        written = re.sub(f"(?:{words['week_of']}|{words['week_ending']})\\s", "", said, flags=re.I).strip()
+        written = self.grammar.week_words.sub("", said).strip()
         if re.search(_NUMERIC, written):
             day = self._read(written)
         elif self.grammar.place("months", written) is None:
@@ -1235,11 +1183,8 @@ class _Reading:
         month, year = self.grammar.month(said), re.search(_YEAR, said)
         if year:
             return days_around(date(int(year[0]), month, 1), "month")
-        if self.future:
-            own = self.today.year + (month < self.today.month)
-        else:
-            own = self.today.year - (month > self.today.month)
-        return days_around(date(own, month, 1), "month")
+        years = month < self.today.month if self.future else -(month > self.today.month)
+        return days_around(date(self.today.year + years, month, 1), "month")
 
     def _part(self, match: re.Match[str]) -> Days | None:
         """A half, or so many days or weeks, of a month or a year: the first ones, the second, or the last."""
@@ -1271,7 +1216,7 @@ class _Reading:
         """The month, quarter or year that a part is of: "last month", "the year", "January 2025"."""
         if re.fullmatch(_YEAR, said):
             return days_around(date(int(said), 1, 1), "year")
-        offset = next((by for by, name in ((-1, "last"), (1, "next")) if self.grammar.has(name, said)), 0)
+        offset = self._offset(said)
         if self.grammar.place("months", said) is None:
             unit = self.grammar.unit(said)
             return days_around(_shift(self.today, offset, unit), unit)
@@ -1282,8 +1227,7 @@ class _Reading:
         near = self.grammar.words["near"]
         found = {by: re.compile(words, re.I).match(self.text, match.start()) for by, words in near.items()}
         offset = next((int(by) for by, each in found.items() if each and each.end() == match.end()), 0)
-        day = self.today + timedelta(days=offset)
-        return day, day
+        return days_around(self.today + timedelta(days=offset), "day")
 
     def _weekend(self) -> Days:
         """The one that is or was, or the next one where the question is about what comes."""
@@ -1356,7 +1300,7 @@ class _Reading:
     def _move_days(self, kind: str, said: str) -> Days | None:
         """What is so many weeks or months from now, this one, or the last one of a name."""
         words = self.grammar.words
-        offset = next(by for by, name in ((-1, "last"), (1, "next"), (0, "this")) if self.grammar.has(name, said))
+        offset = self._offset(said)
         if kind == "stepped_weekday":
             return self._stepped_weekday(offset, self.grammar.weekday(re.sub(words["last"], "", said, flags=re.I)))
         if kind == "stepped_month":
@@ -1368,15 +1312,10 @@ class _Reading:
             return None  # "next day delivery", "the last day"
         return days_around(_shift(self.today, offset, unit), unit)
 
-    def _from_now(self, said: str) -> Days:
-        day = _shift(self.today, self._number(said), self.grammar.unit(said))
-        return day, day
-
     def _stepped_weekday(self, offset: int, weekday: int) -> Days:
         ahead = (weekday - self.today.weekday()) % 7
         days = {-1: (ahead or 7) - 7 if ahead else -7, 1: ahead or 7, 0: weekday - self.today.weekday()}[offset]
-        day = self.today + timedelta(days=days)
-        return day, day
+        return days_around(self.today + timedelta(days=days), "day")
 
     def _stepped_month(self, offset: int, said: str) -> Days:
         month, now = self.grammar.month(said), self.today
@@ -1455,10 +1394,6 @@ def _feast_day(name: str, year: int) -> date:
     moved = {"easter": 0, "easter_monday": 1, "good_friday": -2}
     day: date = easter(year) + timedelta(days=moved[name]) if name in moved else date(year, *fixed[name])
     return day
-
-
-def _grain(days: Days, match: re.Match[str]) -> Grain:
-    return "days" if match.lastgroup == "rolling" else _grain_of(days)
 
 
 def _grain_of(days: Days) -> Grain:
