@@ -96,6 +96,10 @@ class Filling(ABC):
             lacking = await self._pass(lacking, locked=False)
         return not lacking
 
+    async def is_right(self) -> bool:
+        """Whether what is written is what it should be, while the caller excludes all writers."""
+        return True
+
     async def _pass(self, organizations: Collection[UUID], *, locked: bool) -> dict[UUID, int]:
         self.built.failed.clear()
         for org_id in organizations:
@@ -225,6 +229,7 @@ class Move(Filling):
 
     origin_id: int
     open_origin: Callable[[UUID], ScopedStore]
+    compared: list[Comparison] = field(default_factory=list, init=False)
 
     batch = 128
 
@@ -256,13 +261,14 @@ class Move(Filling):
             self.built.failed.append(Unbuilt(source, reason))
         return work
 
-    async def compare(self) -> list[Comparison]:
-        """Compare the present version of every source in both stores, while the caller excludes all writers.
+    async def is_right(self) -> bool:
+        """Whether no source differs: the present version of every one is compared in both stores.
 
         Differing sources are recorded as incomplete, so that the next run copies them again. Chunks of deleted sources
         are removed.
         """
-        return [await self._compare(org_id) for org_id in await self.organizations()]
+        self.compared = [await self._compare(org_id) for org_id in await self.organizations()]
+        return not any(each.differing for each in self.compared)
 
     async def _compare(self, org_id: UUID) -> Comparison:
         origin, copy = self.open_origin(org_id), self.open_store(org_id)

@@ -23,7 +23,7 @@ from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.generations import Generation
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.metadata import Target
-from rag_app.documents.rebuild import Comparison, Move
+from rag_app.documents.rebuild import Move
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.domain.resources import resource_folder
@@ -396,16 +396,16 @@ async def test_a_copy_that_differs_is_told_not_switched_to_and_copied_anew(
         org, well = await new_org(application), await new_org(application)
         for each in (org, well):
             await ingest(application, each, docs)
-        compare = Move.compare
+        compare = Move.is_right
 
-        async def spoilt(self: Move) -> list[Comparison]:
+        async def spoilt(self: Move) -> bool:
             copy = self.open_store(org)
             (node,) = await copy.export([source_id(org, INDEX, "violin.txt")])
             await spoil(copy, node)
             return await compare(self)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Move, "compare", spoilt)
+            patch.setattr(Move, "is_right", spoilt)
             moved = await move(application)
         assert (moved.generation.state, moved.differing, moved.lacking) == ("building", 1, 1)
         found = {each.org_id: each for each in moved.compared}

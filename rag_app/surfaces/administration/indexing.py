@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from rag_app.application import Application
 from rag_app.documents.generations import Generation
-from rag_app.documents.rebuild import Comparison, Move, Rebuild, RebuildResult
+from rag_app.documents.rebuild import Comparison, Filling, Move, Rebuild, RebuildResult
 from rag_app.domain import InvalidInput, Misconfigured, NotFound, Scope
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
@@ -170,22 +170,11 @@ class Indexing:
                 origin.id,
                 self._open(spec, origin),
             )
-            await self._begin_load(target)
-            await move.run()
-            await self._app.backends.finish_load(target)
-            compared: list[Comparison] = []
-            while not move.built.failed:
-                async with self._ledger.switching(spec.name):
-                    if await move.complete():
-                        compared = await move.compare()
-                        if not any(each.differing for each in compared):
-                            target = await self._generations.activate(target.id)
-                        break
-                await move.run()  # an ingest was quick
+            target = await self._fill(spec, target, move, switch=True)
             lacking = await self._count_lacking(spec, target)
         setting, others = await self._to_be_set(spec, to)
         return MoveOutcome(
-            target, move.built, lacking, origin=origin, compared=compared, setting=setting, others=others
+            target, move.built, lacking, origin=origin, compared=move.compared, setting=setting, others=others
         )
 
     async def _origin(self, spec: IndexSpec, to: str) -> Generation:
@@ -244,22 +233,22 @@ class Indexing:
             self._app.embedder,
             generation.dimension,
         )
-        await self._begin_load(generation)
-        await rebuild.run()
-        await self._app.backends.finish_load(generation)
-        while switch and not rebuild.built.failed:
-            async with self._ledger.switching(spec.name):
-                if await rebuild.complete():
-                    generation = await self._generations.activate(generation.id)
-                    break
-            await rebuild.run()  # an ingest was quick
+        generation = await self._fill(spec, generation, rebuild, switch=switch)
         return Outcome(generation, rebuild.built, await self._count_lacking(spec, generation))
 
-    async def _begin_load(self, generation: Generation) -> None:
-        """For an empty generation. One that a killed command has begun to fill is as that command has left it."""
+    async def _fill(self, spec: IndexSpec, generation: Generation, filling: Filling, *, switch: bool) -> Generation:
+        """Write what is missing. To `switch`, the generation becomes active when it is complete and right."""
         begun = await self._ledger.totals(await self.organizations())
         if generation.state == "building" and generation.id not in begun:
-            await self._app.backends.begin_load(generation)
+            await self._app.backends.begin_load(generation)  # else it is as a killed command has left it
+        await filling.run()
+        await self._app.backends.finish_load(generation)
+        while switch and not filling.built.failed:
+            async with self._ledger.switching(spec.name):
+                if await filling.complete():
+                    return await self._generations.activate(generation.id) if await filling.is_right() else generation
+            await filling.run()  # an ingest was quick
+        return generation
 
     async def _take_out_outdated(self, spec: IndexSpec, generation: Generation) -> None:
         """Remove outdated versions of sources, so that former content and permissions do not reappear."""
