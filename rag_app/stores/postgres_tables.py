@@ -146,7 +146,7 @@ def _columns(spec: IndexSpec) -> str:
 
 
 def column(field: str) -> str:
-    """The column of a filter field in `vectors` and `signs`."""
+    """What stores call a filter field: the column in `vectors` and `signs`, the key in Qdrant's payload."""
     return field if field in BASE_FIELDS else f"x_{field}"
 
 

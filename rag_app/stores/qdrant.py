@@ -24,6 +24,7 @@ from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
 from rag_app.stores.outside import OutsideBackend, OutsideStore
 from rag_app.stores.postgres import to_node
+from rag_app.stores.postgres_tables import column
 from rag_app.stores.registry import Visible
 
 _PAGE = 1000  # points in one answer: a few megabytes with their vectors
@@ -79,7 +80,7 @@ class QdrantBackend(OutsideBackend):
             "org_id": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
             "readers": models.PayloadSchemaType.KEYWORD,
             "site_id": models.PayloadSchemaType.KEYWORD,
-            **{_key(name): _INDEXES[kind] for name, kind in spec.all_fields.items() if name != "org_id"},
+            **{column(name): _INDEXES[kind] for name, kind in spec.all_fields.items() if name != "org_id"},
         }
         for name, schema in schemas.items():
             if not self.local:  # local mode has no payload indexes
@@ -192,7 +193,7 @@ class QdrantStore(OutsideStore):
 
     def _point(self, node: BaseNode) -> models.PointStruct:
         meta = node.metadata
-        fields = {_key(name): meta[name] for name in self.spec.all_fields if meta.get(name) is not None}
+        fields = {column(name): meta[name] for name in self.spec.all_fields if meta.get(name) is not None}
         readers = meta.get("private_to") or _EVERYBODY
         return models.PointStruct(
             id=node.node_id,
@@ -225,7 +226,7 @@ def _holds(given: MetadataFilter | MetadataFilters, spec: IndexSpec) -> models.C
 
 def _condition(spec: IndexSpec, condition: MetadataFilter) -> models.Condition:
     kind, operator, value = spec.all_fields[condition.key], condition.operator, condition.value
-    key = _key(condition.key)
+    key = column(condition.key)
     missing = models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
     if operator is FilterOperator.IS_EMPTY:
         return missing
@@ -243,11 +244,6 @@ def _equals(key: str, kind: FieldType, value: Any) -> models.FieldCondition:
     if kind in (FieldType.NUMBER, FieldType.TIME):  # Qdrant matches no floats
         return models.FieldCondition(key=key, range=models.Range(gte=value, lte=value))
     return models.FieldCondition(key=key, match=models.MatchValue(value=value))
-
-
-def _key(field: str) -> str:
-    """A field's key in the payload: standard fields at the top, declared ones below `x`."""
-    return field if field in ("org_id", "source_id", "source_type", "lang", "date") else f"x_{field}"
 
 
 def _one_of(ids: Iterable[UUID]) -> models.HasIdCondition:
