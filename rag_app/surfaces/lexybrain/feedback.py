@@ -22,12 +22,16 @@ from rag_app.evaluation.records import check_comment, expected_source, judge
 from rag_app.http.fields import as_wire
 from rag_app.surfaces.lexybrain.statistics import VERSION
 from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table, threads_table
-from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptMessageFeedback, Moment, Rating, RatingValue, Role
-
-
-class ReviewedSource(Struct, frozen=True):
-    label: str
-    cited: bool
+from rag_app.surfaces.lexybrain.types import (
+    MESSAGE,
+    THREAD,
+    KeptMessageFeedback,
+    Moment,
+    Rating,
+    RatingValue,
+    ReviewedSource,
+    Role,
+)
 
 
 class FeedbackReview(Struct, frozen=True, rename="camel"):

@@ -322,10 +322,17 @@ class ThreadSource(RagSource, frozen=True):
     passage: CitedPassage | None = None
 
 
-class ThreadFlags(CheckedRemarks, frozen=True, rename="camel"):
-    used_rag: bool
-    fallback_to_generic: bool
-    insufficient_context: bool
+class RagFlags(CheckedRemarks, frozen=True, rename="camel"):
+    used_rag: Annotated[bool, Meta(description="at least one source was retrieved for the answer")]
+    fallback_to_generic: Annotated[
+        bool, Meta(description="the model failed; the answer lists the sources that were found")
+    ]
+    insufficient_context: Annotated[
+        bool, Meta(description="fewer than five sources were found, or none was relevant enough")
+    ]
+
+
+class ThreadFlags(RagFlags, frozen=True):
     interrupted: Annotated[
         bool,
         Meta(description="the text is incomplete because the model failed, or the client disconnected or stopped it"),
@@ -348,6 +355,11 @@ class KeptMessageFeedback(MessageFeedback, frozen=True):
     message_id: Annotated[UUID, Meta(examples=[MESSAGE])]
     created_at: Moment
     updated_at: Moment
+
+
+class ReviewedSource(Struct, frozen=True):
+    label: str
+    cited: bool
 
 
 class ThreadMessage(Struct, frozen=True, rename="camel"):
@@ -393,16 +405,6 @@ class ThreadWithMessages(ThreadInfo, frozen=True):
 class ThreadsResponse(Struct, frozen=True, rename="camel"):
     threads: Annotated[list[ThreadInfo], Meta(description="ordered by the newest message, newest first")]
     next_cursor: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
-
-
-class RagFlags(CheckedRemarks, frozen=True, rename="camel"):
-    used_rag: Annotated[bool, Meta(description="at least one source was retrieved for the answer")]
-    fallback_to_generic: Annotated[
-        bool, Meta(description="the model failed; the answer lists the sources that were found")
-    ]
-    insufficient_context: Annotated[
-        bool, Meta(description="fewer than five sources were found, or none was relevant enough")
-    ]
 
 
 class RagResponse(Struct, frozen=True, rename="camel"):

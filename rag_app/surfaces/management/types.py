@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from rag_app.domain import JsonObject
 from rag_app.http.fields import NOT_BLANK, limit_text
-from rag_app.surfaces.lexybrain.types import Count, Moment
+from rag_app.surfaces.lexybrain.types import Count, Moment, ReviewedSource
 
 Slug = Annotated[str, Meta(examples=["aurora"])]
 Resolution = Literal["fixed", "noted", "dismissed"]
@@ -21,11 +21,6 @@ class Settlement(Struct, frozen=True):
     note: str | None
     settled_by: Annotated[str, Meta(description="the administrator's name, or the id if the user was deleted")]
     settled_at: Moment
-
-
-class QueuedSource(Struct, frozen=True):
-    label: str
-    cited: bool
 
 
 class QueuedFeedback(Struct, frozen=True):
@@ -48,7 +43,7 @@ class QueuedFeedback(Struct, frozen=True):
     capability: str | None
     model: str | None
     prompts: Annotated[dict[str, str], Meta(description="names of the prompt versions, by type")]
-    sources: list[QueuedSource]
+    sources: list[ReviewedSource]
     settlement: Annotated[Settlement | None, Meta(description="null if the feedback is open")]
 
 
