@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import math
 import os
+import re
 import socket
 import threading
 import time
@@ -26,6 +27,7 @@ import httpx
 import pytest
 from granian.constants import Interfaces
 from granian.server.embed import Server
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from litestar import Litestar
 from llama_index.core.schema import TextNode
 from msgspec import structs
@@ -131,6 +133,24 @@ class Tables:
 
 
 TABLES = Tables()
+
+
+Validate = Callable[[httpx.Response], None]
+
+
+@pytest.fixture
+def validator(document: dict[str, Any]) -> Validate:
+    """Checks a body against the API's own OpenAPI document."""
+
+    def check(response: httpx.Response) -> None:
+        path = response.request.url.path
+        paths = [path, *(each for each in document["paths"] if re.fullmatch(re.sub(r"{\w+}", "[^/]+", each), path))]
+        operation = next(document["paths"][each] for each in paths if each in document["paths"])
+        content = operation[response.request.method.lower()]["responses"][str(response.status_code)]["content"]
+        schema = {**content["application/json"]["schema"], "components": document["components"]}
+        Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(response.json())
+
+    return check
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import Any
@@ -46,7 +46,7 @@ from rag_app.surfaces.lexybrain.types import (
     RagTimeRange,
 )
 from rag_app.surfaces.registry import SURFACES
-from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, replied, serve
+from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, Validate, replied, serve
 from tests.contract.test_streaming import STREAM, events, parsed
 from tests.waiting import PATIENCE, wait_for
 
@@ -94,8 +94,6 @@ CITED = [
 ASK = {"message": "?"}
 RESETS = int(datetime(2026, 12, 1, tzinfo=UTC).timestamp())
 
-Validate = Callable[[httpx.Response], None]
-
 
 def refused(response: httpx.Response, status: int, code: str, *, retryable: bool = False) -> str:
     """The message, after a look at the envelope: it is exactly the contract's."""
@@ -113,20 +111,6 @@ def refused(response: httpx.Response, status: int, code: str, *, retryable: bool
 def said(backstage: Backstage) -> RagRequest:
     [(_, message)] = backstage.conversations.said
     return message
-
-
-@pytest.fixture
-def validator(document: dict[str, Any]) -> Validate:
-    """Checks a body against the API's own OpenAPI document."""
-
-    def check(response: httpx.Response) -> None:
-        path = response.request.url.path.replace(SHOWN["threadId"], "{thread_id}")
-        operation = document["paths"][path][response.request.method.lower()]
-        content = operation["responses"][str(response.status_code)]["content"]
-        schema = {**content["application/json"]["schema"], "components": document["components"]}
-        Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(response.json())
-
-    return check
 
 
 # --- the contract's example

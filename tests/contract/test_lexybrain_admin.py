@@ -28,11 +28,11 @@ from rag_app.surfaces.lexybrain import types as wire
 from rag_app.surfaces.lexybrain.statistics import LexyBrainStats, StageLatencies, round_figures
 from rag_app.surfaces.lexybrain.tables import feedback_table
 from rag_app.surfaces.registry import SURFACES
-from tests.contract.conftest import AUDIENCE, BEGAN, ISSUER, SECRET, TABLES, Backstage
-from tests.contract.test_lexybrain import Validate, refused, validator
+from tests.contract.conftest import AUDIENCE, BEGAN, ISSUER, SECRET, TABLES, Backstage, Validate
+from tests.contract.test_lexybrain import refused
 from tests.contract.test_lexybrain_threads import ADA, EXPECTED, ORG, THREAD, answered, kept
 
-__all__ = ["kept", "validator"]
+__all__ = ["kept"]
 
 STATS, FEEDBACK, CONFIGS = (f"/api/admin/lexybrain/{each}" for each in ("rag/stats", "rag/feedback", "configs"))
 EVERY = [

@@ -5,33 +5,19 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from sqlalchemy import delete
 
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Scope
 from rag_app.surfaces.lexybrain.tables import feedback_table
-from tests.contract.conftest import TABLES, Backstage
-from tests.contract.test_lexybrain import THREADS, Validate, any_of, refused
+from tests.contract.conftest import TABLES, Backstage, Validate
+from tests.contract.test_lexybrain import THREADS, any_of, refused
 from tests.contract.test_lexybrain_threads import ADA, ANSWERED, ASKED, BERTA, EXPECTED, IDS, THREAD, answered, kept
 
 __all__ = ["kept"]
 
 AT = f"/api/lexybrain/messages/{ANSWERED.id}/feedback"
 NEGATIVE = {"rating": "negative", "comment": "Where is the box?", "expectedSourceId": "kw-ring-box"}
-
-
-@pytest.fixture
-def validator(document: dict[str, Any]) -> Validate:
-    """Checks a body against the API's own OpenAPI document."""
-    operations = document["paths"]["/api/lexybrain/messages/{message_id}/feedback"]
-
-    def check(response: httpx.Response) -> None:
-        content = operations[response.request.method.lower()]["responses"][str(response.status_code)]["content"]
-        schema = {**content["application/json"]["schema"], "components": document["components"]}
-        Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(response.json())
-
-    return check
 
 
 @pytest.fixture(autouse=True)

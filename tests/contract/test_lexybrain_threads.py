@@ -16,10 +16,8 @@ from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Principal, Scope
 from rag_app.surfaces.lexybrain.conversations import INDEX
 from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table, threads_table
-from tests.contract.conftest import TABLES, Backstage, NewRow
-from tests.contract.test_lexybrain import SHOWN, THREADS, Validate, any_of, refused, validator
-
-__all__ = ["validator"]
+from tests.contract.conftest import TABLES, Backstage, NewRow, Validate
+from tests.contract.test_lexybrain import SHOWN, THREADS, any_of, refused
 
 ADA, BERTA, ORG = uuid4(), uuid4(), uuid4()
 THREAD = UUID(SHOWN["threadId"])

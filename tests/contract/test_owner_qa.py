@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from msgspec.structs import replace
 
 from rag_app.access.tokens import Tokens, issue_token
@@ -31,7 +30,7 @@ from rag_app.http.server import api
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import condition
 from rag_app.surfaces.registry import SURFACES
-from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
+from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, Validate, serve
 from tests.contract.test_errors import problem
 from tests.waiting import PATIENCE
 
@@ -53,7 +52,6 @@ UNCITED = (
 CHUNK = UUID("550e8400-e29b-41d4-a716-446655440000")
 CALL = UUID("123e4567-e89b-12d3-a456-426614174000")
 
-Validate = Callable[[httpx.Response], None]
 
 both = pytest.mark.parametrize("path", [SEARCH, ASK])
 
@@ -153,19 +151,6 @@ SOURCES = [
         **opened("661e8400-e29b-41d4-a716-446655440001", "234e4567-e89b-12d3-a456-426614174001"),
     },
 ]
-
-
-@pytest.fixture
-def validator(document: dict[str, Any]) -> Validate:
-    """Checks a body against the API's own OpenAPI document."""
-
-    def check(response: httpx.Response) -> None:
-        operation = document["paths"][response.request.url.path]["post"]
-        content = operation["responses"][str(response.status_code)]["content"]
-        schema = {**content["application/json"]["schema"], "components": document["components"]}
-        Draft202012Validator(schema).validate(response.json())
-
-    return check
 
 
 def test_search_takes_and_gives_the_contracts_example(

@@ -1,6 +1,5 @@
 """The contract of `/api/rag`, to the letter: what it shows must come back, in these shapes and with these names."""
 
-from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,13 +14,12 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.domain.source import JsonObject
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import any_of, condition, none_of
-from tests.contract.conftest import Backstage
+from tests.contract.conftest import Backstage, Validate
 
 SEARCH = ["/api/rag/search", "/functions/v1/rag-search"]
 ANSWER = ["/api/rag/answer", "/functions/v1/rag-answer"]
 ASK = {"query_text": "What did the customer say about pricing?"}
 
-Validate = Callable[[httpx.Response], None]
 
 INSUFFICIENT = (
     "I don't have enough relevant information to answer this question confidently. "
@@ -59,20 +57,6 @@ def answered(*hits: Hit, cited: tuple[Citation, ...] = (), **other: Any) -> Answ
         average_relevance=0.81,
     )
     return replace(made, **other)
-
-
-@pytest.fixture
-def validator(document: dict[str, Any]) -> Validate:
-    """Checks a body against the API's own OpenAPI document."""
-
-    def check(response: httpx.Response) -> None:
-        content = document["paths"][response.request.url.path]["post"]["responses"][str(response.status_code)][
-            "content"
-        ]
-        schema = {**content["application/json"]["schema"], "components": document["components"]}
-        Draft202012Validator(schema).validate(response.json())
-
-    return check
 
 
 @pytest.mark.parametrize("path", SEARCH)

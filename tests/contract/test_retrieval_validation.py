@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +10,6 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from msgspec.structs import replace
 from sqlalchemy import Insert, delete, insert, select
 
@@ -25,7 +24,7 @@ from rag_app.evaluation.tables import judgments_table, validations_table
 from rag_app.http.surface import example
 from rag_app.retrieval.index import load_indexes
 from rag_app.surfaces.validation.types import ExpectedQuery, ValidationRequest
-from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, TABLES, Backstage, ScriptedStore, Tables
+from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, TABLES, Backstage, ScriptedStore, Tables, Validate
 
 QUERY, VALIDATE, COLLECTIONS, RUNS = (
     f"/api/v1/retrieval/{name}" for name in ("query", "validate", "collections", "validations")
@@ -37,8 +36,6 @@ USER = UUID(int=70)
 BOOK = load_indexes(resource_folder("indexes"))["book"]
 NOTES = BOOK.model_copy(update={"name": "notes", "aliases": []})
 TEXT = "Embodied AI refers to artificial intelligence systems that interact with the physical world."
-
-Validate = Callable[[httpx.Response], None]
 
 
 def hit(score: float, **other: Any) -> Hit:
@@ -111,21 +108,6 @@ def judgment(number: int, start: int | None = None, text: str | None = None) -> 
 
 def as_key(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
-
-
-@pytest.fixture
-def validator(document: dict[str, Any]) -> Validate:
-    """Checks a body against the API's own OpenAPI document."""
-
-    def check(response: httpx.Response) -> None:
-        path = response.request.url.path
-        template = f"{RUNS}/{{validation_id}}" if path.startswith(f"{RUNS}/") else path
-        operation = document["paths"][template][response.request.method.lower()]
-        content = operation["responses"][str(response.status_code)]["content"]
-        schema = {**content["application/json"]["schema"], "components": document["components"]}
-        Draft202012Validator(schema).validate(response.json())
-
-    return check
 
 
 def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from uuid import UUID
 import pytest
 
 from rag_app.application import Application, open_application
+from rag_app.console import cli
 from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.ingest import Summary
 from rag_app.documents.metadata import Target
@@ -30,6 +31,24 @@ if TYPE_CHECKING:
 
 INDEX = "org_knowledge"
 ON_DEFAULT = pytest.mark.parametrize("environment", [ON_DEFAULT_STORE], indirect=True)
+
+
+Command = Callable[..., str]
+"""A command line and the exit status that it is to have; what it says, on stderr where the status is 1."""
+
+
+@pytest.fixture
+def rag(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    def rag(*arguments: str, status: int = 0) -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.argv", ["rag-app", *arguments])
+            with pytest.raises(SystemExit) as left:
+                cli.main()
+        said = capsys.readouterr()
+        assert (int(left.value.code or 0)) == status, said
+        return said.err if status == 1 else said.out
+
+    return rag
 
 
 @pytest.fixture(params=["postgres", "qdrant"])

@@ -14,7 +14,6 @@ import pytest
 from sqlalchemy import text
 
 from rag_app.application import Application, open_application
-from rag_app.console import cli
 from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Mode, Question
@@ -27,7 +26,7 @@ from rag_app.retrieval.index import Chunking, IndexSpec, load_index
 from rag_app.settings import Settings
 from rag_app.surfaces.administration.indexing import Indexing
 from tests.conftest import ON_DEFAULT_STORE, NewPostgres
-from tests.integration.conftest import Forking
+from tests.integration.conftest import Command, Forking
 from tests.integration.stopping import stopped, until_blocked
 from tests.integration.test_ingestion import contents, write_corpus
 from tests.waiting import PATIENCE
@@ -534,18 +533,7 @@ def deployment(new_database: NewPostgres, tmp_path: Path, monkeypatch: pytest.Mo
     deployed(new_database, "postgres", tmp_path, monkeypatch)
 
 
-def test_the_commands(
-    deployment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def rag(*arguments: str, status: int = 0) -> str:
-        with monkeypatch.context() as patch:
-            patch.setattr("sys.argv", ["rag-app", *arguments])
-            with pytest.raises(SystemExit) as left:
-                cli.main()
-        said = capsys.readouterr()
-        assert (int(left.value.code or 0)) == status, said
-        return said.err if status == 1 else said.out
-
+def test_the_commands(deployment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rag: Command) -> None:
     write_corpus(tmp_path / "docs", 2)
     rag("db", "upgrade")
     rag("orgs", "create", "acme")

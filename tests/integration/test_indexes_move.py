@@ -17,7 +17,6 @@ from llama_index.core.schema import TextNode
 from sqlalchemy import text
 
 from rag_app.application import Application
-from rag_app.console import cli
 from rag_app.console.database import elsewhere
 from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.generations import Generation
@@ -36,7 +35,7 @@ from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.settings import Settings
 from rag_app.surfaces.administration.indexing import Indexing, MoveOutcome
 from tests.conftest import ON_DEFAULT_STORE, NewPostgres
-from tests.integration.conftest import Forking
+from tests.integration.conftest import Command, Forking
 from tests.integration.stopping import stopped
 from tests.integration.test_indexes import FINE, INDEX, SPEC, deployed, holdings, ingest, new_org, quietly
 from tests.integration.test_ingestion import write_corpus
@@ -513,21 +512,10 @@ async def test_nothing_to_move_and_indexes_that_settings_move_along(
 # --- from the command line
 
 
-def test_the_command(
-    new_database: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command(new_database: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rag: Command) -> None:
     monkeypatch.chdir(tmp_path)
     deployed(new_database, "postgres", tmp_path, monkeypatch)
     declare(monkeypatch, SPEC)
-
-    def rag(*arguments: str, status: int = 0) -> str:
-        with monkeypatch.context() as patch:
-            patch.setattr("sys.argv", ["rag-app", *arguments])
-            with pytest.raises(SystemExit) as left:
-                cli.main()
-        said = capsys.readouterr()
-        assert (int(left.value.code or 0)) == status, said
-        return said.err if status == 1 else said.out
 
     write_corpus(tmp_path / "docs", 2)
     rag("db", "upgrade")
