@@ -27,6 +27,7 @@ from rag_app.documents.readers.rows import says_nothing, typed_value
 from rag_app.documents.reading import File, Readers
 from rag_app.domain import FieldType, RowMapping, RowsRule, column_name
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
+from rag_app.retrieval.text import singular_of
 
 # In this order: a column of 0 and 1 is one of numbers.
 _GUESSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME, FieldType.BOOLEAN)
@@ -156,6 +157,8 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         name: {key: each for key, each in said.items() if key not in ("high", "low") or poles[said["high"]] == 1}
         for name, said in figures.items()
     }  # what two columns are called says nothing of either
+    measured = [name for name in figures if not _says_when_or_where(name)]
+    person = _person(columns)
     flags = {
         name: {"values.true": f"[{_toml(_without_unit(name)[0])}]"}
         for name in fields
@@ -177,17 +180,43 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         decimal=decimal,
         ambiguous=ambiguous,
         language=language,
-        by=next((fields[name] for name in sorted(figures, key=lambda name: "adds_up" not in figures[name])), None),
+        by=next((fields[name] for name in sorted(measured, key=lambda name: "adds_up" not in figures[name])), None),
+        by_is_sure=len(measured) == 1 and "best" in figures[measured[0]],
         key=key and _toml(key),
         date=date and (f"[{_toml(date)}, {_toml(clock)}]" if clock else _toml(date)),
         date_column=date,
         formats=formats and json.dumps(sorted(formats)),
         times=times,
         renamed={_toml(name): _toml(field) for name, field in renamed.items()},
-        title=_toml(_title(key, date, {name: each for name, each in columns.items() if name != clock})),
+        title=_toml(person or _title(key, date, {name: each for name, each in columns.items() if name != clock})),
         text=_toml(_sentence(columns)),
-        nouns=_nouns(file, key, language, {name: kinds[name] for name in columns}),
+        nouns=(nouns := _nouns(file, key, language, {name: kinds[name] for name in columns})),
+        words=json.dumps([*_words_of_rows(nouns.one, person, date, columns)], ensure_ascii=False),
     )
+
+
+def _says_when_or_where(name: str) -> bool:
+    """Whether a column of figures says when or where something is, and measures nothing: a year, a longitude."""
+    return not {*_table()["words"]["when_or_where"].split()}.isdisjoint(_fold(name).replace("_", " ").split())
+
+
+def _person(columns: Iterable[str]) -> str:
+    """The first and the last name of the person that a row is of, as a template; empty where it has no columns of both."""
+    named = {column_name(name): name for name in columns}
+    chosen = [
+        next((named[each] for each in _table()["words"][sort].split() if each in named), None)
+        for sort in ("first_names", "last_names")
+    ]
+    return "" if None in chosen else " ".join(f"{{{name}}}" for name in chosen)
+
+
+def _words_of_rows(noun: str, person: str, date: str | None, columns: Iterable[str]) -> Iterator[str]:
+    """What a row is called: its noun, a person, and what happened on its date: "death" of a `death_date`."""
+    happened = _table()["events"]
+    events = [happened[each] for each in _fold(date or "").replace("_", " ").split() if each in happened]
+    others = [*(["person", "people"] if person else []), *" ".join(events).split()]
+    taken = {*map(column_name, columns), noun}
+    yield from (noun, *(each for each in others if each not in taken))
 
 
 def _clock_beside(date: str | None, values: Values) -> str | None:
@@ -219,6 +248,8 @@ def _said_of(name: str, date: str | None, kind: FieldType | None) -> dict[str, s
         and tokens[-1] in table["words"]["paid"].split()
     ):
         said |= {"adds_up": "true", "totals": table["words"]["totals"]}
+    if tokens and tokens[-1] in table["words"]["good"].split():
+        said |= {"best": '"high"'}
     if tokens and (poles := table["poles"].get(tokens[-1])) and not rated:
         high, low = poles.split("] [")
         said |= {"high": f"{high}]", "low": f"[{low}"}
@@ -351,11 +382,11 @@ def _nouns(file: str, key: str | None, language: str, kinds: Mapping[str, FieldT
 
 def _singular(noun: str, language: str) -> str:
     """
-    >>> _singular("orders", "en"), _singular("accessories", "en"), _singular("boxes", "en"), _singular("fiches", "fr")
-    ('order', 'accessory', 'box', 'fiche')
+    >>> _singular("orders", "en"), _singular("movies", "en"), _singular("boxes", "en"), _singular("fiches", "fr")
+    ('order', 'movie', 'box', 'fiche')
     """
-    if language == _ENGLISH and (found := re.fullmatch("(.{2,})ies|(.+(?:ch|sh|ss|x))es", noun)):
-        return f"{found[1]}y" if found[1] else found[2]
+    if language == _ENGLISH and (found := re.fullmatch("(.{2,}ies)|(.+(?:ch|sh|ss|x))es", noun)):
+        return singular_of(noun) if found[1] else found[2]
     return noun.removesuffix("s") if not noun.endswith("ss") else noun
 
 

@@ -494,3 +494,20 @@ def test_money_without_dates_makes_no_total(tmp_path: Path) -> None:
     table.write_text("lesson,fee\nviolin,40\npiano,55\n")
     assert "adds_up = true, totals" not in proposed(table).split("#")[0]
     assert "\nfee = {" in proposed(table)
+
+
+def test_a_table_of_years_has_no_dates(tmp_path: Path) -> None:
+    table = tmp_path / "movies.csv"
+    table.write_text("year,studio,rating\n1950,A,1.5\n1955,A,2.5\n1955,B,2.5\n")
+    spec = loaded(table)
+    assert spec.dated_types == () and [*spec.records] == ["movie"]
+    assert (spec.records["movie"].by, spec.vocabulary["rating"].best) == ("rating", "high")
+
+
+def test_rows_of_people_are_called_so_and_by_what_happened_to_them(tmp_path: Path) -> None:
+    table = tmp_path / "wards.csv"
+    table.write_text("first_name,last_name,age,death_date\nAda,Holm,70,2026-01-05\nBo,Holm,81,2026-01-06\n")
+    spec = loaded(table)
+    assert spec.records["ward"].words[:4] == ("ward", "person", "people", "death")
+    assert spec.rows[0].title == "{first_name} {last_name}" and spec.dated_types is None
+    assert (spec.vocabulary["age"].high, spec.vocabulary["age"].low) == (("oldest",), ("youngest",))
