@@ -103,7 +103,9 @@ class Vocabulary(_Strict):
     `adds_up`: its figures make a total, so that "how much" asks for their sum; `totals` are words that ask for it by
     themselves ("revenue"), `earned` those that ask for it of the records with the values `earned_of` alone: "earned" of
     what is done. `values` are other words for a value
-    ("out of stock" for false), or for a condition on a number ("rising" for ">0"). `kind` is the kind of record
+    ("out of stock" for false), or for a condition on a number ("rising" for ">0"). `levels` are the values of a field of
+    words in their order, the lowest first: `high` asks for the highest one that there is. `void` are those of what came to
+    nothing, so that nobody has paid for it. `kind` is the kind of record
     (`Kind`) that is meant where a question names the field and no kind; if the index has no other sources, it may be omitted. `own` marks the boolean field that is false for
     records of others: "mine" and "ours" leave those out. `formula` computes the field from others where a source does
     not say it (formulas.py).
@@ -119,6 +121,8 @@ class Vocabulary(_Strict):
     earned: Phrases = ()
     earned_of: Mapping[Name, str] = {}
     values: Mapping[str, Phrases] = {}
+    levels: Phrases = ()
+    void: Phrases = ()
     kind: Name | None = None
     own: bool = False
     formula: str = ""
@@ -232,6 +236,8 @@ class IndexSpec(_Strict):
                 self._check_formula(name, words.formula)
             if words.own and self.all_fields[name] is not FieldType.BOOLEAN:
                 raise ValueError(f"fields.{name}: own is for a boolean field")
+            if (words.levels or words.void) and self.all_fields[name] is not FieldType.KEYWORD:
+                raise ValueError(f"fields.{name}: levels and void are for a keyword field")
         for name, kind in self.records.items():
             _check_declared(f"records.{name}: source_types", kind.source_types, self.source_types)
             _check_declared(f"records.{name}", {*kind.having, *kind.lacks, kind.by} - {None}, self.all_fields)

@@ -20,6 +20,7 @@ _AT_MOST = 1.3  # of a word's slips together
 _SLIP, _MISSING, _EXTRA, _OTHER, _FIRST = 0.5, 0.8, 0.8, 1.0, 0.5
 _LETTERS, _VOWELS = "abcdefghijklmnopqrstuvwxyz", "aeiouy"
 _ALIKE = (("ks", "x"), ("cks", "x"), ("ck", "k"), ("k", "c"), ("ph", "f"), ("ie", "ei"), ("z", "s"), ("kw", "qu"), ("ä", "ae"), ("ö", "oe"), ("ü", "ue"), ("ß", "ss"))  # fmt: skip
+_ATLANTIC = (("our", "or"), ("is", "iz"), ("yse", "yze"), ("tre", "ter"), ("ence", "ense"), ("ogue", "og"), ("grey", "gray"), ("ll", "l"))  # fmt: skip
 _ENDINGS = ("est", "er", "ed", "ing", "ly")
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -61,11 +62,21 @@ def spellings(word: str) -> dict[str, float]:
     for options in (by_ear, _edits(word), twice):
         for spelling, cost in options.items():
             unlikely = cost + (_FIRST if spelling[:1] != word[:1] else 0.0)
-            # three letters in a row that are new in it are in words, but for one seam: of most spellings they are not
-            if unlikely <= _AT_MOST and len(spelling) >= SHORTEST - 1 and len(_triples(spelling) - known) <= 1:
+            # three letters in a row that are new in it are in words, but for the two across a seam: of most spellings they are not
+            if unlikely <= _AT_MOST and len(spelling) >= SHORTEST - 1 and len(_triples(spelling) - known) <= 2:
                 found[spelling] = min(unlikely, found.get(spelling, unlikely))
     found.pop(word, None)
     return found
+
+
+def other_english(word: str) -> set[str]:
+    """How a word may be written on the other side of the Atlantic.
+
+    >>> sorted(other_english("neighbourhood")), sorted(other_english("gray")), sorted(other_english("pan"))
+    (['neighborhood'], ['grey'], [])
+    """
+    pairs = (way for pair in _ATLANTIC for way in (pair, pair[::-1]))
+    return {word.replace(one, other) for one, other in pairs} - {word}
 
 
 def likelihood(found: tuple[str, str, float, int]) -> tuple[float, int, int, str]:

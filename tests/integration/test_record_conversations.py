@@ -1,5 +1,6 @@
 """Questions about records that go on with what the answer before put first, over the real route."""
 
+import re
 from typing import Any
 
 import pytest
@@ -66,6 +67,7 @@ LISTINGS = "which of our listings have more than 100 sales?"
             ("how many keywords do we have on etsy?", "and on amazon?", "together?"),
             "your 10 keywords with market etsy or market amazon",
         ),
+        ((LISTINGS, "what does the second one cost?"), "your only listing with sales above 100, number 2 of the list"),
         (("on which platforms do we have keywords?", "how many are they?"), "your keywords by marketplace"),
     ],
 )
@@ -96,3 +98,14 @@ def test_two_figures_are_set_apart(chat: Chat) -> None:
 def test_what_does_not_add_up_has_no_total(chat: Chat) -> None:
     reply = chat.post("what is the total demand index of our keywords?")
     assert reply["flags"].get("understood") is None
+
+
+def test_how_long_ago_something_was_is_counted_in_days(chat: Chat) -> None:
+    assert re.search(r"That is \d[\d,]* days ago", chat.post("How long ago was our last alert?")["answer"])
+
+
+def test_the_terms_of_a_watchlist_are_asked_of_whom_it_belongs_to_alone(chat: Chat) -> None:
+    asked = "What is the average demand of the terms on the Spring proposals watchlist?"
+    told = chat.post(asked)["flags"]["understood"]
+    assert re.fullmatch(r"the average demand index of \d keywords with a place in “.*Spring proposals.*”", told), told
+    assert "understood" not in chat.post(asked, chat.jonas)["flags"]

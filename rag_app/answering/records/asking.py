@@ -138,7 +138,24 @@ def asks_of_fields(tokens: Sequence[Token], spec: IndexSpec) -> bool:
     leaves_out = of_kind and any(token.role == "not" and token.stem in word_set("excepts") for token in tokens)
     first = any(token.stem in word_set("which_of") for token in tokens[:1]) and tokens[1:2] and tokens[1].role == "kind"
     whole = first and not left and of_kind and of_field  # "which repairs only take a week"
-    return (bool(asked) and (of_kind or of_field)) or own or leaves_out or bool(whole)
+    return (bool(asked) and (of_kind or of_field)) or own or leaves_out or bool(whole) or _asks_what_came_in(tokens)
+
+
+def _asks_what_came_in(tokens: Sequence[Token]) -> bool:
+    """Whether the total of what one took in is asked for: "what did we earn from late trips"."""
+    asks = any(token.stem in word_set("what") or token.role == "much" for token in tokens[:1])
+    ours = any(token.stem in word_set("us") for token in tokens)
+    return asks and ours and any(token.role == "total" for token in tokens)
+
+
+def figure_asked(tokens: Sequence[Token]) -> str:
+    """The word for what one makes or takes, where no field is called so: "what profit do we make"; else empty."""
+    first, noun, verb, who = (*tokens[:4], *(None,) * 4)[:4]
+    if first is None or noun is None or verb is None or who is None or not noun.is_left:
+        return ""
+    asks = first.stem in word_set("what") | {"much"} and verb.stem in word_set("does") and who.stem in word_set("us")
+    makes = any(token.stem in word_set("takes_in") for token in tokens[4:])
+    return noun.text.lower() if asks and makes else ""
 
 
 def _fields_told(spec: IndexSpec) -> tuple[frozenset[str], frozenset[str]]:
@@ -234,7 +251,7 @@ def stand_before_kind(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
 
 def words_of_fields(tokens: Sequence[Token], spec: IndexSpec) -> frozenset[str]:
     """The words that the names of figures have beside those that are said: "score", where "competition" is."""
-    named = {token.meaning.name for token in tokens if token.meaning and token.role == "field"}
+    named = {token.name for token in tokens if token.role in ("field", "high", "low")}
     phrases = (stems(phrase) for name in named if is_figure(spec, name) for phrase in vocabulary_of(spec, name).words)
     return frozenset(word for phrase in phrases for word in phrase)
 

@@ -15,6 +15,7 @@ from rag_app.answering.records.wording import (
     figure,
     goes_by,
     is_figure,
+    is_measure,
     says_year,
     stems,
     vocabulary_of,
@@ -221,7 +222,7 @@ class Conditions:
         kind = self.kind or self._kind_meant(RecordQuery(), self._values() or [])
         words = self.spec.vocabulary.items()
         alone = len(self.spec.records) == 1
-        own = [name for name, each in words if kind and (alone or each.kind == kind) and is_figure(self.spec, name)]
+        own = [name for name, each in words if kind and (alone or each.kind == kind) and is_measure(self.spec, name)]
         return own[0] if len(own) == 1 else None
 
     def _build_comparison(self, name: str, operator: FilterOperator, value: float) -> MetadataFilter | None:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, islice
+from operator import mul
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from rag_app.answering.capabilities import RecordList
 from rag_app.answering.leaning import without_opening
 from rag_app.answering.records.asking import (
     asks_of_records,
+    figure_asked,
     is_name,
     may_ask,
     measures_records,
@@ -43,7 +45,9 @@ from rag_app.answering.records.following import (
     name_first,
     only_those,
     say_place,
+    say_year,
 )
+from rag_app.answering.records.holders import split_holder
 from rag_app.answering.records.hours import asks_time, read_hours, say_when
 from rag_app.answering.records.leads import lead_of, without_lead
 from rag_app.answering.records.measures import say_figures
@@ -51,6 +55,7 @@ from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan, Reading
 from rag_app.answering.records.rephrasing import say_plainly, write_out
 from rag_app.answering.records.sides import Side, has_own_day, share_words, split_sides
+from rag_app.answering.records.spans import read_span, say_span
 from rag_app.answering.records.steps import (
     Steps,
     Way,
@@ -62,6 +67,7 @@ from rag_app.answering.records.steps import (
     read_steps,
     set_apart,
     sets_figures_apart,
+    sets_years_apart,
     with_mean,
 )
 from rag_app.answering.records.telling import (
@@ -91,7 +97,9 @@ from rag_app.answering.records.those import (
     narrow_further,
     narrow_to_found,
     narrow_to_others,
+    narrow_to_place,
     other_days,
+    point_in_list,
     points_at_several,
     points_at_those,
     say_those,
@@ -113,12 +121,14 @@ from rag_app.answering.records.wording import (
     stems,
     variants,
     vocabulary_of,
+    without_phrases,
     word_set,
     workers_field,
+    year_field,
 )
 from rag_app.answering.records.written_queries import QueryWriter
-from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage
-from rag_app.retrieval.embedding import asking, embed_query
+from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage, day_of
+from rag_app.retrieval.embedding import MiniLM, asking, embed_query
 from rag_app.retrieval.filters import EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, condition, fields_of
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec
@@ -132,13 +142,18 @@ from rag_app.retrieval.periods import (
 )
 from rag_app.retrieval.postprocessors import cut_below
 from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, NamedValue, RecordQuery, Records
-from rag_app.retrieval.spelling import as_written, correct_spelling, is_inflected, spellings, suspects
+from rag_app.retrieval.spelling import as_written, correct_spelling, is_inflected, other_english, spellings, suspects
 from rag_app.retrieval.store import ScopedStore, Search
+from rag_app.retrieval.text import tokens as tokens_of
 
+_BY_HOW_MUCH = re.compile(r",?\s+(?:and\s+)?by how (?:much|many)(?=\W*$)", re.I)
+_AS_WELL = re.compile(r"\s+(?:as well as|and (?:then )?again)\s+", re.I)
+_IN_BOTH = re.compile(r"\bboth\b|\bas well as\b|\band (?:then )?again\b", re.I)
 _QUOTED = re.compile(r"[“„\"«]([^“”„\"«»]+)[”“\"»]")
 _FEW = 8  # values of a field that are all shown to the parser
 _COMPARED = 2  # sources of each of two periods
 _TITLED = 100  # chunks whose titles are read
+_SAME_NOUN, _NOUNS = 0.82, 3  # cosine from which on two nouns say the same, and how many of a kind's are tried
 _EQUALS = 5  # records that are the best together
 
 
@@ -221,7 +236,9 @@ class RecordFinder:
         The question's own filters hold as well, those of a second look where it has one. Raises StoreFailed and
         EmbeddingFailed.
         """
-        if (written := say_figures(say_when(write_out(self._question.text)), self._spec)) != self._question.text:
+        written = say_when(write_out(self._question.text))
+        written = say_figures(written, self._spec, years=not sets_years_apart(written))
+        if written != self._question.text:
             self._question = self._say(self._question, written)
         question = self._question
         before = tuple(say_when(write_out(each)) for each in before_in(question))
@@ -253,7 +270,8 @@ class RecordFinder:
         self, before: Sequence[str], *, asks: bool, briefs: bool
     ) -> Work[FoundRecords | NotRecorded | None]:
         """The ways of reading the question, one after the other."""
-        question = (yield from self._put_right(self._question)) if asks else self._question
+        misspelt = asks or (before and suspects(self._question.text, ()))
+        question = (yield from self._put_right(self._question)) if misspelt else self._question
         before = yield from self._put_all_right(before)
         asks = asks and may_ask(question.text, self._spec, question.period)
         brief = (yield from self._answer_brief(question)) if briefs else None
@@ -287,7 +305,44 @@ class RecordFinder:
 
     def _answer_by_two(self, question: Question) -> Work[FoundRecords | None]:
         """What takes more than one query: two periods, or steps."""
-        return (yield from self._compare_periods(question)) or (yield from self._answer_in_steps(question))
+        held = (yield from self._ask_of_held(question)) or (yield from self._find_in_both(question))
+        compared = held or (yield from self._compare_periods(question))
+        steps = compared or (yield from self._answer_in_steps(question))
+        return steps or (yield from self._answer_by_days(question)) or (yield from self._total_first_few(question))
+
+    def _total_first_few(self, question: Question) -> Work[FoundRecords | None]:
+        """The total or the mean of so many that stand first in an order: "what do the two cheapest tents cost together?"."""
+        spec, values = self._spec, (yield from self._values(question.text, question.period))
+        tokens = read_names(without_period(question.text, question.period), spec, values)
+        ways = [token for token in tokens if token.role in ("sum", "average")]
+        if len(ways) != 1 or not any(token.role in SUPERLATIVES for token in tokens):
+            return None
+        bare = without_phrases(tokens, ways)
+        plan = read_question(bare, spec, values, question.period, question.today).plan
+        if plan is None or not is_first_few(plan) or plan.single or plan.query.limit != _number_in(tokens):
+            return None
+        of = next((each for each in (*plan.figures, plan.query.order) if each and is_figure(spec, each)), None)
+        found: Records = yield self._store.find_records(self._limit_query(replace(plan, whole=True)))
+        if of is None or len(found.rows) != plan.query.limit:
+            return None
+        few = narrow_to_found(plan, [str(row.sources[0]) for row in found.rows], spec)
+        way = Aggregate(ways[0].role)
+        return (yield from self._tell_plan(replace(few, query=replace(few.query, aggregate=way, of=of))))
+
+    def _answer_by_days(self, question: Question) -> Work[FoundRecords | None]:
+        """How long ago a record was, or how many days lie between two; None of any other number of them."""
+        span = read_span(question.text)
+        plan = (yield from self._understand(self._say(question, span.text))).plan if span is not None else None
+        if span is None or plan is None or not plan.is_list or plan.query.group is not None:
+            return None
+        told = yield from self._tell_plan(plan)
+        hits = to_hits(told.nodes) if told is not None else []
+        days = sorted(day_of(hit.date) for hit in hits if hit.date is not None)
+        if told is None or not len(days) == len(hits) == span.number:
+            return None
+        cited = " ".join(f"[Source {number}]" for number in range(1, span.number + 1))
+        text = f"{told.text} {say_span(days, question.today or datetime.now(UTC).date(), cited)}"
+        return replace(told, text=text, computed=True)
 
     def _values(self, text: str, period: Period | None) -> Work[Sequence[NamedValue]]:
         """The values of the scope that the words of a text may be, and the records whose titles have words of it.
@@ -339,11 +394,65 @@ class RecordFinder:
             kept += [told] if told is not None and told.nodes else []
         return _join(kept, self._most) if kept else None
 
+    def _ask_of_held(self, question: Question) -> Work[FoundRecords | None]:
+        """What is asked of records that one of another kind holds: "the average demand of the terms on my bridal watchlist"."""
+        holder = split_holder(question.text, self._spec)
+        if holder is None:
+            return None
+        asked = (yield from self._understand(self._say(question, holder.rest))).plan
+        named = (yield from self._understand(self._say(question, f"show {holder.said}"))).plan
+        if asked is None or named is None or (asked.kind, named.kind) != (holder.held, holder.kind):
+            return None
+        found: Records = yield self._store.find_records(self._limit_query(named))
+        hits = to_hits((yield from self._nearest(found, 1))) if found.total == 1 else ()
+        values = hits[0].metadata.get(holder.field) if hits else None
+        narrowed = asked.query.of or asked.query.order or asked.figures or asked.conditions
+        if not isinstance(values, list) or not narrowed:
+            return None
+        filters = (*asked.query.filters, condition(holder.key, IN, [str(each) for each in values]))
+        told = (*asked.conditions, f"a place in “{hits[0].title}”")
+        return (
+            yield from self._tell_plan(replace(asked, query=replace(asked.query, filters=filters), conditions=told))
+        )
+
+    def _find_in_both(self, question: Question) -> Work[FoundRecords | None]:
+        """Those of whom something is recorded in two periods: "which customers came last week as well as this week?"."""
+        spec, text, plans = self._spec, _AS_WELL.sub(" and ", question.text), list[Plan]()
+        if not _IN_BOTH.search(question.text) or spec.dated_types == () or "date" in fields_of(question.filters):
+            return None
+        periods = find_periods(text, question.today or datetime.now(UTC).date())
+        for period in periods:
+            plan = read_question(text, spec, (yield from self._values(text, period)), period, question.today).plan
+            plans += [each for each in [plan and self._group_people(plan, text)] if each is not None]
+        if len(plans) != _COMPARED:
+            return None
+        found = list[Records]()
+        for plan in plans:
+            found.append((yield self._store.find_records(replace(self._limit_query(plan), limit=LARGEST_LIMIT))))
+        again = {row.group for row in found[1].rows}
+        rows = tuple(row for row in found[0].rows if row.group in again)
+        if not rows or any(len(each.rows) < each.total for each in found):
+            return None
+        both = replace(plans[0], conditions=(*plans[0].conditions, f"others of {periods[1].label}"))
+        return (yield from self._tell(both, replace(found[0], rows=rows, total=len(rows)), "found"))
+
+    def _group_people(self, plan: Plan, text: str) -> Plan | None:
+        """A plan for the values of a field, or for the people of the records that "who" asks for; else None."""
+        query, people = plan.query, people_field(self._spec)
+        asked = any(
+            token.stem in word_set("who") or token.name == people for token in read_words(text, self._spec)[:3]
+        )  # "who", "which customers"
+        if plan.is_list and query.group is None and people and asked:
+            query = replace(query, aggregate=Aggregate.COUNT, group=people, order=None)
+        groups = query.aggregate is Aggregate.COUNT and query.group is not None and query.grain is None
+        return replace(plan, query=query, distinct=True) if groups and not (query.least or query.most) else None
+
     def _compare_periods(self, question: Question) -> Work[FoundRecords | None]:
         """The figures of two periods, one after the other; None where the question compares none, or one has no records."""
         spec, text = self._spec, question.text
-        if spec.dated_types == () or "date" in fields_of(question.filters):
+        if (spec.dated_types == () and year_field(spec) is None) or "date" in fields_of(question.filters):
             return None
+        text, apart = _BY_HOW_MUCH.sub("", text), asks_difference(text)
         today, joined, plans = question.today or datetime.now(UTC).date(), join_periods(text), list[Plan]()
         periods = find_periods(text, today)
         sides: Sequence[Side] = [Side(text, each) for each in periods or find_periods(joined, today)]
@@ -356,13 +465,15 @@ class RecordFinder:
             ]
             if sides := share_words(one, other, spec, shared):
                 break
+        if spec.dated_types == () and any(side.period.grain != "year" for side in sides):
+            return None
         for side in sides:
             values = yield from self._values(side.text, side.period)
             plan = read_question(side.text, spec, values, side.period, question.today, comparing=True).plan
             if plan is None:
                 return None
             plans.append(plan)
-        apart, names = asks_difference(text), [side.name for side in sides]
+        names = [side.name for side in sides]
         plain = bool(periods) or (any(names) and sides[0].period.said.casefold() in word_set("compares"))
         if len(plans) != 2 or not (apart or plain or plans[0].contest):
             return None
@@ -554,7 +665,9 @@ class RecordFinder:
         tokens = read_names(without_period(text, question.period), spec, values)
         left = suspects(" ".join(token.text for token in tokens if token.is_left and figure(token.text) is None), ())
         unknown = [word for word in left if not is_inflected(word)]
-        options = {word: spellings(word) for word in unknown}
+        whole = {token.text.lower() for token in tokens if token.is_left} - {*left}
+        options = {word: dict.fromkeys(other_english(word), 0.0) for word in sorted(whole)}
+        options |= {word: spellings(word) for word in unknown}
         forms = (
             {each for found in options.values() for each in found} if words_left(text, spec, question.period) else ()
         )
@@ -563,7 +676,27 @@ class RecordFinder:
         doubtful = suspects(spelled, ()) if options else ()
         written: Mapping[str, str] = (yield self._store.respell(doubtful)) if doubtful else {}
         spelled = correct_spelling(spelled, {word: there for word, there in written.items() if word in options})
-        return self._reword(question, spelled)
+        named = yield from self._name_kind(spelled, tokens)
+        return self._reword(question, named)
+
+    def _name_kind(self, text: str, tokens: Sequence[Token]) -> Work[str]:
+        """The text with the name of the only kind of record for a noun that says the same: "films" where rows are movies.
+
+        Of the bundled embedder alone the cosine is known from which on it does (docs/adr/0064).
+        """
+        kinds = [*self._spec.records.values()]
+        bundled = isinstance(self._embedder, MiniLM) and self._dimension in (None, self._embedder.dimension)
+        if len(kinds) != 1 or not bundled or any(token.role == "kind" for token in tokens):
+            return text
+        for token in tokens:
+            if token.is_left and token.text.islower() and len(tokens_of(token.stem)) == 1:
+                asked = yield embed_query(self._embedder, token.stem, self._dimension)
+                for noun in [word for word in kinds[0].words if " " not in word][:_NOUNS]:
+                    known = yield embed_query(self._embedder, noun, self._dimension)
+                    if sum(map(mul, asked, known)) >= _SAME_NOUN:
+                        number = 2 if token.text != token.stem else 1
+                        return correct_spelling(text, {token.text: noun_of(kinds[0], number)})
+        return text
 
     def _names_person(self, question: Question, before: Sequence[str]) -> Work[bool]:
         """Whether a month that goes on with questions without days is the name of somebody who is recorded: "and April?"."""
@@ -713,8 +846,8 @@ class RecordFinder:
             return NotRecorded("", reading.unknown, bounded)
         if self.knows_rows_alone and self._totals_all(text):
             return NotRecorded(unread_text(unknown), reading.unknown, limits=True)
-        quoted = stems(" ".join(_QUOTED.findall(text)))
-        said = [word for word in unknown if reading.another or stem(word) in quoted]
+        asked, quoted = figure_asked(read_words(text, self._spec)), stems(" ".join(_QUOTED.findall(text)))
+        said = [word for word in unknown if reading.another or stem(word) in quoted or word.lower() == asked]
         return NotRecorded(unread_text(said), tuple(said)) if said else None
 
     def _totals_all(self, text: str) -> bool:
@@ -877,8 +1010,22 @@ class RecordFinder:
         left = read_question(asked, spec, values, question.period, question.today).plan
         return narrow_to_others(first, left) if left is not None else None
 
+    def _ask_of_place(self, question: Question, first: Plan, place: int) -> Work[Plan | None]:
+        """What is asked of the record at a place of the list before: "what did the second one pay?"."""
+        if not first.is_list or first.single:
+            return None
+        found: Records = yield self._store.find_records(self._limit_query(first))
+        rows = found.rows[first.skip :][place - 1 if place > 0 else place :][:1]
+        if len(found.rows) < _COMPARED or not rows:
+            return None
+        only = narrow_to_place(first, place, str(rows[0].sources[0]))
+        return (yield from self._read_of(question, only)) if question.text else only
+
     def _ask_of_some(self, question: Question, first: Plan, before: Sequence[str]) -> Work[Plan | None]:
-        """What is asked of the records of the plan before, or of the two plans before."""
+        """What is asked of the records of the plan before, of one of them, or of the two plans before."""
+        place, text = point_in_list(without_opening(question.text))
+        if place:
+            return (yield from self._ask_of_place(self._say(question, text), first, place))
         both = yield from self._join_those(question, first, before)
         if both is not None:
             return (yield from self._read_of(question, both)) if both.is_list else both
@@ -960,7 +1107,7 @@ class RecordFinder:
     def _follow(self, question: Question, before: Sequence[str]) -> Work[Question | None]:
         """The question as one that goes on with those before it, the newest first; None where it does not."""
         spec, after = self._spec, list[Question]()
-        asked = self._say(question, say_place(without_opening(question.text), before))
+        asked = self._say(question, self._say_place(question.text, before))
         dated = self._say(question, f"in {asked.text}")  # "and February?"
         if asked.period is None and dated.period is not None and not (yield from self._names_person(asked, before)):
             asked = dated
@@ -970,8 +1117,13 @@ class RecordFinder:
             alone = not self._points_back(before[place:])
             if alone and read_question(text, spec, values, said.period, question.today).plan is not None:
                 return (yield from self._go_on(said, (*after, asked), values))
-            after.insert(0, self._say(question, say_place(without_opening(text), before[place + 1 :])))
+            after.insert(0, self._say(question, self._say_place(text, before[place + 1 :])))
         return None
+
+    def _say_place(self, text: str, before: Sequence[str]) -> str:
+        """A follow-up with the place, or the year, that it says by those of the questions before it."""
+        said = say_place(without_opening(text), before)
+        return say_year(said, before) if year_field(self._spec) is not None else said
 
     def _go_on(
         self, merged: Question | None, after: Sequence[Question], values: list[NamedValue]
@@ -1097,15 +1249,26 @@ class RecordFinder:
             if others.total:
                 return plan, others, "none"
         nearest: list[tuple[float, Plan, Records]] = []
-        wanting = () if plan.single and plan.conditions else islice(plan.years, 2)
+        of_years = year_field(self._spec) is not None
+        wanting = () if of_years or (plan.single and plan.conditions) else islice(plan.years, 2)
         for each in wanting:
             for wanted, bound in _nearest_queries(each, filters):
                 near: Records = yield self._store.find_records(wanted)
                 nearest += [(abs(float(row.value or 0.0) - bound), each, near) for row in near.rows[:1]]
         if nearest:
             _, said, near = min(nearest, key=lambda each: each[0])
-            return said, near, "elsewhen"
+            return (yield from self._find_in_year(plan, near)) or (said, near, "elsewhen")
         return plan, Records(), "found"
+
+    def _find_in_year(self, plan: Plan, near: Records) -> Work[tuple[Plan, Records, Outcome] | None]:
+        """What a plan for days without a year finds in the year of the record next to them, however long ago that was."""
+        day = day_of(float(near.rows[0].value or 0.0))
+        if plan.period is None or plan.period.otherwise is None:
+            return None
+        moved = move_to_year_of(plan.period, Period(day, day, "", (0, 0), "day"))
+        other = [*replace(plan, period=replace(plan.period, otherwise=moved)).years][1]
+        found: Records = yield self._store.find_records(self._limit_query(other))
+        return (other, _leave_equals(other, found), "found") if found.total else None
 
     def _leave_figure(self, plan: Plan) -> Work[Records | None]:
         """The records that are as they were asked for, but for the figure of which the most or a total is asked."""
@@ -1170,6 +1333,11 @@ def _leave_equals(plan: Plan, found: Records) -> Records:
     return replace(found, rows=tuple(row for row in found.rows if row.value in best))
 
 
+def _number_in(tokens: Sequence[Token]) -> float | None:
+    numbers = [value for token in tokens if (value := figure(token.text)) is not None]
+    return numbers[0] if len(numbers) == 1 else None
+
+
 def _says_else(token: Token) -> bool:
     """Whether a word asks for something, or is not known."""
     before_it = token.stem in word_set("beside")
@@ -1225,7 +1393,7 @@ def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> Found
     elif steps.way is Way.CHANGE:
         apart = part.telling.change(part.figure, whole.figure, cited)
     else:
-        apart = part.telling.difference(abs(part.figure - whole.figure), cited)
+        apart = part.telling.difference(part.figure, whole.figure, whole.telling, cited)
     return replace(both, text=f"{both.text} {apart}")
 
 

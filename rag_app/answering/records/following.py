@@ -15,6 +15,7 @@ from rag_app.answering.leaning import said_before, without_opening
 from rag_app.answering.records.asking import without_period
 from rag_app.answering.records.conditions import BOUND_OPERATORS
 from rag_app.answering.records.hours import read_hours
+from rag_app.answering.records.those import point_in_list
 from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import (
     SUPERLATIVES,
@@ -61,6 +62,11 @@ _ONE_AFTER = re.compile(
     r"(?:(?:the )?next(?: (?:one|best))?|(?:the )?(?:one )?(?:after|behind|below|following) (?:that(?: one)?|it|him|her|them))\W*",
     re.I,
 )
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_YEAR_BESIDE = re.compile(
+    r"\b(?:in )?(?:the )?(?:(?P<after>year (?:after|later)|(?:following|next) year)|year (?:before|earlier)|previous year)(?: that| it)?\b",
+    re.I,
+)
 _ONE_BEHIND = re.compile(r"\s+ones?(?=\W*$)", re.I)
 _SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
 
@@ -86,7 +92,7 @@ def asks_of_those(text: str, spec: IndexSpec, *, first: bool) -> bool:
 
     In a `first` question "of these bookings" is of all that there are.
     """
-    if _THAT_TIME.search(text) or only_those(text, first=first):
+    if _THAT_TIME.search(text) or only_those(text, first=first) or (not first and point_in_list(text)[0]):
         return True
     found = _OF_THEM.search(text)
     if found is None or re.search(r"[,:]|\bor\b", text[found.end() :]):
@@ -190,6 +196,23 @@ def say_place(text: str, before: Sequence[str]) -> str:
         if placed or not follows:
             break
     return next((f"the {word}" for word, at in ordinals.items() if int(at) == place), text)
+
+
+def say_year(text: str, before: Sequence[str]) -> str:
+    """The year beside that of a question before as a number; `before` are the questions before it, the newest first.
+
+    >>> say_year("and the year after?", ("What did plums yield in 2012?",))
+    'and in 2013?'
+    >>> say_year("the year before that", ("and the year before?", "what about plums?", "pears in 2012"))
+    'in 2010'
+    """
+    found, steps = _YEAR_BESIDE.search(text), 0
+    for each in (text, *before) if found is not None else ():
+        beside, years = _YEAR_BESIDE.search(each), _YEAR.findall(each)
+        steps += 0 if beside is None else 1 if beside["after"] else -1
+        if found is not None and len(years) == 1:
+            return f"{text[: found.start()]}in {int(years[0]) + steps}{text[found.end() :]}"
+    return text
 
 
 def name_first(text: str, name: str) -> str | None:

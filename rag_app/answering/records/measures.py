@@ -3,7 +3,7 @@
 import re
 from functools import cache, partial
 
-from rag_app.answering.records.wording import is_figure, says_year, stem, table_of, vocabulary_of
+from rag_app.answering.records.wording import is_figure, stem, table_of, vocabulary_of, year_field
 from rag_app.retrieval.index import IndexSpec
 
 _NUMBER = r"\d+(?:\.\d+)?"
@@ -24,8 +24,8 @@ _YEARS = [
 ]
 
 
-def say_figures(text: str, spec: IndexSpec) -> str:
-    """A question with its figures in full, and in the units of the index.
+def say_figures(text: str, spec: IndexSpec, *, years: bool = True) -> str:
+    """A question with its figures in full, and in the units of the index; `years` are bounds where two stand together.
 
     >>> metres = IndexSpec.model_validate({
     ...     "name": "x", "source_types": ["a"], "default_source_type": "a", "fields": {"height": {"type": "number", "unit": "cm"}}})
@@ -34,7 +34,7 @@ def say_figures(text: str, spec: IndexSpec) -> str:
     >>> say_figures("lighter than 2 kg", metres)
     'lighter than 2 kg'
     """
-    large, text = table_of("large"), _say_signs(_say_years(text, spec), spec)
+    large, text = table_of("large"), _say_signs(_say_years(text, spec) if years else text, spec)
     text = _in_large().sub(lambda found: _write(found, float(large[found["times"].lower()])), text)
     return _WITH_UNIT.sub(lambda found: _convert(found, spec), text)
 
@@ -53,8 +53,8 @@ def _say_years(text: str, spec: IndexSpec) -> str:
     >>> _say_years("how much rain since 2010", years), _say_years("rain from 1990 to 1999", years), _say_years("over 2000", years)
     ('how much rain with year at least 2010', 'rain with year between 1990 and 1999', 'over 2000')
     """
-    names = [name for name in spec.fields if says_year(spec, name)] if spec.dated_types == () else []
-    called = [] if len(names) != 1 else [*vocabulary_of(spec, names[0]).words, names[0].replace("_", " ")]
+    name = year_field(spec)
+    called = [] if name is None else [*vocabulary_of(spec, name).words, name.replace("_", " ")]
     if not called or re.search(
         rf"\b{re.escape(called[0])}s? (?:is |was )?(?:between|from|since|after|before|until)\b", text, re.I
     ):

@@ -19,6 +19,7 @@ from rag_app.answering.records.wording import (
     people_field,
     vocabulary_of,
     word_set,
+    year_field,
 )
 from rag_app.domain import FieldType
 from rag_app.retrieval.records import Aggregate, Grain, RecordQuery
@@ -34,6 +35,7 @@ class Orders(Comparisons):
     grain: Grain | None
     in_turn: str | None
     unsaid: list[Token]
+    levels: tuple[str, ...]
     dated: str | None
 
     def _counts_in_time(self) -> bool:
@@ -68,16 +70,22 @@ class Orders(Comparisons):
                 ways.append((by, descending))
         for role, good in ("best", True), ("worst", False):
             if self._has(role) and not ways:
-                own = self.kind is not None and self.spec.records[self.kind].by == by
+                kind = self.spec.records.get(self.kind or self._only_kind() or "")
+                by = by or (kind.by if kind is not None and not self.figures else None) or ""
+                own = kind is not None and kind.by == by
                 best = vocabulary_of(self.spec, by).best or ("high" if own else None)
                 if not by or best is None:
                     return None
                 ways.append((by, (best == "high") == good))
-        ways += [
-            (self.dated or "date", descending)
-            for role, descending in (("newest", True), ("oldest", False))
-            if self._has(role)
-        ]
+        year = year_field(self.spec)
+        if (
+            year
+            and any(map(self._has, ("newest", "oldest")))
+            and any(each.name == year for each in self._meanings_with("value"))
+        ):
+            return None  # the last of one year
+        by_time = self.dated or year or "date"
+        ways += [(by_time, descending) for role, descending in (("newest", True), ("oldest", False)) if self._has(role)]
         ways += [("date", False)] if self._counts_in_time() or self.in_turn else []
         return list(dict.fromkeys(ways))
 
@@ -128,6 +136,8 @@ class Orders(Comparisons):
             group, name = self._who_did(), ""  # "who has the most lots", where nobody may know whose they are
         elif who is not None and who.stem in word_set("who") and group is grain is None and not name and self._visits():
             group = people_field(self.spec)  # "who came in most often"
+        elif self._rows_are_people():
+            pass
         elif who and extreme and group is None and grain is None and name and vocabulary_of(self.spec, name).adds_up:
             spends = any(token.stem in word_set("spends") | word_set("owes") for token in self.tokens)
             once = bool(self._words_for_once())
@@ -174,6 +184,11 @@ class Orders(Comparisons):
         come = [token for token in self.tokens[1:3] if token.stem in word_set("visits")]
         return bool(come) or (known and any(token.role in ("kind", "value") for token in self.tokens[1:3]))
 
+    def _rows_are_people(self) -> bool:
+        """Whether each record is a person: then "who" asks for a record."""
+        kind = self.spec.records.get(self.kind or self._only_kind() or "")
+        return kind is not None and any(word in ("person", "people") for word in kind.words)
+
     def _who_did(self) -> str | None:
         """The field of those whom "who" asks for: by what they did, else the index's one field of people."""
         acting = doers(self.tokens, self.spec)
@@ -196,7 +211,12 @@ class Orders(Comparisons):
         return on_top or any(token.text.casefold() in word_set("heads") for token in heads)
 
     def _put_first(self, name: str, descending: bool) -> RecordQuery | None:
-        """What stands first in an order, or all of it in this order."""
+        """What stands first in an order, or all of it in this order; no number of those that were the first."""
+        if self._has("count") and name == "date":
+            return None
+        if levels := vocabulary_of(self.spec, name).levels:
+            self.levels = (*reversed(levels),) if descending else levels
+            return None if self._puts_in_order() or self.group or self.figures else RecordQuery(limit=MOST_LISTED)
         if self._names_spender() and name:
             return self._largest_spender(name, descending)
         return self._all_in_order(name, descending) if self._puts_in_order() else self._extreme(name, descending)
@@ -236,6 +256,8 @@ class Orders(Comparisons):
         """What there is one of: "which stylist", "which year"."""
         asked = next((token for token in self.tokens if token.role not in ("own", "")), None)
         which = any(token.stem in word_set("which_of") for token in self.tokens[:2])
+        if which and asked is not None and asked.role == "field" and asked.name == year_field(self.spec):
+            return asked.name, None  # "which year had the highest mean"
         if len(self.keys) == 1 or (which and asked is not None and asked.role == "field" and asked.name in self.keys):
             return (asked.name if which and asked and asked.name in self.keys else self.keys[0]), None
         said = next((role for role in ("weekday", *GRAINS) if self._has(role)), None)
@@ -243,7 +265,8 @@ class Orders(Comparisons):
         if said is not None and len(kinds) == 1 and self.spec.records[kinds[0]].every == said:
             return None, None  # each of its records is one
         named = name in self._fields("field", "high", "low")
-        if said is None or name == "date" or (said == "day" and named):  # the dearest day is that of a record
+        added = vocabulary_of(self.spec, name).adds_up and name in self._fields("field") and not self._is_of_one()
+        if said is None or name == "date" or (said == "day" and named and not added):  # the dearest day is of a record
             return None, None
         return "date", Grain(said)
 
@@ -290,7 +313,7 @@ class Orders(Comparisons):
 
     def _tells_apart(self, name: str, place: int) -> bool:
         """Whether a field has values to group by: words, or whole numbers behind "for each number of"."""
-        if name in self.keys:
+        if name in self.keys or name == year_field(self.spec):
             return True
         numbered = any(token.stem in word_set("numbers_of") for token in self.tokens[place + 1 : place + 4])
         if name in self._fields("high", "low"):  # "the bestseller by number sold" says what it is the best by

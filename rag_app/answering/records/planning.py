@@ -61,8 +61,9 @@ from rag_app.answering.records.wording import (
     total_of,
     vocabulary_of,
     word_set,
+    year_field,
 )
-from rag_app.domain import FieldType, day_text
+from rag_app.domain import FieldType, Filters, day_text
 from rag_app.retrieval.filters import EQ, GT, GTE, IN, LT, LTE, NE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.periods import Period, means_part
@@ -79,12 +80,16 @@ _SIZES: Mapping[str, Callable[[int], tuple[int, int]]] = {
     "under": lambda number: (0, number - 1),
 }
 _ASKS_AGAIN = re.compile(
-    r",?\s*\b(?:and|und|et)\s+(?:(?:if (?:so|yes)|wenn ja|si oui),?\s+)?(?:(?:its|their|his|her|the) (?:date|day|name|title)|(?:on|in) (?:which|what) (?:day|date|month|year)|how (?:much|many|often|cheap|dear|pricey|expensive|high|low|big|large|hot|warm|cold|long|heavy|strong)"
+    r",?\s*\b(?:and|und|et)\s+(?:(?:if (?:so|yes)|wenn ja|si oui),?\s+)?(?:(?:its|their|his|her|the) (?:date|day|name|title)|(?:on|in) (?:which|what) (?:day|date|month|year)|how (?:much|many|often|cheap|dear|pricey|expensive|high|low|big|large|hot|warm|cold|long|heavy|strong|old|young|tall|fast|far|deep|wide)"
     r"|when|who|wann|wer|wie (?:viel|hoch|teuer|billig|warm|kalt|oft)|quand|combien)(?:\s+(?:was|is|were|did|does|war|ist)(?:\s+(?:it|that|they|he|she|es|das))?)?(?:\s+(?:then|at (?:the|that) time|on that day|that day))?(?=\s*\?*\s*$)"
-    r"|,\s+(?:and\s+)?(?:(?:at|with|for|by|to)\s+)?(?:how|what|when|who|whom|where|which)\b[^,?]*\b(?:it|its|they|their|that one|he|she|his|her)\b[^,?]*(?=\?*\s*$)",
+    r"|(?:,\s+(?:and\s+)?|\s+and\s+)(?:(?:at|with|for|by|to|in|on)\s+)?(?:how|what|when|who|whom|where|which)\b[^,?]*\b(?:it|its|they|their|that one|he|she|his|her)\b[^,?]*(?=\?*\s*$)"
+    r"|(?P<of_first>:\s+(?:which|what|where|when|who)\b[^:?]*)(?=\?*\s*$)",
     re.I,
 )
-"""A clause that asks for what a record that stands first, or that is listed, is told with anyway: "the cheapest, and how cheap?"."""
+"""A clause that asks for what a record that stands first, or that is listed, is told with anyway: "the cheapest, and how cheap?".
+
+Behind a colon of what stands first: "our dearest trip: which skipper, and where?".
+"""
 _HOW_THEY_ARE = re.compile(
     r",?\s*\b(?:and|und|et)\s+how\s+(?P<field>\w+)\s+(?:is|are|was|were)\s+(?:each|it|they|that|those)(?:\s+(?:one|of them))?(?=\W*$)",
     re.I,
@@ -133,10 +138,12 @@ def read_question(
         if plan is not None and number and plan.query.group is None:
             return replace(reading, plan=replace(plan, query=replace(plan.query, aggregate=None, limit=MOST_LISTED)))
     tokens = read_names(without_period(text, period), spec, values)
-    if _ASKS_AGAIN.search(text):
+    asked = _ASKS_AGAIN.search(text)
+    ranks = asked and any(token.role in SUPERLATIVES for token in read_words(asked["of_first"] or "", spec))
+    if asked and not ranks:  # and not "where is it busiest: which harbour has the most trips?"
         before = read_names(without_period(_ASKS_AGAIN.sub("", text), period), spec, values)
         measured = {token.role for token in tokens} & _MEASURES
-        whole = SUPERLATIVES | ({"more"} if measured else {"kind", "value"})
+        whole = SUPERLATIVES | (set() if asked["of_first"] else {"more"} if measured else {"kind", "value"})
         tokens = before if any(token.role in whole for token in before) else tokens
     own = words_of_fields(tokens, spec)
     for token, behind in zip_longest(tokens, tokens[1:]):
@@ -214,7 +221,7 @@ def respell(
     of_values = {word for each in values for word in stems(each.value)}
     for word, found in options.items():
         there = sorted((cost, stem(each) not in of_values, each) for each, cost in found.items() if stem(each) in known)
-        if there and len(tokens_of(word)) > 1:  # what the model knows whole is hardly misspelt
+        if there and (not there[0][0] or len(tokens_of(word)) > 1):  # what the model knows whole is hardly misspelt
             meant[word] = there[0][2]
     return correct_spelling(text, meant)
 
@@ -258,6 +265,7 @@ class _Reader(Orders):
         for before, token in pairwise(self.tokens):
             if len(self.named) > 1 and figure(token.text) == len(self.named) and not before.role:
                 token.said = True  # "what do the two cost"
+        self.levels: tuple[str, ...] = ()
         self.unsaid: list[Token] = []  # words that are known, and that no query says
         self.period = period or self._year()
         if self.period is None and any(map(self._has, ("newest", "oldest", "ahead", "next"))):
@@ -435,14 +443,14 @@ class _Reader(Orders):
         period = self.period or (Period(self.today, None, "", (0, 0)) if coming else self._until_today())
         period = self._rest_of(period) if self._has("ahead") else period
         period = self._until_paid(query, period) if self.today is not None else period
-        days = days_in(self.dated, period) if period is not None else ()
+        days = self._conditions_of_days(period)
         own = (
             self._has("own")
             and len(self.named) < 2
             and not any(vocabulary_of(self.spec, each.key).own for each in values)
         )
         query = self._put_usual_first(query, values, coming)
-        narrowed = compared or values or weekdays or own or days or query.aggregate or query.order
+        narrowed = compared or values or weekdays or own or days or query.aggregate or query.order or self.levels
         if not narrowed and not (self._has("all") and kind is not None):
             return None
         if kind is None and len(self.spec.source_types) > 1 and not self._asks_of_any(query, bool(values)):
@@ -472,14 +480,30 @@ class _Reader(Orders):
             place=place,
             everybody=self._has("everybody"),
             contest=self._contest(),
-            bound=self._bound_asked(query, compared, values),
+            bound=self._bound_asked(query, compared, [each for each in values if self._values_of(each.key)]),
             together=not (self.named or self._has("kind")),
             whether=self._asks_whether() and not (self.named or self._has("not")),
             every=self._every_asked(query, compared, values),
             dated=self.dated if period is not None else None,
             ahead=self.today is not None and period is not None and (period.start or date.min) > self.today,
             number=self._number_told() if query.of is not None and query.group is None else 0,
+            levels=self._levels_in_turn(),
         )
+
+    def _conditions_of_days(self, period: Period | None) -> Filters:
+        """That a record is of a period: by its year, where records have no dates."""
+        if period is None:
+            return ()
+        year = year_field(self.spec)
+        if year is not None and period.start is not None and self.dated is None:
+            return (condition(year, EQ, period.start.year),)
+        return days_in(self.dated, period)
+
+    def _levels_in_turn(self) -> tuple[tuple[MetadataFilter, str], ...]:
+        """The conditions of which the first that any record meets is asked for: the highest level, then the next one."""
+        name = next((each for each in self._fields("high", "low") if vocabulary_of(self.spec, each).levels), "")
+        each_level = [condition(name, EQ, level) for level in self.levels]
+        return tuple((each, told_condition(each, self.spec)) for each in each_level)
 
     def _number_told(self) -> int:
         """How many records there are as the question has it: "the average price of the four pairs of skis"."""
@@ -496,8 +520,7 @@ class _Reader(Orders):
             if (rest := self._asked_of_all(query, values)) is None:
                 return None
             values = rest
-        of_totals = {} if self.named else self._implied_by_totals()
-        return [*values, *(condition(name, EQ, of_totals[name]) for name in of_totals if not self._values_of(name))]
+        return [*values, *([] if self.named else self._implied_by_totals(query))]
 
     def _kind_of_plan(self, query: RecordQuery, conditions: Sequence[MetadataFilter]) -> str | None:
         """The kind that is named or meant; of days that are counted, or of anybody, the usual one."""
@@ -560,14 +583,39 @@ class _Reader(Orders):
         alone = len(named) == len(values) == 1 and plain[-1].role in SUPERLATIVES
         return [] if alone else values
 
-    def _implied_by_totals(self) -> Mapping[str, str]:
-        """What words for a total say of its records: only what is done was earned; of what is to come, nothing is."""
+    def _implied_by_totals(self, query: RecordQuery) -> list[MetadataFilter]:
+        """What words for a total say of its records: only what is done was earned, and nothing was paid for what is void; of what
+        is to come, nothing is said."""
         after = self.today is not None and self.period is not None and (self.period.start or date.min) > self.today
         if after or self._has("ahead") or self._has("next"):
-            return {}
+            return []
         earned = [each.name for each in self._meanings_with("total") if each.value]
-        earned += self.figures if self._names_spender() else []  # who paid
-        return {name: value for each in earned for name, value in vocabulary_of(self.spec, each).earned_of.items()}
+        earned += self.figures if self._names_spender() else []
+        earned += [*self.spec.vocabulary] if self._tells_who_came() else []
+        paid = [name for name in (query.of, query.order) if name and self._tells_what_was_paid()]
+        done = {name: value for each in earned for name, value in vocabulary_of(self.spec, each).earned_of.items()}
+        states = {name for each in paid for name in vocabulary_of(self.spec, each).earned_of} - {*done}
+        void = [(name, value) for name in sorted(states) for value in vocabulary_of(self.spec, name).void]
+        implied = [condition(name, EQ, value) for name, value in done.items()]
+        implied += [condition(name, NE, value) for name, value in void]
+        return [each for each in implied if not self._values_of(each.key)]
+
+    def _tells_who_came(self) -> bool:
+        """Whether it is asked of those who came, and not only of what was booked: "how many customers came last week"."""
+        stated = {name for words in self.spec.vocabulary.values() for name in words.earned_of}
+        of_kind = {words.kind for words in self.spec.vocabulary.values() if words.earned_of}
+        if any(map(self._values_of, stated)) or (self.kind is not None and self.kind not in of_kind):
+            return False
+        pairs = zip_longest(self.tokens, self.tokens[1:])
+        come_to = [one for one, other in pairs if other and (one.stem, other.stem) == ("come", "to")]  # so much
+        plain = [each for each in self.tokens if (each.is_unmeant or each.inside) and each not in come_to]
+        did = any(token.text.casefold() == "did" for token in plain)
+        came = [token for token in plain if token.stem in (word_set("came") | (word_set("comes_in") if did else set()))]
+        here = any(one.stem in word_set("past") and other.stem == "here" for one, other in pairwise(self.tokens))
+        happened = self.kind is not None and any(token.stem in word_set("happened") for token in plain)
+        people = people_field(self.spec)
+        somebody = people in self.keys or self._values_of(people or "") or self.tokens[0].stem in word_set("who")
+        return happened or (bool(came or here) and somebody)
 
     def _values_of(self, name: str) -> bool:
         return any(each.name == name for each in self._meanings_with("value"))
@@ -663,7 +711,7 @@ class _Reader(Orders):
             lead = next((each for each in reversed(self.tokens[:place]) if each.role or not each.inside), None)
             if value is None or value != int(value) or lead is None or not (times or kind):
                 continue  # "three months"
-            behind = next((each for each in self.tokens[place + 2 : place + 3] if each.role in _SIZES), None)
+            behind = next((each for each in self.tokens[place + 1 : place + 3] if each.role in _SIZES), None)
             behind = behind if behind is not None and behind.stem in word_set("lists") else None
             lead = behind or lead  # "three bookings or more"
             bounds = (
@@ -829,15 +877,14 @@ class _Reader(Orders):
     def _until_today(self) -> Period | None:
         """Until today, where the last one that has been is asked for: "when was she last in"."""
         past = any(token.stem in word_set("past") for token in self.tokens)
+        past &= self.spec.dated_types != ()
         if self.today is None or not past or not any(token.stem in word_set("last") for token in self.tokens):
             return None
         return Period(None, self.today, f"until {day_text(self.today)}", (0, 0))
 
     def _until_paid(self, query: RecordQuery, period: Period | None) -> Period | None:
         """The days until today, where it is asked what was paid: nobody has paid for what is to come."""
-        did = any(token.stem in word_set("does") for token in self.tokens if token.is_unmeant)
-        verbs = word_set("spends") if did else word_set("spent")
-        paid = any(token.stem in verbs and token.role in ("", "field") for token in self.tokens)
+        paid = self._tells_what_was_paid()
         dated = self.spec.dated_types != () and self.dated is None and not self._has("not")
         if self.today is None or not (paid and dated) or query.aggregate not in (Aggregate.SUM, Aggregate.AVERAGE):
             return period
@@ -845,6 +892,11 @@ class _Reader(Orders):
             return Period(None, self.today, f"until {day_text(self.today)}", (0, 0))
         begun = (period.start or date.min) <= self.today < (period.end or date.max)
         return replace(period, end=self.today, grain="days", otherwise=None) if begun else period
+
+    def _tells_what_was_paid(self) -> bool:
+        did = any(token.stem in word_set("does") for token in self.tokens if token.is_unmeant)
+        verbs = word_set("spends") if did else word_set("spent")
+        return any(token.stem in verbs and token.role in ("", "field") for token in self.tokens)
 
     def asks_of_words(self) -> bool:
         """Whether no field can answer: how, why or where something is, or what a word means."""
@@ -1070,10 +1122,11 @@ class _Reader(Orders):
         each = any(token.role == "sum" and token.stem == "one" for token in self.tokens)  # "one of every tent"
         each |= self._has("much")  # "how much are both together"
         each |= any(token.stem in word_set("comes") for token in self.tokens)  # "what did the tents come to"
+        each |= any(token.stem in word_set("what") for token in self.tokens)  # "what is every tent in total"
         price = [name for name in [price_field(self.spec)] if each and name]
         said = self.figures or self._fields("high", "low", "unit")
         named = (price if not said else []) or self._measured_fields()
-        if not named and aggregate is Aggregate.AVERAGE and self._has("value"):
+        if not named and aggregate is Aggregate.AVERAGE and (self._has("value") or self._asks_which()):
             named = [name for name in [only_figure(self.spec)] if name]  # "the average of IBM"
         if len(named) != 1:
             return None

@@ -47,7 +47,8 @@ class Plan(Struct, frozen=True):
     condition is. `never`: the groups are asked for in which no record keeps to this condition. `dated`: the time that the
     period is of, where it is not the record's own date. `times` are told with each record as well. `skip`: so many have been
     told before. `clock`: days are told with the time of day. `whole`: all are to be told, also those without a source in the answer. `ahead`: the period is still to come.
-    `number`: how many records are measured, as the question has it; 0 where it does not say.
+    `number`: how many records are measured, as the question has it; 0 where it does not say. `levels`: the records of the first
+    of these conditions that any of them meets are asked for.
     """
 
     query: RecordQuery
@@ -75,6 +76,7 @@ class Plan(Struct, frozen=True):
     ahead: bool = False
     clock: bool = False
     number: int = 0
+    levels: tuple[tuple[MetadataFilter, str], ...] = ()
 
     @property
     def is_list(self) -> bool:
@@ -167,8 +169,14 @@ class Plan(Struct, frozen=True):
 
     @property
     def years(self) -> "Iterator[Plan]":
-        """The plan, and the same for the days of other years that its words may mean as well, the nearest first."""
-        plan: Plan | None = self
+        """The plan, and the same for the days of other years that its words may mean as well, the nearest first.
+
+        Or the same of each of its levels.
+        """
+        for level, told in self.levels:
+            query = replace(self.query, filters=(*self.query.filters, level))
+            yield replace(self, query=query, conditions=(*self.conditions, told), levels=())
+        plan: Plan | None = None if self.levels else self
         while plan is not None:
             yield plan
             plan = plan._otherwise

@@ -89,7 +89,7 @@ def items_of(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> tuple[
             continue
         meant = words.values.get("true", ())  # of a field that holds or not
         called = [*_said_first((*words.words, *words.totals, *words.earned, *meant), text)] or [name.replace("_", " ")]
-        for end, told in (("most", words.high), ("least", words.low)):
+        for end, told in () if words.levels else (("most", words.high), ("least", words.low)):
             called += [f"{end}: {phrase}" for phrase in _said_first(told, text)[:1]]
         unit = f" ({words.unit})" if words.unit else ""
         items.append(Item(type_, name, ", ".join(called) + unit, kind=words.kind or ""))

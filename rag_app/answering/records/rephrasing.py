@@ -36,6 +36,10 @@ _PLAINLY = [
             r",?\s*\b(?:no matter (?:the|what|which)|regardless of(?: the)?|irrespective of(?: the)?|whatever the) \w+(?: (?:is|was|it is|they are))?\s*(?=[,?.!]|$)",
             "",
         ),
+        # which way a figure goes: "more or fewer bookings than last week"
+        (r"\b(more|fewer|less) or (?:more|fewer|less)\b(?=\s+\w)(?=.*\bthan\b)", r"\1"),
+        # what a figure is compared with, said before it
+        (rf"^compared (?:with|to|against)\s+({_FIELD}),\s*([^?.!]+?)\s*(?=[?.!]*$)", r"\2 compared with \1"),
         # a day that stands first: "on which date did most people come"
         (r"\b(which|what) date\b(?=.*\b(?:most|least|fewest|busiest|quietest)\b)", r"\1 day"),
         # what one costs more than another
@@ -130,6 +134,8 @@ def say_plainly(text: str) -> str:
     'without Ada, how many trips are there?'
     >>> say_plainly("What was paid in May, whether it was due or not?")
     'What was paid in May?'
+    >>> say_plainly("Compared with May, what did June bring in?")
+    'what did June bring in compared with May?'
 
     What is to happen "if I leave my coat out" is no figure without it.
     """

@@ -18,14 +18,15 @@ from rag_app.answering.records.wording import (
     in_money,
     is_figure,
     may_mean,
+    people_field,
     price_field,
-    says_year,
     stem,
     stems,
     table_of,
     vocabulary_of,
     word_set,
     workers_field,
+    year_field,
 )
 from rag_app.domain import FieldType
 from rag_app.retrieval.index import IndexSpec
@@ -116,10 +117,10 @@ def stands_in_role(name: str, tokens: Sequence[Token], spec: IndexSpec) -> bool:
 
 def _settle_years(tokens: Sequence[Token], spec: IndexSpec) -> None:
     """A year is the value of the one field of years, where records have no dates: "the whites of 2022"."""
-    years = [name for name in spec.fields if says_year(spec, name)] if spec.dated_types == () else []
+    year = year_field(spec)
     for place, token in enumerate(tokens):
         value = figure(token.text)
-        if len(years) != 1 or not token.is_left or value not in _YEARS or len(token.text) != 4:
+        if year is None or not token.is_left or value not in _YEARS or len(token.text) != 4:
             continue
         before = [each for each in tokens[max(0, place - 4) : place] if not each.inside]
         behind = tokens[place + 1 : place + 2]
@@ -128,9 +129,9 @@ def _settle_years(tokens: Sequence[Token], spec: IndexSpec) -> None:
         measured = any(each.role == "unit" or is_figure(spec, each.name) for each in behind)
         if bounded or measured:
             continue
-        if before and before[-1].role == "field" and before[-1].name == years[0]:
+        if before and before[-1].role == "field" and before[-1].name == year:
             before[-1].meaning = None
-        token.meaning, token.said = Meaning("value", years[0], f"=={token.text}"), True
+        token.meaning, token.said = Meaning("value", year, f"=={token.text}"), True
 
 
 def _settle_degrees(tokens: Sequence[Token], spec: IndexSpec) -> None:
@@ -138,6 +139,9 @@ def _settle_degrees(tokens: Sequence[Token], spec: IndexSpec) -> None:
     for one, other in pairwise(token for token in tokens if not token.inside):
         named = other.role in ("field", "total") and is_figure(spec, other.name)
         plain = one.role in ("high", "low") and other.name != one.name
+        ordered = other.role == "field" and vocabulary_of(spec, other.name).levels
+        if ordered and one.role in ("most", "least"):  # "the highest severity"
+            one.meaning, other.meaning = Meaning("high" if one.role == "most" else "low", other.name), None
         for role in ("most", "least"):
             if named and plain and may_mean(one.text, role):
                 one.meaning = Meaning(role)
@@ -158,7 +162,12 @@ def _settle_made(tokens: Sequence[Token], spec: IndexSpec) -> None:
     deeds = {f"{stem(word)}ed" for kind in spec.records.values() for word in kind.words} | word_set("booked")
     for token in plain:
         token.said |= token.is_left and token.text.casefold() in deeds
-    for token in [*who, *(plain if often else ())]:
+    of_people = [
+        other
+        for lead, one, other in zip([None, *plain], plain, plain[1:], strict=False)
+        if one.name == people_field(spec) and not (lead and lead.stem in word_set("is") - word_set("has"))
+    ]  # "customers booked a cut"
+    for token in [*who, *of_people, *(plain if often else ())]:
         if token.role == "value" and token.text.casefold() in word_set("booked"):
             token.meaning, token.said = None, True
 

@@ -31,6 +31,7 @@ from rag_app.answering.records.wording import (
     vocabulary_of,
     without_phrases,
     word_set,
+    year_field,
 )
 from rag_app.domain import FieldType, Filters, days_around
 from rag_app.retrieval.filters import GT, LTE, fields_of
@@ -85,9 +86,10 @@ _CHOICE = re.compile(r"\b(?:instead of|rather than|than)\b(?:\s+(?:for|with|on))
 _PERCENT = re.compile(r"(?<=\bhow)\s+(?:many|much)\s+(?:per ?cent|%)|(?<=\bby )what percentage\b", re.I)
 _RATE = re.compile(r"\b(?:an?|per|each|every)\s+(?P<grain>day|week|month|year)\b", re.I)
 _AVERAGE = re.compile(r"\b(?:on\s+)?average\b", re.I)
-_HIGH, _LOW = ("high", "most", "newest"), ("low", "least", "oldest")
+_YEARS_APART = re.compile(r"\b(?:from|between)\s+((?:19|20)\d\d)\s+(?:to|and|until|till)\s+((?:19|20)\d\d)\b", re.I)
+_HIGH, _LOW = ("high", "most", "newest", "best"), ("low", "least", "oldest", "worst")
 _TWO_NUMBERS = re.compile(r"\bhow many\b(?P<first>.+?),?\s+(?:and|or)\s+how\s+many\b(?P<second>.+)$", re.I)
-_AND_HOW_MUCH = re.compile(r"(?<=\w),?\s+(?:and|und|et)\s+(?:what|how\s+much|wie\s?viel|combien)\b", re.I)
+_AND_HOW_MUCH = re.compile(r"(?<=\w)\s*,?\s+(?:and|und|et)\s+(?:what|how\s+much|wie\s?viel|combien)\b", re.I)
 _AND = re.compile(r"\b(?:and|und|et)\b", re.I)
 
 
@@ -134,6 +136,16 @@ def sets_figures_apart(text: str) -> bool:
     return _MORE_THAN.search(text) is not None
 
 
+def sets_years_apart(text: str) -> bool:
+    """Whether two years are the sides of a difference or a comparison, and no bounds.
+
+    >>> sets_years_apart("did it rise from 2010 to 2012?"), sets_years_apart("how many were there from 2010 to 2012?")
+    (True, False)
+    """
+    compares = any(word in word_set("compares") for word in stems(text))
+    return compares or asks_difference(text) or _CHANGE.search(text) is not None
+
+
 def asks_difference(text: str) -> bool:
     """Whether it asks for a difference, which no single query gives."""
     return _DIFFERENCE.search(text) is not None
@@ -161,7 +173,7 @@ def read_steps(
 
     tokens = partial(read_names, spec=spec, values=values)
     if not asks_two_figures(bare):
-        return _two_numbers(bare, read, spec) or _list_and_total(bare, read) or _both(bare, read, tokens)
+        return _two_numbers(bare, read, spec) or _list_and_total(bare, read, tokens, spec) or _both(bare, read, tokens)
     percent = _PERCENT.search(bare) is not None
     plain = _PERCENT.sub(" much ", bare)
     if (steps := _change(plain, spec, values, period, today)) is not None:
@@ -193,14 +205,29 @@ def _two_numbers(text: str, read: "Read", spec: IndexSpec) -> Steps | None:
     return Steps(Way.BOTH, first, second) if said else None
 
 
-def _list_and_total(text: str, read: "Read") -> Steps | None:
-    """Records, and what they come to: "Who stood us up, and what would that have brought in?"."""
+def _list_and_total(text: str, read: "Read", words: Callable[[str], list[Token]], spec: IndexSpec) -> Steps | None:
+    """Records or their number, and what they come to: "Who stood us up, and what would that have brought in?"."""
     found = _AND_HOW_MUCH.search(text)
-    listed, total = (read(text[: found.start()]), read(text)) if found is not None else (None, None)
-    if listed is None or total is None or not listed.is_list or listed.query.order or listed.kind != total.kind:
+    listed = read(text[: found.start()]) if found is not None else None
+    if found is None or listed is None or listed.query.order or listed.query.group:
         return None
-    same = listed.query.filters == total.query.filters and total.query.group is None
-    return Steps(Way.BOTH, listed, total) if same and total.query.aggregate is Aggregate.SUM else None
+    if not (listed.is_list or listed.query.aggregate is Aggregate.COUNT):
+        return None
+    total = _total_of(listed, words(text[found.start() :]), spec) or read(text)
+    same = total is not None and (listed.kind, listed.query.filters) == (total.kind, total.query.filters)
+    if total is None or not same or total.query.group is not None:
+        return None
+    return Steps(Way.BOTH, listed, total) if total.query.aggregate is Aggregate.SUM else None
+
+
+def _total_of(plan: Plan, tokens: Sequence[Token], spec: IndexSpec) -> Plan | None:
+    """The total of the only figure that adds up, where nothing but a total is asked for: "what did they come to"."""
+    meant = {token.role for token in tokens if token.meaning}
+    added = [name for name, each in spec.vocabulary.items() if each.adds_up and each.kind == plan.kind]
+    if "sum" not in meant or meant - {"sum", "much"} or any(token.is_left for token in tokens) or len(added) != 1:
+        return None
+    query = replace(plan.query, aggregate=Aggregate.SUM, of=added[0], limit=5)
+    return replace(plan, query=query, everything=replace(plan.everything, aggregate=Aggregate.SUM, of=added[0]))
 
 
 def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps | None:
@@ -222,16 +249,27 @@ def _change(
     text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None, today: date | None
 ) -> Steps | None:
     """By how much a figure rose from one month to another, where there is a record for every month."""
-    found = _CHANGE.search(text)
-    if found is None or period is None or period.start is None or period.end is None:
+    found, years = _CHANGE.search(text), _years_apart(text) if year_field(spec) is not None else None
+    if found is None:
         return None
     asked = text[: found.start()] + text[found.end() : found.start("verb")] + text[found.end("verb") :]
+    if years is not None:
+        asked = _YEARS_APART.sub(" ", asked)
+        return set_apart([read_question(asked, spec, values, each, today, comparing=True).plan for each in years], spec)
+    if period is None or period.start is None or period.end is None:
+        return None
     for grain in {kind.every for kind in spec.records.values() if kind.every is not None}:
         periods = [Period(*days_around(day, grain), "", (0, 0), grain) for day in (period.start, period.end)]
         plans = [read_question(asked, spec, values, each, today).plan for each in periods]
         if (steps := set_apart(plans, spec)) is not None:
             return steps
     return None
+
+
+def _years_apart(text: str) -> list[Period] | None:
+    found = _YEARS_APART.search(text)
+    days = ((date(int(year), 1, 1), date(int(year), 12, 31), year) for year in found.groups()) if found else ()
+    return [Period(first, last, year, (0, 0), "year") for first, last, year in days] or None
 
 
 def set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> Steps | None:

@@ -133,11 +133,16 @@ class Telling:
         each = f"{_figure(total / number)} {self._noun(2)} a {grain}"
         return f"On average {each}: {self._count_text(total)} in {units} {self._cite_found()}."
 
-    def difference(self, apart: float, cited: Sequence[int]) -> str:
-        """ "The difference is 27 pounds", with the numbers of the sources that both figures are from."""
-        field = self._plan.query.of or self._plan.query.order
-        figure = self._measure_text(field, apart) if field else f"{_figure(apart)} {self._noun(int(apart))}"
-        return f"The difference is {figure} {' '.join(f'[Source {number}]' for number in cited)}."
+    def difference(self, figure: float, other: float, beside: "Telling", cited: Sequence[int]) -> str:
+        """ "The difference is 27 pounds", with the numbers of the sources that both figures are from; of two periods, which has
+        more."""
+        field, apart = self._plan.query.of or self._plan.query.order, abs(figure - other)
+        said = self._measure_text(field, apart) if field else f"{_figure(apart)} {self._noun(int(apart))}"
+        first, second = self._plan.period, beside._plan.period
+        if apart and first is not None and second is not None and first.label != second.label:
+            less = "less" if field else "fewer"
+            said += f", {'more' if figure > other else less} in {first.label} than in {second.label}"
+        return f"The difference is {said} {' '.join(f'[Source {number}]' for number in cited)}."
 
     def change(self, before: float, after: float, cited: Sequence[int]) -> str:
         """ "That is 25 percent more", of the figure before."""

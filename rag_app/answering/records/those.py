@@ -21,6 +21,7 @@ from rag_app.answering.records.wording import (
     noun_of,
     read_words,
     stem,
+    table_of,
     word_set,
 )
 from rag_app.domain import FieldType, Filters
@@ -37,6 +38,7 @@ _THEY = re.compile(
 _IT = re.compile(r"\b(?:that|this|it)\b", re.I)
 _WHICH_ONE = re.compile(r"\bwhich (ones?)\b", re.I)
 _TWO = re.compile(r"\b(?:both|(?:the|these|those) two|die beiden|beide|les deux)\b", re.I)
+_IN_LIST = re.compile(r"\bthe (first|second|third|fourth|fifth|last) (?:one|of (?:them|those|these))\b", re.I)
 _EACH = re.compile(r"\b(?:each|every ?one) of them\b|\bthey each\b", re.I)
 _PERSON = re.compile(r"\b(?:they|them|their)\b", re.I)
 _WHOSE = re.compile(r"\W*(?:(?:and|ok|so)\W+)?(?:who|whose|which (?:people|persons))\b", re.I)
@@ -59,7 +61,8 @@ def points_at_those(text: str, before: str, spec: IndexSpec) -> bool:
     which = _WHICH_ONE.search(text) is not None and "more" in roles
     bare = bool(roles & _TOTALS) and roles <= {*_TOTALS, "own", "all"}
     it = _IT.search(text) is not None and "sum" in roles and roles <= _MEANT
-    return _OF_THEM.search(text) is not None or several or which or bare or it
+    placed = point_in_list(text)[0] != 0
+    return placed or _OF_THEM.search(text) is not None or several or which or bare or it
 
 
 def points_at_several(text: str) -> bool:
@@ -188,7 +191,7 @@ def lists_them(text: str) -> bool:
 
 def may_be_narrowed(plan: Plan) -> bool:
     """Whether the records of a plan are those that meet its conditions, and more can be asked of them."""
-    special = plan.every or plan.never or plan.bound or plan.contest or plan.everybody
+    special = plan.levels or plan.every or plan.never or plan.bound or plan.contest or plan.everybody
     sized = plan.query.least or plan.query.most
     return plan.kind is not None and plan.query.group is None and not (special or sized)
 
@@ -208,6 +211,27 @@ def narrow_to_found(plan: Plan, sources: Sequence[str], spec: IndexSpec) -> Plan
     return replace(
         plan, query=query, conditions=(*plan.conditions, said), single=False, place=1, theme=True, figures=plan.figures or ranked
     )  # fmt: skip
+
+
+def point_in_list(text: str) -> tuple[int, str]:
+    """The place in a list that a question points at, 0 for none, -1 for the last, and the question with "those" instead.
+
+    >>> point_in_list("what did the second one pay?"), point_in_list("the last of them"), point_in_list("the second best")
+    ((2, 'what did those pay?'), (-1, ''), (0, 'the second best'))
+    """
+    found = _IN_LIST.search(text)
+    if found is None:
+        return 0, text
+    place = {"first": 1, "last": -1}.get(found[1].lower()) or int(table_of("ordinals")[found[1].lower()])
+    rest = f"{text[: found.start()]}those{text[found.end() :]}"
+    return place, rest if re.fullmatch(r"those\W*", rest) is None else ""
+
+
+def narrow_to_place(plan: Plan, place: int, source: str) -> Plan:
+    """The same of the one record that stands at a place of a list."""
+    said = f"number {place} of the list" if place > 0 else "the last of the list"
+    query = replace(plan.query, filters=(*plan.query.filters, condition("source_id", EQ, source)), order=None)
+    return replace(plan, query=query, conditions=(*plan.conditions, said), skip=0, whole=False)
 
 
 def narrow_further(before: Plan, plan: Plan, *, of: str | None = None) -> Plan | None:

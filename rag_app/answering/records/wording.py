@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import islice, pairwise, takewhile
+from itertools import chain, islice, pairwise, takewhile
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from rag_app.retrieval.formulas import names_in
 from rag_app.retrieval.index import IndexSpec, Kind, Vocabulary
 from rag_app.retrieval.records import NUMBER_FIELDS, NamedValue
 from rag_app.retrieval.spelling import SHORTEST
+from rag_app.retrieval.text import singular_of
 
 Phrase = tuple[str, ...]
 _WORD = re.compile(r"(?<![\w.,-])-\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|[^\W\d_]+")
@@ -37,6 +38,8 @@ _HISSES = ("ch", "sh", "ss", "x")  # ends of words whose plural has "es"
 _PLURALS = tuple(f"{each}es" for each in _HISSES)
 _LONGEST = 6  # words of a phrase
 BEGINNING = 4  # letters by which "booked" is of a booking
+_SHORTEST_CUT, _CUT = 3, 3  # letters of a word that is cut short in a name, and what is cut off at least
+_SHORT_NAMED = frozenset({*NUMBER_FIELDS, FieldType.KEYWORD})
 _LONG_VALUE = 4  # words: a longer value is no name
 _MOST_NAMED = 12  # values that a part of them may stand for
 _MOST_INDEXES = 64  # whose phrases are remembered; by identity, since an index that is declared anew is another object
@@ -105,6 +108,7 @@ def read_words(text: str, spec: IndexSpec, values: Sequence[NamedValue] = ()) ->
     while place < len(tokens):
         place += _read_phrase(tokens, place, phrases, spec)
     _read_parts(tokens, values, spec)
+    _read_short_names(tokens, spec)
     _settle(tokens, spec)
     return tokens
 
@@ -144,8 +148,14 @@ def without_phrases(tokens: Sequence[Token], left_out: Sequence[Token]) -> str:
 def known_words(spec: IndexSpec, values: Iterable[NamedValue]) -> frozenset[str]:
     """The stems of all words that mean something in an index, but for short ones that only ask: "perm" is not "per"."""
     own = frozenset(word for phrase, _ in _meanings(spec, values) for word in stems(phrase))
-    asking = frozenset(word for phrase in _common() for word in phrase if len(word) >= SHORTEST)
-    return own | asking | says_nothing()
+    return own | _asking_words() | says_nothing()
+
+
+@cache
+def _asking_words() -> frozenset[str]:
+    """The stems of the words that rules ask for, whatever the index."""
+    in_sets = (stem(word) for name in _table()["sets"] for word in word_set(name))
+    return frozenset(word for word in chain(chain.from_iterable(_common()), in_sets) if len(word) >= SHORTEST)
 
 
 def people_field(spec: IndexSpec) -> str | None:
@@ -218,8 +228,8 @@ def may_be_summed(spec: IndexSpec, name: str) -> bool:
 
 
 def only_figure(spec: IndexSpec) -> str | None:
-    """The figure of an index whose records are all of one kind, where they have just one."""
-    figures = [name for name in spec.fields if is_figure(spec, name)]
+    """The figure of an index whose records are all of one kind, where they have just one besides a year."""
+    figures = [name for name in spec.fields if is_measure(spec, name)]
     return figures[0] if len(spec.records) == len(figures) == 1 else None
 
 
@@ -256,14 +266,14 @@ def variants(word: str) -> tuple[str, ...]:
 
 def stem(word: str) -> str:
     """
-    >>> stem("Bookings"), stem("is"), stem("categories"), stem("brushes")
-    ('booking', 'is', 'category', 'brush')
+    >>> stem("Bookings"), stem("is"), stem("categories"), stem("brushes"), stem("movies")
+    ('booking', 'is', 'category', 'brush', 'movie')
     """
     word = word.casefold()
     if word.endswith(_PLURALS) and not word.endswith("lches"):  # "welches" is no plural
         return word[:-2]
     if word.endswith("ies") and len(word) > 4:
-        return f"{word[:-3]}y"
+        return singular_of(word)
     return word[:-1] if word.endswith("s") and len(word) > 3 and not word.endswith("ss") else word
 
 
@@ -321,6 +331,17 @@ def says_year(spec: IndexSpec, name: str) -> bool:
     """Whether a whole number is a year, by its name: "registration year", and not "years of service"."""
     called = " ".join((name.replace("_", " "), *vocabulary_of(spec, name).words)).casefold().split()
     return spec.fields.get(name) is FieldType.INTEGER and not {*called}.isdisjoint(word_set("year_of"))
+
+
+def year_field(spec: IndexSpec) -> str | None:
+    """The one field of years, where records have no dates."""
+    named = [name for name in spec.fields if says_year(spec, name)] if spec.dated_types == () else []
+    return named[0] if len(named) == 1 else None
+
+
+def is_measure(spec: IndexSpec, name: str) -> bool:
+    """Whether a figure measures something, and says neither when nor where it is: a year, a longitude."""
+    return is_figure(spec, name) and not says_year(spec, name) and not {*stems(name)} & word_set("coordinates")
 
 
 def is_figure(spec: IndexSpec, name: str) -> bool:
@@ -534,7 +555,7 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
             )
         tops = [phrase for phrase in words.high if phrase.startswith("most ")]
         yield from ((f"top {phrase.removeprefix('most ')}", Meaning("high", name)) for phrase in tops)
-        for role, phrases in ("over", words.high), ("under", words.low):
+        for role, phrases in () if words.levels else (("over", words.high), ("under", words.low)):
             compared = [each for each in map(_comparative, phrases) if each]
             yield from ((f"{each} than", Meaning(role, name)) for each in compared)
             yield from ((each, Meaning("more", name, "" if role == "over" else "less")) for each in compared)
@@ -552,7 +573,7 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
         if spec.fields[name] is FieldType.BOOLEAN and not (words.values or words.own):  # "paid" says that it holds
             yield from ((phrase, Meaning("value", name, "true")) for phrase in named)
             continue
-        figures = words.words if spec.fields[name] in NUMBER_FIELDS else ()
+        figures = words.words or named if spec.fields[name] in NUMBER_FIELDS and not goes_by(name) else ()
         yield from ((phrase, Meaning("field", name)) for phrase in (*named, *map(_participle, figures)))
     yield from ((words.unit, Meaning("unit", name)) for name, words in spec.vocabulary.items() if words.unit)
     yield from ((phrase, Meaning("said")) for phrase in spec.said)
@@ -717,6 +738,46 @@ def _read_part(tokens: Sequence[Token], place: int, length: int, values: Sequenc
     return True
 
 
+def _read_short_names(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """Words that are left stand for the one field without words of its own whose name has them, whole or cut: "population" for
+    `pop`, "budget" for `production_budget`."""
+    names = {name: stems(name.replace("_", " ")) for name in spec.fields if not vocabulary_of(spec, name).words}
+    names = {name: words for name, words in names.items() if spec.fields[name] in _SHORT_NAMED}
+    place = 0
+    while names and place < len(tokens):
+        row = [*takewhile(lambda token: token.is_left or token.is_unmeant, tokens[place : place + _LONGEST])]
+        while row and not _read_short_name(row, names):
+            row.pop()
+        place += len(row) or 1
+
+
+def _read_short_name(row: Sequence[Token], names: Mapping[str, Phrase]) -> bool:
+    if not (row[0].is_left or row[-1].is_left) or any(figure(token.text) is not None for token in row):
+        return False
+    found = [name for name, words in names.items() if _has_in_short(words, [token.stem for token in row])]
+    if len(found) == 1:
+        for number, token in enumerate(row):
+            token.said, token.inside = True, number > 0
+        row[0].meaning = Meaning("field", found[0])
+    return len(found) == 1
+
+
+def _has_in_short(name: Phrase, said: Sequence[str]) -> bool:
+    """Whether a name ends with these words, whole or cut, or has several of them whole: "life" says no life expectancy.
+
+    >>> [_has_in_short(("life", "expect"), each.split()) for each in ("life expectancy", "expectancy", "life", "lifetime")]
+    [True, True, False, False]
+    >>> _has_in_short(("running", "time", "min"), ["running", "time"])
+    True
+    """
+    ends = len(said) <= len(name) and all(map(_is_short_of, name[-len(said) :], said))
+    return ends or (len(said) > 1 and any(name[at : at + len(said)] == (*said,) for at in range(len(name))))
+
+
+def _is_short_of(name: str, said: str) -> bool:
+    return name == said or (len(name) >= _SHORTEST_CUT and len(said) >= len(name) + _CUT and said.startswith(name))
+
+
 def _is_name(value: str) -> bool:
     words = _WORD.findall(value)
     return 1 < len(words) <= 4 and all(word[:1].isupper() for word in words)
@@ -835,8 +896,27 @@ def _state_or_spending(at: _Place) -> Meaning | None:
     token, spends = at.token, at.token.is_left and at.token.stem in word_set("spends")
     if token.role == "field" and token.name == stock_field(at.spec) and _says_there_is(at):
         return Meaning("value", token.name, ">0")
-    spent = money_field(at.spec) if spends and at.is_among("much", "sum", "average") else None
+    spent = money_field(at.spec) if spends and at.is_among("much", "sum", "average", "most", "least") else None
     return Meaning("field", spent) if spent is not None else None
+
+
+def _costs_nothing(at: _Place) -> Meaning | None:
+    """That a figure in money is 0: "cost the customer nothing", "which of them was free".
+
+    Where records have dates, one that is free may be one to book.
+    """
+    field, before = price_field(at.spec) or money_field(at.spec), at.tokens[: at.number]
+    if not at.token.is_left or field is None or not in_money(vocabulary_of(at.spec, field).unit):
+        return None
+    priced = [each for each in before if each.name == field and each.role == "field"]
+    if at.token.stem in word_set("nothing") and priced:
+        priced[-1].meaning = None
+        return Meaning("value", field, "==0")
+    verbs = [each.stem for each in before if not each.inside and each.stem not in ("not", "never")][-1:]
+    dated = at.spec.dated_types != ()
+    said = bool({*verbs} & (word_set("was") if dated else word_set("is") | word_set("doubts")))
+    is_free = said and not at.is_before("kind") and at.is_among("kind", "value")
+    return Meaning("value", field, "==0") if at.token.stem in word_set("free") and is_free else None
 
 
 def _taken_in(at: _Place) -> Meaning | None:
@@ -848,7 +928,7 @@ def _taken_in(at: _Place) -> Meaning | None:
         return None
     compares = _weighs_takings(at, field)
     if field is None:  # nobody knows more of what
-        whose = any(each.stem in word_set("us") for each in at.tokens[: at.number])
+        whose = to_us or any(each.stem in word_set("us") for each in at.tokens[: at.number])
         return Meaning("unclear") if compares and whose else None
     return total_of(at.spec, field, (token.stem,)) if compares or _asks_takings(at, field) else None
 
@@ -1008,6 +1088,8 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     ),
     # every critical alert
     (("each",), lambda at: at.is_before("value", "kind") and not at.is_among(*_FIGURES, *SUPERLATIVES), Meaning("all")),
+    # every tent in total
+    (("each",), lambda at: at.token.stem == "every" and at.is_before_kind and at.is_among("sum"), Meaning("all")),
     # "who came to Theo", "visits that come to less than 20"
     (
         ("sum",),
@@ -1110,7 +1192,9 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
                 token.meaning = meaning
         if token.role == "value" and (kind := _kind_become(tokens, number, spec)) is not None:
             token.meaning = Meaning("kind", kind)
-        token.meaning = _state_or_spending(at) or _taken_in(at) or _comes_next(at) or token.meaning
+        token.meaning = (
+            _state_or_spending(at) or _costs_nothing(at) or _taken_in(at) or _comes_next(at) or token.meaning
+        )
         if number and token.stem in word_set("faster") and _is_bounded(tokens[number - 1], spec):
             way, trend = tokens[number - 1], tokens[number - 1].meaning
             less = trend is not None and trend.value.startswith("<")

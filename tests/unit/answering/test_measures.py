@@ -1,5 +1,6 @@
 """Figures in other units and words than the index has them, years that bound, and shares, over tables of years and of weights."""
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from rag_app.answering.records.measures import say_figures
 from rag_app.answering.records.planning import read_question
 from rag_app.answering.records.steps import Way, read_steps
 from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.periods import find_periods
 from rag_app.retrieval.records import Aggregate, NamedValue
 
 HARVESTS = IndexSpec.model_validate(
@@ -101,3 +103,47 @@ def test_a_share_that_may_be_another_is_none(text: str) -> None:
 def test_a_share_of_what_is_counted() -> None:
     steps = read_steps("what percentage of the harvests are plums?", HARVESTS, VALUES, None, None)
     assert steps is not None and steps.way is Way.SHARE
+
+
+RECORDED = IndexSpec.model_validate(
+    {
+        "name": "recorded",
+        "source_types": ("town",),
+        "default_source_type": "town",
+        "dated_types": (),
+        "fields": {"year": "integer", "town": "keyword", "pop": "integer", "life_expect": "number", "net_budget": "integer", "net_area": "number"},
+        "records": {"town": {"words": ["town"], "source_types": ["town"]}},
+    }
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("the town with the highest population", "pop"),
+        ("the lowest life expectancy in 1955", "life_expect"),
+        ("the largest budget", "net_budget"),
+        ("the largest net", None),  # of which
+        ("the largest pop concert", None),
+    ],
+)
+def test_a_name_that_is_cut_short_is_said_in_full(text: str, field: str | None) -> None:
+    plan = read_question(text, RECORDED, [], None).plan
+    assert (plan and plan.query.order) == field
+
+
+def test_years_are_values_and_groups_where_there_are_no_dates() -> None:
+    for text in ("which year had the largest average crop", "average crop per year"):
+        query = read(text)
+        assert (query.aggregate, query.of, query.group) == (Aggregate.AVERAGE, "crop", "year")
+    years = find_periods("was the average crop higher in 2012 or in 2013?", date(2026, 1, 14))
+    plans = [
+        read_question("was the average crop higher?", HARVESTS, VALUES, each, comparing=True).plan for each in years
+    ]
+    assert [
+        (each.key, each.operator.value, each.value)
+        for plan in plans
+        if plan is not None
+        for each in plan.query.filters
+        if isinstance(each, MetadataFilter) and each.key == "year"
+    ] == [("year", "==", 2012), ("year", "==", 2013)]

@@ -18,7 +18,7 @@ from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec, load_indexes
 from rag_app.retrieval.periods import find_period, find_periods, means_part
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue, Record, Records
-from rag_app.retrieval.spelling import spellings
+from rag_app.retrieval.spelling import other_english, spellings
 
 TODAY = date(2026, 1, 14)
 BOATS = IndexSpec.model_validate(
@@ -1373,3 +1373,35 @@ def test_a_time_of_day_goes_on_with_a_question() -> None:
     assert said is not None and said.text == "Which trips are today before noon?"
     assert at_time(said, Question("after 3 pm")) is None
     assert at_time(before, Question("those before noon?")) is None
+
+
+ALARMS = IndexSpec.model_validate(
+    {
+        "name": "alarms",
+        "source_types": ("alarm",),
+        "default_source_type": "alarm",
+        "fields": {"weight": {"type": "keyword", "levels": ["low", "grave"], "high": ["gravest"], "low": ["lightest"]}},
+        "records": {"alarm": {"words": ["alarm"], "source_types": ["alarm"]}},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "levels"),
+    [
+        ("Which alarm is the gravest?", ["grave", "low"]),
+        ("the alarms with the lowest weight", ["low", "grave"]),
+        ("how many alarms are there", ["how many"]),
+    ],
+)
+def test_the_highest_level_that_there_is_is_asked_for(text: str, levels: list[str]) -> None:
+    plan = read_question(text, ALARMS, [], None).plan
+    assert plan is not None
+    said = [each.conditions for each in plan.years]
+    assert said == ([()] if levels == ["how many"] else [(f"weight {each}",) for each in levels])
+
+
+def test_a_word_of_the_other_side_of_the_atlantic_is_known() -> None:
+    colours = [NamedValue("harbour", "grey quay")]
+    options = {word: dict.fromkeys(other_english(word), 0.0) for word in ("gray", "harbor")}
+    assert respell("trips from the gray harbor", options, BOATS, colours) == "trips from the grey harbour"

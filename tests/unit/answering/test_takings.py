@@ -27,7 +27,7 @@ HIRES = IndexSpec.model_validate(
                 "type": "number", "words": ["fee", "price", "worth", "money"], "unit": "pounds", "adds_up": True, "kind": "hire",
                 "totals": ["takings"], "earned": ["earn", "earned"], "earned_of": {"state": "done"},
             },
-            "state": {"type": "keyword", "values": {"done": ["done"], "late": ["late"]}},
+            "state": {"type": "keyword", "values": {"done": ["done"], "late": ["late"]}, "void": ["lost"]},
             "ready": {"type": "boolean", "values": {"true": ["in stock"], "false": ["out of stock"]}},
             "rides": {"type": "integer", "words": ["rides"], "kind": "bike", "high": ["bestseller"], "low": ["emptiest"], "best": "high"},
             "speed": {"type": "integer", "words": ["speed"], "kind": "bike"},
@@ -289,7 +289,7 @@ def test_a_share_may_be_one_of_a_total() -> None:
     ("text", "of"),
     [
         ("Who comes most often?", []),
-        ("who came in the least in May", []),
+        ("who came in the least in May", [DONE]),
         ("Who hires most often?", []),
         ("Who was late most often?", [("state", "==", "late")]),
     ],
@@ -367,3 +367,69 @@ def test_nobody_has_paid_for_what_is_to_come(text: str, until: date) -> None:
     plan = read(text)
     assert plan.query.aggregate is Aggregate.SUM
     assert plan.period is not None and plan.period.end == until
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("How many customers came last week?", [DONE]),
+        ("which guests were here last week", [DONE]),
+        ("how often did Cy Moor come?", [("guest", "==", "Cy Moor"), DONE]),
+        ("how many customers came late?", [("state", "==", "late")]),
+        ("how many customers had a hire last week?", []),
+    ],
+)
+def test_who_came_had_what_is_done(text: str, wanted: list[tuple[str, str, object]]) -> None:
+    assert filters(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("for which hires did we charge the customer nothing?", [("fee", "==", 0.0)]),
+        ("which hires last week were free?", [("fee", "==", 0.0)]),
+    ],
+)
+def test_nothing_is_paid_for_what_is_free(text: str, wanted: list[tuple[str, str, object]]) -> None:
+    assert filters(text) == wanted
+
+
+def test_what_is_free_may_be_booked() -> None:
+    assert read("Which hires are free?") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How many hires did Ada have, and what did they come to?",
+        "how many hires are late and what are they worth together",
+    ],
+)
+def test_a_number_and_what_it_comes_to_are_two_figures(text: str) -> None:
+    steps = read_steps(text, HIRES, VALUES, None, TODAY)
+    assert steps is not None and steps.way is Way.BOTH and steps.second is not None
+    assert [each.query.aggregate for each in (steps.first, steps.second)] == [Aggregate.COUNT, Aggregate.SUM]
+    assert steps.first.query.filters == steps.second.query.filters
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Which guest spent the most?", [("state", "!=", "lost")]),
+        ("how many customers did Ada see last week?", [("clerk", "==", "Ada Holm"), DONE]),
+    ],
+)
+def test_what_was_missed_was_not_paid(text: str, wanted: list[tuple[str, str, object]]) -> None:
+    assert filters(text) == wanted
+
+
+def test_the_day_with_the_most_money_is_no_single_record() -> None:
+    query = read("On which day did we have the most money?").query
+    assert (query.aggregate, query.of, query.group, query.grain) == (Aggregate.SUM, "fee", "date", Grain.DAY)
+
+
+@pytest.mark.parametrize(
+    "text", ["How many first-time customers were there?", "how many of the last five hires were late?"]
+)
+def test_what_was_first_is_not_counted(text: str) -> None:
+    assert read(text) is None
