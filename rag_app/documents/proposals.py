@@ -211,10 +211,12 @@ def _person(columns: Iterable[str]) -> str:
 
 
 def _words_of_rows(noun: str, person: str, date: str | None, columns: Iterable[str]) -> Iterator[str]:
-    """What a row is called: its noun, a person, and what happened on its date: "death" of a `death_date`."""
-    happened = _table()["events"]
+    """What a row is called: its noun, a person, what happened on its date ("death" of a `death_date`), and what has such a
+    figure: "harvest", of a `yield`."""
+    happened, measured = _table()["events"], _table()["measured"]
     events = [happened[each] for each in _fold(date or "").replace("_", " ").split() if each in happened]
-    others = [*(["person", "people"] if person else []), *" ".join(events).split()]
+    things = [measured[name] for name in map(column_name, columns) if name in measured]
+    others = [*(["person", "people"] if person else []), *" ".join([*events, *things]).split()]
     taken = {*map(column_name, columns), noun}
     yield from (noun, *(each for each in others if each not in taken))
 

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import chain, islice
 from operator import mul
 from typing import Any, TypeVar
@@ -154,6 +154,7 @@ _FEW = 8  # values of a field that are all shown to the parser
 _COMPARED = 2  # sources of each of two periods
 _TITLED = 100  # chunks whose titles are read
 _SAME_NOUN, _NOUNS = 0.82, 3  # cosine from which on two nouns say the same, and how many of a kind's are tried
+_YEARS_BACK = 4  # years in which days without a year are looked for, from that of the nearest record on
 _EQUALS = 5  # records that are the best together
 
 
@@ -240,6 +241,8 @@ class RecordFinder:
         written = say_figures(written, self._spec, years=not sets_years_apart(written))
         if written != self._question.text:
             self._question = self._say(self._question, written)
+        if year_field(self._spec) is not None:
+            self._question = replace(self._question, period=None)
         question = self._question
         before = tuple(say_when(write_out(each)) for each in before_in(question))
         misspelt = bool(self._spec.records) and bool(suspects(question.text, ()))
@@ -315,7 +318,10 @@ class RecordFinder:
         spec, values = self._spec, (yield from self._values(question.text, question.period))
         tokens = read_names(without_period(question.text, question.period), spec, values)
         ways = [token for token in tokens if token.role in ("sum", "average")]
-        if len(ways) != 1 or not any(token.role in SUPERLATIVES for token in tokens):
+        groups = any(
+            self._spec.fields.get(token.name) is FieldType.KEYWORD for token in tokens if token.role == "field"
+        )
+        if len(ways) != 1 or groups or not any(token.role in SUPERLATIVES for token in tokens):
             return None
         bare = without_phrases(tokens, ways)
         plan = read_question(bare, spec, values, question.period, question.today).plan
@@ -1202,7 +1208,8 @@ class RecordFinder:
     def _say(self, question: Question, text: str) -> Question:
         """The question in other words, with the days that they say."""
         said = replace(question, text=text, period=None)
-        return replace(said, period=period_of(said, self._spec))
+        of_years = year_field(self._spec) is not None  # which are values, and no days
+        return said if of_years else replace(said, period=period_of(said, self._spec))
 
     def _reword(self, question: Question, text: str) -> Question:
         """The question in other words, with the days that they say, or else with those that no word of it has said."""
@@ -1261,14 +1268,17 @@ class RecordFinder:
         return plan, Records(), "found"
 
     def _find_in_year(self, plan: Plan, near: Records) -> Work[tuple[Plan, Records, Outcome] | None]:
-        """What a plan for days without a year finds in the year of the record next to them, however long ago that was."""
-        day = day_of(float(near.rows[0].value or 0.0))
-        if plan.period is None or plan.period.otherwise is None:
+        """What a plan for days without a year finds in the years until the record next to them, however long ago that was."""
+        day, period = day_of(float(near.rows[0].value or 0.0)), plan.period
+        if period is None or period.otherwise is None:
             return None
-        moved = move_to_year_of(plan.period, Period(day, day, "", (0, 0), "day"))
-        other = [*replace(plan, period=replace(plan.period, otherwise=moved)).years][1]
-        found: Records = yield self._store.find_records(self._limit_query(other))
-        return (other, _leave_equals(other, found), "found") if found.total else None
+        for year in range(day.year, day.year - _YEARS_BACK, -1):
+            moved = move_to_year_of(period, Period(date(year, 1, 1), date(year, 12, 31), "", (0, 0), "year"))
+            other = [*replace(plan, period=replace(period, otherwise=moved)).years][1]
+            found: Records = yield self._store.find_records(self._limit_query(other))
+            if found.total:
+                return other, _leave_equals(other, found), "found"
+        return None
 
     def _leave_figure(self, plan: Plan) -> Work[Records | None]:
         """The records that are as they were asked for, but for the figure of which the most or a total is asked."""

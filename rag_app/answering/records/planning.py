@@ -1126,7 +1126,8 @@ class _Reader(Orders):
         price = [name for name in [price_field(self.spec)] if each and name]
         said = self.figures or self._fields("high", "low", "unit")
         named = (price if not said else []) or self._measured_fields()
-        if not named and aggregate is Aggregate.AVERAGE and (self._has("value") or self._asks_which()):
+        told = self._has("value") or self._has("kind") or self._asks_which()
+        if not named and aggregate is Aggregate.AVERAGE and told:
             named = [name for name in [only_figure(self.spec)] if name]  # "the average of IBM"
         if len(named) != 1:
             return None
@@ -1147,7 +1148,8 @@ class _Reader(Orders):
         if self.group is None:
             return None
         by_group = self._aggregate_over(aggregate, named[0])
-        return replace(by_group, limit=MOST_GROUPS if self._puts_in_order() else 1, order=None, descending=most)
+        limit = MOST_GROUPS if self._puts_in_order() else self._number_wanted() or 1
+        return replace(by_group, limit=limit, order=None, descending=most)
 
     def _asks_who_spends(self) -> bool:
         """Whether those are asked for who pay or owe: "who paid the most in total"."""

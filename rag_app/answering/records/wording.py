@@ -923,12 +923,14 @@ def _taken_in(at: _Place) -> Meaning | None:
     """The total of what is taken in, where a verb asks for it: "what has Ada taken", "do we make more with Ada or Bo"."""
     field, token = takings_field(at.spec), at.token
     to_us = any(each.stem in word_set("to_us") for each in at.tokens[at.number + 1 : at.number + 2])
-    takes = token.stem in word_set("takes_in") or (to_us and token.stem in word_set("brings"))
+    behind = at.tokens[at.number + 1 : at.number + 2]
+    brings = to_us or (field is None and any(each.text.casefold() == "in" for each in behind))
+    takes = token.stem in word_set("takes_in") or (brings and token.stem in word_set("brings"))
     if not token.is_unmeant or not takes:
         return None
     compares = _weighs_takings(at, field)
     if field is None:  # nobody knows more of what
-        whose = to_us or any(each.stem in word_set("us") for each in at.tokens[: at.number])
+        whose = to_us or at.is_among("own") or any(each.stem in word_set("us") for each in at.tokens[: at.number])
         return Meaning("unclear") if compares and whose else None
     return total_of(at.spec, field, (token.stem,)) if compares or _asks_takings(at, field) else None
 

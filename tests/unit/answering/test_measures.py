@@ -147,3 +147,8 @@ def test_years_are_values_and_groups_where_there_are_no_dates() -> None:
         for each in plan.query.filters
         if isinstance(each, MetadataFilter) and each.key == "year"
     ] == [("year", "==", 2012), ("year", "==", 2013)]
+
+
+def test_so_many_groups_are_ranked_by_their_mean() -> None:
+    query = read("which three regions had the largest average crop")
+    assert (query.aggregate, query.group, query.limit) == (Aggregate.AVERAGE, "region", 3)

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
-from rag_app.answering.records.asking import may_ask
+from rag_app.answering.records.asking import figure_asked, may_ask
 from rag_app.answering.records.planning import read_question
 from rag_app.answering.records.steps import Way, read_steps
+from rag_app.answering.records.wording import read_words
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import find_period
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue
@@ -433,3 +434,16 @@ def test_the_day_with_the_most_money_is_no_single_record() -> None:
 )
 def test_what_was_first_is_not_counted(text: str) -> None:
     assert read(text) is None
+
+
+def test_what_came_in_is_no_single_record() -> None:
+    reading = read_question("What did we earn from tandems?", HIRES, VALUES, None, TODAY)
+    assert reading.plan is None and reading.limits and reading.unknown == ("tandems",)
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [("What profit do we make on each hire?", "profit"), ("What fee do we take?", ""), ("What do we make?", "")],
+)
+def test_a_figure_that_no_field_has_is_named(text: str, asked: str) -> None:
+    assert figure_asked(read_words(text, HIRES)) == asked

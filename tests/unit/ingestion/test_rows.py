@@ -510,4 +510,6 @@ def test_rows_of_people_are_called_so_and_by_what_happened_to_them(tmp_path: Pat
     spec = loaded(table)
     assert spec.records["ward"].words[:4] == ("ward", "person", "people", "death")
     assert spec.rows[0].title == "{first_name} {last_name}" and spec.dated_types is None
+    (tmp_path / "oats.csv").write_text("site,year,yield\nA,1931,27\nB,1931,31.5\n")
+    assert loaded(tmp_path / "oats.csv").records["oat"].words == ("oat", "harvest", "crop")
     assert (spec.vocabulary["age"].high, spec.vocabulary["age"].low) == (("oldest",), ("youngest",))
