@@ -420,6 +420,8 @@ def test_all_of_somebodys_and_those_who_never_had_one(salon: Salon) -> None:
         for text in ("Who never had one that was cancelled?", "Was Carly ever cancelled?")
     )
     assert never["understood"] == "bookings with status never cancelled, by customer"
+    more = salon.post(ASK, {"question": "Who has more than one booking in February?"})
+    assert more["answer"].startswith("No customer has 2 or more bookings"), "and not that nothing is recorded then"
     assert none["answer"].startswith("No: none of the 22 bookings has customer Carly Nguyen and status cancelled")
     often = salon.post(ASK, {"question": "Which customers cancelled more than twice?"})
     one = salon.post(ASK, {"question": "How much is a short cut?"})

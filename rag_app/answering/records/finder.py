@@ -1234,9 +1234,10 @@ class RecordFinder:
                 return each, _leave_equals(each, found), "found"
         sized = plan.query.least or plan.query.most or (plan.bound is not None and plan.query.group is not None)
         if sized:  # no group is of this size, or has such a total
-            sizes: Records = yield self._store.find_records(replace(self._limit_query(plan), least=0, most=0))
-            if sizes.total:
-                return plan, sizes, "none"
+            for each in plan.years:
+                sizes: Records = yield self._store.find_records(replace(self._limit_query(each), least=0, most=0))
+                if sizes.total:
+                    return each, sizes, "none"
         lacking = yield from self._leave_figure(plan)
         if lacking is not None and lacking.total:
             own = vocabulary_of(self._spec, plan.query.of or plan.query.order).kind == plan.kind

@@ -708,7 +708,9 @@ class _Reader(Orders):
             times = times and not any(each.role == "unit" for each in after)
             meant = (each for each in self.tokens[place + 1 :] if not (each.inside or each.role == "value"))
             kind = next((each.role == "kind" for each in meant), False)
+            near = [each for each in self.tokens[max(0, place - 3) : place] if each.stem in word_set("only")]
             lead = next((each for each in reversed(self.tokens[:place]) if each.role or not each.inside), None)
+            lead = near[-1] if near and times and lead is not None and not lead.role else lead  # "only been in once"
             if value is None or value != int(value) or lead is None or not (times or kind):
                 continue  # "three months"
             behind = next((each for each in self.tokens[place + 1 : place + 3] if each.role in _SIZES), None)

@@ -546,6 +546,8 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
     for name, words in spec.vocabulary.items():
         for value, phrases in words.values.items():
             yield from ((phrase, Meaning("value", name, value)) for phrase in phrases)
+            did = [form for form in map(_did, phrases) if form not in phrases]
+            yield from ((form, Meaning("value", name, value)) for form in did if form)
         for role, phrases in ("high", words.high), ("low", words.low), ("total", words.totals):
             yield from ((phrase, Meaning(role, name)) for phrase in phrases)
         yield from ((phrase, Meaning("total", name, "earned")) for phrase in words.earned)
@@ -577,6 +579,15 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
         yield from ((phrase, Meaning("field", name)) for phrase in (*named, *map(_participle, figures)))
     yield from ((words.unit, Meaning("unit", name)) for name, words in spec.vocabulary.items() if words.unit)
     yield from ((phrase, Meaning("said")) for phrase in spec.said)
+
+
+def _did(phrase: str) -> str:
+    """
+    >>> _did("showed up"), _did("stood us up"), _did("done")
+    ('did show up', '', '')
+    """
+    first, _, rest = phrase.partition(" ")
+    return f"did {first.removesuffix('ed')} {rest}" if first.endswith("ed") and rest else ""
 
 
 def _participle(noun: str) -> str:
@@ -965,7 +976,8 @@ def _asks_takings(at: _Place, field: str) -> bool:
     """Whether it is asked how much somebody took, who is none of those that pay: "what has each clerk taken"."""
     before = [each for each in at.tokens[: at.number] if not each.inside]
     much = bool(before) and before[0].role == "much"
-    if not (much or (before and before[0].stem in word_set("what") and at.token.stem == "taken")):
+    we = bool(before) and (at.token.stem == "taken" or before[-1].stem in word_set("us"))  # "what did we make"
+    if not (much or (before and before[0].stem in word_set("what") and we)):
         return False
     people, of_whom = people_field(at.spec), [each for each in before[1:] if each.meaning is not None]
     passive = much and before[-1].stem in word_set("passive")  # "how much was taken by Ada"

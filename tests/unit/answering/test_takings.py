@@ -418,6 +418,8 @@ def test_a_number_and_what_it_comes_to_are_two_figures(text: str) -> None:
     [
         ("Which guest spent the most?", [("state", "!=", "lost")]),
         ("how many customers did Ada see last week?", [("clerk", "==", "Ada Holm"), DONE]),
+        ("Who was the last guest that Ada looked after?", [("clerk", "==", "Ada Holm"), DONE]),
+        ("What did we make last week?", [DONE]),
     ],
 )
 def test_what_was_missed_was_not_paid(text: str, wanted: list[tuple[str, str, object]]) -> None:
@@ -447,3 +449,8 @@ def test_what_came_in_is_no_single_record() -> None:
 )
 def test_a_figure_that_no_field_has_is_named(text: str, asked: str) -> None:
     assert figure_asked(read_words(text, HIRES)) == asked
+
+
+def test_only_once_may_stand_apart() -> None:
+    query = read("which guests have only been in once").query
+    assert (query.group, query.least, query.most) == ("guest", 1, 1)
