@@ -30,7 +30,7 @@ from rag_app.answering.citations import (
     pieces_begun,
     pieces_of,
 )
-from rag_app.answering.context import Context, arrange, build_context, widen
+from rag_app.answering.context import Context, ContextBlock, arrange, build_context, widen
 from rag_app.answering.courtesies import courtesy
 from rag_app.answering.extractive import excerpt, summary
 from rag_app.answering.gate import NOTHING, Gate, Judgment
@@ -170,6 +170,7 @@ class CapabilityEngine(BaseQueryEngine):
         self._prepare, self._question, self._foreign = prepare, question or Question(""), foreign or _adopt_nodes
         self._languages, self._warn, self._records = languages, warn, records
         self._tell, self._units = tell, units
+        self._ground: tuple[tuple[Sequence[ContextBlock], str, str], Ground] | None = None
 
     @property
     def retriever(self) -> BaseRetriever:
@@ -212,7 +213,7 @@ class CapabilityEngine(BaseQueryEngine):
                 async with aclosing(self.synthesizer.stream(evidence.asked, evidence.context)) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, Draft):
-                            answer = self.verify(piece, evidence)
+                            answer = await self._verify(piece, evidence)
                             break
                         if isinstance(piece, Restart):
                             if shown.text:
@@ -223,7 +224,8 @@ class CapabilityEngine(BaseQueryEngine):
                         text, news = text + piece, news + piece
                         if SENTENCE_ENDS.isdisjoint(news) or len(text) < due:
                             continue
-                        verification.read(pieces_begun(text, len(evidence.context.blocks)))
+                        begun = pieces_begun(text, len(evidence.context.blocks))
+                        await asyncio.to_thread(verification.read, begun)
                         if len(text) > _LONG_TEXT:
                             due = len(text) * 21 // 20
                         certain = number_citations(verification.text)
@@ -246,12 +248,26 @@ class CapabilityEngine(BaseQueryEngine):
         lead = "" if answer.refused else _lead(evidence)
         return replace(answer, text=lead + answer.text, elsewhen=evidence.elsewhen if lead else None, seconds=seconds)
 
-    def _verification(self, evidence: Evidence, model: str | None) -> Verification:
-        question, told, lead = evidence.question, evidence.question.instructions.values, _lead(evidence)
+    async def _verify(self, draft: Draft, evidence: Evidence) -> Answer:
+        """`verify`, in a thread where a model's claims are read: a sentence takes some 50 ms."""
+        if draft.model == EXTRACTIVE:
+            return self.verify(draft, evidence)
+        return await asyncio.to_thread(self.verify, draft, evidence)
+
+    def _ground_of(self, evidence: Evidence) -> Ground:
+        """Made once for an answer: what is verified while it comes is not read again at its end."""
+        question, told = evidence.question, evidence.question.instructions.values
         names = " ".join([self.capability.description, *(told.get(name, "") for name in ("system", "role"))])
+        made_for = evidence.context.blocks, f"{question.text} {question.searched or ''}", names
+        if self._ground is None or self._ground[0] != made_for:
+            self._ground = made_for, Ground(*made_for, self._units)
+        return self._ground[1]
+
+    def _verification(self, evidence: Evidence, model: str | None) -> Verification:
+        lead = _lead(evidence)
         sentences, words = self.capability.max_sentences, self.capability.max_words
         return Verification(
-            Ground(evidence.context.blocks, f"{question.text} {question.searched or ''}", names, self._units),
+            self._ground_of(evidence),
             advice_is_claim=self.capability.advice_is_claim,
             trusted=model == EXTRACTIVE,
             max_sentences=sentences and sentences - (_LEAD_SENTENCES if lead else 0),
@@ -269,7 +285,7 @@ class CapabilityEngine(BaseQueryEngine):
             try:
                 with Stage("generation"):
                     draft = await self.synthesizer.write(evidence.asked, evidence.context)
-                answer = self.verify(draft, evidence)
+                answer = await self._verify(draft, evidence)
             except (ModelFailed, EmbeddingFailed) as error:
                 answer = self._answer_after_failure(error, evidence, _NOTHING)
         return self._add_spent(answer, evidence, started)

@@ -23,6 +23,7 @@ _TOTAL = compile_later(
 )
 _DIFFERENCE = compile_later(
     r"\b(?:difference|more|less|fewer|ahead|behind|higher|lower|longer|shorter|between|apart|gap|below|above|cheaper|dearer|pricier"
+    r"|another(?=\s\d)|sav(?:es?|ing|ed)"
     r"|mehr|weniger|günstiger|billiger|teurer|plus|moins)\b",
     re.I,
 )
@@ -32,6 +33,9 @@ _LEFT = compile_later(
 _APART = compile_later(
     r"\b(?:later|earlier|after|before|until|past|early|late|später|früher|vor|nach|bis|plus (?:tard|tôt)|avant|après)\b",
     re.I,
+)
+_YEARLY = compile_later(
+    r"\b(?:years?|yearly|annual\w*|months?|monthly|jahr\w*|monat\w*|ans?|année\w*|mois|mensuel\w*)\b", re.I
 )
 _AHEAD = compile_later(r"\b(?:before\w*|ahead|notice|advance|prior|vor\w*|avant|avance)\b", re.I)
 _SHARE = compile_later(r"\b(?:of|out of|von|de|sur)\b", re.I)
@@ -43,6 +47,7 @@ _NEARLY_PART, _ROUNDING_PART = 1.25, 0.2
 _ANY_YEAR = 2025
 _LARGEST_COUNT = 50
 _MOST_TO_ADD = 40
+_MONTHS_A_YEAR = 12.0
 _SPANS = frozenset(["time", "months"])
 _DAYS_A_MONTH = (28, 31)
 _SECONDS_A_DAY = 86400
@@ -125,6 +130,7 @@ def is_computed(figure: Figure, claim: Figures, sources: Figures, text: str) -> 
         return True
     computed = _sums(figure, others, sources, text) if _TOTAL.search(text) else []
     computed += _differences(figure, others, sources, text)
+    computed += _products(figure, others, sources, text)
     computed += _gaps(claim, sources, text) if figure.dimension == "time" else []
     return any(abs(value - wanted) < 1e-6 for value in computed for wanted in figure.values)
 
@@ -147,7 +153,28 @@ def _differences(figure: Figure, others: Sequence[Figure], sources: Figures, tex
         for known in _alike(figure.dimension, sources):
             pairs = combinations(known | named, 2)
             computed += [abs(one - other) for one, other in pairs if not named or {one, other} & named]
+        if not figure.dimension:  # "26 hours, and another 12"
+            known_units = [
+                (each.dimension, max(each.plain)) for each in sources.numbers[:_MOST_TO_ADD] if each.dimension
+            ]
+            units = [(each.dimension, max(each.plain)) for each in others]
+            computed += [abs(one[1] - other[1]) for one, other in product(units, known_units) if one[0] == other[0]]
     return computed
+
+
+def _products(figure: Figure, others: Sequence[Figure], sources: Figures, text: str) -> list[float]:
+    """Of a figure and a share or a number that the claim names ("40 percent of 690", "ten monthly fees"); of a month's, a year's."""
+    if figure.dimension == "percent":
+        return []
+    shares = [value / 100 for each in others if each.dimension == "percent" for value in each.values]
+    shares += [1 - share for share in shares]
+    factors = {max(each.plain) for each in others if not each.dimension}
+    factors |= {_MONTHS_A_YEAR} if _YEARLY.search(text) else set()
+    known = [max(each.values) for each in sources.numbers if each.dimension in ("", figure.dimension)]
+    named = [max(each.values) for each in others if each.dimension in ("", figure.dimension) and _states(each, sources)]
+    return [value * share for value in (*known, *named) for share in shares] + [
+        value * factor for value in known for factor in factors if factor > 1
+    ]
 
 
 def _spread(values: Iterable[float]) -> list[float]:

@@ -367,7 +367,7 @@ def write_parts(text: str) -> str:
     >>> write_parts("an hour and a half, or 3 per cent")
     '1.5 hour, or 3 percent'
     """
-    return _MIXED.sub(_write_mixed, re.sub(r"\b(?:per|pour) ?cent\b", "percent", text))
+    return _MIXED.sub(_write_mixed, re.sub(r"\b(?:(?:per|pour) ?cent\b|percent(?:age)? points?\b)", "percent", text))
 
 
 def _write_mixed(found: re.Match[str]) -> str:

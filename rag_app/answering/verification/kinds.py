@@ -25,7 +25,7 @@ _PAPERS = (
     r"(?:handbook|policy|policies|page|pages|manual|guide|report|reports|e-?mails?|letters?|article|articles|contract|faq|website|"
     r"summary|summaries|listing|listings|reviews?|terms|price\ list)"
 )
-_STATE = r"(?:contain|include|mention|cover|say|tell|provide|specify|state|answer|have|address|give|discuss|describe|indicate|show|name)"
+_STATE = r"(?:contain|include|list|mention|cover|say|tell|provide|specify|state|answer|have|address|give|discuss|describe|indicate|show|name)"
 _ADMISSION = (
     # "We do not sell data" is a claim, and so is "two complained, and no answer was given": who lacks what is asked for
     rf"""\bI(?:['’]m|\ am)?\b[^.!?]{{0,20}}?\b(?:not|n['’]t|cannot|can['’]t|don['’]t|didn['’]t|couldn['’]t|unable|lack|have\ no)\b
@@ -106,6 +106,8 @@ _ADVICE = rf"""(?:(?:next|then|finally|first|second|third|also|instead|alternati
         (?:(?:{"|".join(sorted(IMPERATIVES))})\b(?!-)(?!\ of\b)
           | you\ (?:should|could|might|may\ want\ to|can\ also\ try|may\ wish\ to|could\ also)\b(?!\ know\b|\ be\ aware)
           | (?:i|we)(?:['’]d|\ would)?\ (?:also\ )?(?:recommend|suggest|advise|start|begin|propose)\b
+          | [^,;:]{{1,80}}\b(?:might|may|could)\ (?:also\ )?help\b
+          | [^;:]{{1,80}}\b(?:is|seems|looks\ like|would\ be)\ (?:probably\ )?(?:the|a)\ (?:\w+\ )?(?:bet|choice|option|place\ to\ start|way\ in)\b
           | (?:it|this)(?:['’]s|\ (?:is|may|might|could|would))\ (?:also\ )?(?:be\ )?(?:worth|a\ good\ idea|advisable|best|useful)\b
           | (?:prüfen|nutzen|verwenden|fragen|versuchen|wenden|öffnen|vergleichen|achten|rufen|schauen|sehen|wählen)\ sie\b
           | (?:sie|du)\ (?:sollten|könnten|solltest|könntest)\b | ich\ (?:empfehle|rate|würde)\b

@@ -1,7 +1,7 @@
 """The verdict on an answer, sentence by sentence: what is kept, what is left out, and what has to wait."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from rag_app.answering.citations import MARKER, cut_words, words_of
 from rag_app.answering.context import ContextBlock
 from rag_app.answering.kinds import THOUSANDS
 from rag_app.answering.verification.claimed import is_unsupported
+from rag_app.answering.verification.entailment import LANGUAGE, Source, the_entailment
 from rag_app.answering.verification.figures import UNITS, figures_of
 from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
 from rag_app.answering.verification.places import Places
@@ -24,10 +25,12 @@ from rag_app.answering.verification.words import (
     language_of,
     stem,
     support,
+    telling_words,
     turns_round,
     unknown_names,
 )
 from rag_app.domain import compile_later, uuid_in
+from rag_app.retrieval.text import tokenizer
 
 _RULE = r"[ \t]*\|?(?:[ \t]*:?-{2,}:?[ \t]*\|?)+[ \t]*(?=\n|\Z)"  # between the titles of a table and its rows
 _LINE = compile_later(
@@ -41,6 +44,7 @@ _OF_ALL = compile_later(
     r"\b(?:(?:of|among|between) (?:all|the|these|those)|the other) (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b",
     re.I,
 )
+_ROW = compile_later(r"(?m)^[ \t]*(?:\||[-*•–][ \t]|\d{1,3}[.)][ \t])")
 _LISTED = compile_later(r":\s+(.+)", re.DOTALL)
 _ITEM = compile_later(r",\s+(?:and |or )?|;\s+|\s(?:and|or)\s")
 _GROUP = compile_later(rf"{MARKER.pattern}(?:[\s,;]*{MARKER.pattern})*")
@@ -53,6 +57,12 @@ _LEAST_QUOTED, _LEAST_OF_NAME = 3, 0.3
 _MARKS = " \"'“”‘’*_.…!"
 _MARKS_AND_BLANKS = _MARKS + "\n,;:?|>()-"
 _NEAR, _LEAST_QUOTE = 20, 8
+_TITLE = compile_later(r"\A\s*Title: ([^|\n]*)(?:\| )?")
+_LEAST_WITH_WORDS, _LEAST_ALONE, _LEAST_SURE = -3.0, 0.0, 1.0
+"""Log-odds that the sources state a claim, above which it is kept: of one whose words they have, of another, and of one that
+begins with what looks like a name."""
+_LITTLE, _LEAST_OF_LITTLE = 0.6, -2.0
+"""The weight of the words of a sentence that says next to nothing ("Probably yes."), and its least log-odds."""
 
 
 class Unit(Struct, frozen=True):
@@ -83,6 +93,8 @@ class Ground:
         self._all = tuple(self._texts)
         self._passages: dict[tuple[int, ...], Passage] = {}
         self._places: dict[int, Places] = {}
+        self._sources = {number: Source(*_title_and_rest(text)) for number, text in self._texts.items()}
+        self._odds: dict[tuple[str, tuple[int, ...]], float] = {}
         self._question = question
         self._asked = frozenset(stem(word) for word in re.findall(r"\w+", f"{question} {names}"))
         self._in_question = frozenset(re.findall(r"\w+", question.casefold()))
@@ -96,27 +108,56 @@ class Ground:
         passage = self._passage(cited)
         if _is_quoted(text, passage.text):
             return True
-        figures = figures_of(text)
-        if _OF_ALL.search(text):  # "the cheapest of the three": of what was found
-            counted = (*counted, *range(2, self.size + 1))
-        if listed := _LISTED.search(text):  # "three sizes: small, medium and large"
-            counted = (*counted, len(_ITEM.split(listed[1])))
-        if is_unsupported(figures, passage.figures, text, counted):
+        figures, language = figures_of(text), language_of(text)
+        if is_unsupported(figures, passage.figures, text, (*counted, *self._counts_in(text, passage))):
             return False
-        language = language_of(text)
         known = passage.spellings | (self._in_question & self._passage(self._all).spellings)
-        if unknown_names(text, known, german=language == "de"):
+        if (names := unknown_names(text, known, german=language == "de")) and not self._is_common(names, text, cited):
             return False
         if language and passage.language and language != passage.language:
             return True
         stated = len(figures.numbers) + len(figures.dates) + len(figures.times)
-        return self._says(text, passage, stated, MIN_LEANING if leaning else MIN_SUPPORT)
+        return self._says(text, cited, stated, MIN_LEANING if leaning else MIN_SUPPORT)
 
-    def _says(self, text: str, passage: Passage, stated: int, enough: float) -> bool:
-        if misquotes(text, passage.text) or has_idle_aside(text, passage) or turns_round(text, passage):
+    def _counts_in(self, text: str, passage: Passage) -> Iterator[int]:
+        """What a claim may count: "the cheapest of the three", of what was found; "three sizes: small, medium and large"."""
+        if _OF_ALL.search(text):
+            yield from range(2, max(self.size, len(_ROW.findall(passage.text))) + 1)
+        if listed := _LISTED.search(text):
+            yield len(_ITEM.split(listed[1]))
+
+    def _says(self, text: str, cited: tuple[int, ...], stated: int, enough: float) -> bool:
+        """Whether sources say a claim, by their words where these deny it or are of another language, else by the model."""
+        passage = self._passage(cited)
+        if misquotes(text, passage.text) or turns_round(text, passage) or contradicts(text, passage):
             return False
         overall, least = support(text, passage, self._asked, stated)
-        return overall >= enough and least >= MIN_CLAUSE and not contradicts(text, passage)
+        has_words, is_idle = overall >= enough and least >= MIN_CLAUSE, has_idle_aside(text, passage)
+        is_read = has_words or kind_of(text) is not Kind.ADVICE
+        if not is_read or not passage.language == LANGUAGE == (language_of(text) or LANGUAGE):
+            return has_words and not is_idle
+        return self._read(text, cited) > (_LEAST_SURE if is_idle else _LEAST_WITH_WORDS if has_words else _LEAST_ALONE)
+
+    def _is_common(self, names: Sequence[str], text: str, cited: tuple[int, ...]) -> bool:
+        """Whether what looks like a name is the sentence's first word alone, a word of English, and its sources state it."""
+        name = names[0]
+        begins = len(names) == 1 and name.istitle() and text.lstrip(_MARKS_AND_BLANKS).startswith(name)
+        is_word = begins and tokenizer().token_to_id(name.casefold()) is not None
+        return is_word and language_of(text) in (None, LANGUAGE) and self._read(text, cited) > _LEAST_SURE
+
+    def _read(self, text: str, cited: tuple[int, ...]) -> float:
+        """The model's log-odds that these sources state a claim."""
+        if (text, cited) not in self._odds:
+            sources = [self._sources[number] for number in cited]
+            self._odds[text, cited] = the_entailment().odds(text, sources)
+        return self._odds[text, cited]
+
+    def allows(self, text: str, blocks: Iterable[int]) -> bool:
+        """Whether a sentence says next to nothing by itself, and these sources do not speak against it."""
+        cited = tuple(sorted(set(blocks)))
+        if not cited or language_of(text) not in (None, LANGUAGE) or self.invents(text):
+            return False
+        return sum(telling_words(text).values()) < _LITTLE and self._read(text, cited) > _LEAST_OF_LITTLE
 
     def exchanges(self, text: str) -> bool:
         """Whether a sentence, with its markers, says of one source what another of its sources says.
@@ -207,7 +248,7 @@ class Verification:
         self._trusted = trusted or not ground.size
         self._max_sentences, self._max_words = max_sentences, max_words
         self._read = self._sentences = self._words = 0
-        self._full = self._led = False
+        self._full = self._led = self._listed = False
         self._gap = self._gap_left = self._begun = ""
         self._waiting: list[Unit] = []
         self._cited: set[int] = set()
@@ -237,8 +278,9 @@ class Verification:
         if not text:
             self._gap = gap
             return
-        if _PARAGRAPH.search(gap) and not self._led:
+        if _PARAGRAPH.search(gap) and not self._led and not (_ROW.match(text) and not self._listed):
             self._close()
+        self._listed = _ROW.match(text) is not None
         self._gap, self._led = after, leads_in(text)
         if self._full:
             return
@@ -285,8 +327,11 @@ class Verification:
         return None if stated else unit
 
     def _is_supported(self, text: str, said: str, cited: Sequence[int]) -> bool:
-        counted = (len(cited), len(self._cited | set(cited)))
-        return self._ground.supports(said, cited, counted) and not self._ground.exchanges(text)
+        counted, ground, parts = (len(cited), len(self._cited | set(cited))), self._ground, _segments(text)
+        supported = ground.supports(said, cited, counted) or (
+            len(parts) > 1 and all(ground.supports(part, blocks, counted) for part, blocks in parts)
+        )
+        return supported and not ground.exchanges(text)
 
     def _resolve(self, *, final: bool) -> None:
         """Release what waits, in order, up to the first sentence that still leans on what is to come."""
@@ -306,7 +351,8 @@ class Verification:
         if unit.kind is not Kind.CLAIM:
             return any(not each.leaning for each in later)
         cited = {number for each in later for number in each.cited}
-        return self._ground.supports(plain(unit.text), cited, (len(cited),), leaning=True)
+        said = plain(unit.text)
+        return self._ground.supports(said, cited, (len(cited),), leaning=True) or self._ground.allows(said, cited)
 
     def _close(self) -> None:
         """A paragraph ends: what nothing has carried is left out."""
@@ -356,6 +402,11 @@ def _text_of(block: ContextBlock, units: Mapping[str, str]) -> str:
             field = rf"(?im)((?:^|\| ){re.escape(name).replace('_', ' ')}: [-+]?[\d.,]+)(?= \||$)"
             header = re.sub(field, rf"\g<1> {unit}", header)
     return f"{header}\n\n{block.body}".strip()
+
+
+def _title_and_rest(text: str) -> tuple[str, str]:
+    title = _TITLE.match(text)
+    return (title[1].strip(), text[title.end() :]) if title else ("", text)
 
 
 def misquotes(text: str, passage: str) -> bool:

@@ -175,7 +175,7 @@ def test_a_marker_is_of_the_text_before_it(claim: str) -> None:
         "Together, Dana and Peter waited 40 minutes [Source 1] [Source 2].",
         "Two customers had to wait [Source 1] [Source 2].",
         "Peter Hallam and Dana Whitfield had to wait [Source 1] [Source 2].",
-        "Aisha let Peter Hallam wait, and Marisol let Dana Whitfield wait [Source 1] [Source 2].",
+        "Aisha let Peter Hallam wait [Source 2], and Marisol let Dana Whitfield wait [Source 1].",
         "Dana waited for Marisol [Source 1] and Peter for Aisha [Source 2].",
         "Thistle & Crown sells its band for 105 dollars [Source 4], our ring costs 128 dollars [Source 3].",
         "Our ring has sold 342 times [Source 3], against 2,140 times [Source 4].",

@@ -105,7 +105,7 @@ def test_false_claims_with_a_valid_marker() -> None:
 
 @pytest.mark.parametrize(
     ("name", "fails", "most"),
-    [("liar", shows_a_lie, 28), ("honest", lambda row: not passes(row), 22), ("false", shows_a_claim, 26)],
+    [("liar", shows_a_lie, 28), ("honest", lambda row: not passes(row), 18), ("false", shows_a_claim, 20)],
 )
 def test_answers_about_documents_of_organizations(
     name: str, fails: Callable[[dict[str, Any]], bool], most: int
