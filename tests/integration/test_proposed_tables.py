@@ -37,7 +37,9 @@ Cy,Moor,15,Male,1992-05-02
         ("movies", ["Was the average budget higher in 1955 or in 1960?"], "400 against 200"),
         ("movies", ["the average budget in 1955", "and in 1960?"], "200"),
         ("tolls", ["How many people died on 30 April?"], "There are 2"),
+        ("tolls", ["How many people died between 29 April and 1 May?"], "There are 2"),
         ("tolls", ["How many women died?"], "There is 1"),
+        ("tolls", ["What was the age of the oldest man?"], "The 2 oldest of 2"),
         ("tolls", ["Who was the oldest?"], "“Ada Holm”"),
         (
             "tolls",

@@ -197,7 +197,8 @@ def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, 
         return ()
     known = [token.text for token in tokens if not token.said or len(token.text) > 2]
     numbered = _NUMBERED.findall(text) if left else ()  # "L2264", by which a record goes
-    asked = (*left, *known, *words_alike(left), *numbered)
+    plain = [token.text for token in tokens if token.meaning is None]  # "man" says nothing in German
+    asked = (*left, *known, *words_alike(plain), *numbered)
     return tuple(dict.fromkeys(each for word in asked for each in variants(word)))
 
 

@@ -29,6 +29,7 @@ from rag_app.retrieval.records import NUMBER_FIELDS, RecordQuery
 GRAINS = ("day", "week", "month", "year", "weekday")
 BOUND_OPERATORS = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
 _BOUNDS = frozenset({"over", "under"})
+_FIRST_YEAR = 1000
 _IMPLY = frozenset({"under", "over", "between"})
 _CONDITION = re.compile(r"(<=|>=|<|>|==)\s*(-?\d+(?:\.\d+)?)")
 
@@ -227,6 +228,8 @@ class Conditions:
 
     def _build_comparison(self, name: str, operator: FilterOperator, value: float) -> MetadataFilter | None:
         whole = self.spec.fields.get(name) is FieldType.INTEGER
+        if says_year(self.spec, name) and not _FIRST_YEAR <= value < _FIRST_YEAR + 2000:
+            return None  # "over two years"
         if whole and value != int(value):
             return None
         return condition(name, operator, int(value) if whole else value)

@@ -1274,7 +1274,7 @@ class RecordFinder:
         if period is None or period.otherwise is None:
             return None
         for year in range(day.year, day.year - _YEARS_BACK, -1):
-            moved = move_to_year_of(period, Period(date(year, 1, 1), date(year, 12, 31), "", (0, 0), "year"))
+            moved = _in_year(period, year)
             other = [*replace(plan, period=replace(period, otherwise=moved)).years][1]
             found: Records = yield self._store.find_records(self._limit_query(other))
             if found.total:
@@ -1342,6 +1342,16 @@ def _leave_equals(plan: Plan, found: Records) -> Records:
         return found
     best = [row.value for row in found.rows][plan.place - 1 : plan.place]
     return replace(found, rows=tuple(row for row in found.rows if row.value in best))
+
+
+def _in_year(period: Period, year: int) -> Period:
+    """Days that are said without a year, in that one."""
+    whole = Period(date(year, 1, 1), date(year, 12, 31), "", (0, 0), "year")
+    if period.grain != "days" or period.start is None or period.end is None:
+        return move_to_year_of(period, whole)
+    first = move_to_year_of(replace(period, end=period.start, grain="day"), whole)
+    days = period.end - period.start
+    return replace(period, start=first.start, end=first.start and first.start + days, otherwise=None)
 
 
 def _number_in(tokens: Sequence[Token]) -> float | None:

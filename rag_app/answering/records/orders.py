@@ -214,12 +214,21 @@ class Orders(Comparisons):
         """What stands first in an order, or all of it in this order; no number of those that were the first."""
         if self._has("count") and name == "date":
             return None
+        if not name and self._is_of_no_number():
+            return None
         if levels := vocabulary_of(self.spec, name).levels:
             self.levels = (*reversed(levels),) if descending else levels
             return None if self._puts_in_order() or self.group or self.figures else RecordQuery(limit=MOST_LISTED)
         if self._names_spender() and name:
             return self._largest_spender(name, descending)
         return self._all_in_order(name, descending) if self._puts_in_order() else self._extreme(name, descending)
+
+    def _is_of_no_number(self) -> bool:
+        """Whether the most or the least may be of the figure that records go by, and no number of them: "which sort gave the
+        least"."""
+        only = None if self.kind else self.spec.records.get(self._only_kind() or "")
+        often = any(token.text.casefold() in word_set("often") for token in self.tokens)
+        return only is not None and only.by is not None and not often
 
     def _largest_spender(self, of: str, descending: bool) -> RecordQuery:
         """The people by what they paid in all, or the record with the most paid at one time."""

@@ -1119,6 +1119,8 @@ class _Reader(Orders):
             first.role == "sum" and first.stem not in ("value", "one") and second.role == "kind"
             for first, second in pairwise(plain)
         )
+        alone = only_figure(self.spec) if kinds and self._names_one_kind() else None  # "the total harvest"
+        self.figures = self.figures or [name for name in [alone] if name]
         if (self._has("count") or kinds) and not self.figures:  # total bookings
             return self._count()
         each = any(token.role == "sum" and token.stem == "one" for token in self.tokens)  # "one of every tent"
@@ -1152,6 +1154,9 @@ class _Reader(Orders):
         by_group = self._aggregate_over(aggregate, named[0])
         limit = MOST_GROUPS if self._puts_in_order() else self._number_wanted() or 1
         return replace(by_group, limit=limit, order=None, descending=most)
+
+    def _names_one_kind(self) -> bool:
+        return all(token.text.casefold() == token.stem for token in self.tokens if token.role == "kind")
 
     def _asks_who_spends(self) -> bool:
         """Whether those are asked for who pay or owe: "who paid the most in total"."""

@@ -40,6 +40,8 @@ _PLAINLY = [
         (r"\b(more|fewer|less) or (?:more|fewer|less)\b(?=\s+\w)(?=.*\bthan\b)", r"\1"),
         # what a figure is compared with, said before it
         (rf"^compared (?:with|to|against)\s+({_FIELD}),\s*([^?.!]+?)\s*(?=[?.!]*$)", r"\2 compared with \1"),
+        # a day that is asked for
+        (r"^(?:on )?(?:what|which) date (?=(?:did|was|were|is|are|does|do|will|has|have)\b)", "when "),
         # a day that stands first: "on which date did most people come"
         (r"\b(which|what) date\b(?=.*\b(?:most|least|fewest|busiest|quietest)\b)", r"\1 day"),
         # what one costs more than another

@@ -152,3 +152,36 @@ def test_years_are_values_and_groups_where_there_are_no_dates() -> None:
 def test_so_many_groups_are_ranked_by_their_mean() -> None:
     query = read("which three regions had the largest average crop")
     assert (query.aggregate, query.group, query.limit) == (Aggregate.AVERAGE, "region", 3)
+
+
+OATS = IndexSpec.model_validate(
+    {
+        "name": "oats",
+        "source_types": ("oat",),
+        "default_source_type": "oat",
+        "dated_types": (),
+        "fields": {"year": "integer", "site": "keyword", "yield": {"type": "number", "best": "high"}},
+        "records": {"oat": {"words": ["oat", "harvest"], "source_types": ["oat"], "by": "yield"}},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "aggregate", "of"),
+    [
+        ("what was the total harvest in 1931", Aggregate.SUM, "yield"),
+        ("total harvests in 1931", Aggregate.COUNT, None),
+        ("which site did worst on average", Aggregate.AVERAGE, "yield"),
+        ("which site has the most harvests", Aggregate.COUNT, None),
+    ],
+)
+def test_the_only_figure_of_a_table_is_meant(text: str, aggregate: Aggregate, of: str | None) -> None:
+    plan = read_question(say_figures(text, OATS), OATS, [], None).plan
+    assert plan is not None and (plan.query.aggregate, plan.query.of) == (aggregate, of)
+
+
+@pytest.mark.parametrize(
+    "text", ["which site gave the least", "which site was best over two years", "which site came last in 1931"]
+)
+def test_what_may_be_of_no_figure_is_not_understood(text: str) -> None:
+    assert read_question(say_figures(text, OATS), OATS, [], None).plan is None
