@@ -49,8 +49,8 @@ class Question(Struct, frozen=True):
     `terms` are words the asker named, for an order that puts exact matches first; `at_most` so many sources of a type
     are kept.
 
-    `today` is the asker's day, where it is None the pipeline says it. `period` are the days that its words mean: None
-    where they mean none, and where `filters` have dates of their own.
+    `today` is the asker's day, where it is None the pipeline says it. `period` are the days that its words mean, those of
+    `filters` where these have dates of their own: None where they mean none.
     """
 
     text: str

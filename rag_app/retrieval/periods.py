@@ -13,6 +13,7 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
+from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec.structs import replace
 
 from rag_app.domain import (
@@ -23,10 +24,11 @@ from rag_app.domain import (
     Grain,
     Period,
     Question,
+    day_of,
     days_around,
     days_text,
 )
-from rag_app.retrieval.filters import GTE, LT, conditions, epoch_seconds, fields_of
+from rag_app.retrieval.filters import GTE, LT, LTE, conditions, epoch_seconds, fields_of
 from rag_app.retrieval.index import IndexSpec
 
 __all__ = [
@@ -113,15 +115,35 @@ def find_period(
 def period_of(question: Question, spec: IndexSpec) -> Period | None:
     """The days that a question asks about, on the day on which it is asked.
 
-    Dates in its filters are the period: words of time mean nothing beside them. In an index whose sources have no dates
-    that tell of anything (`dated_types`) they mean something beside words of change alone: "updated since 20 January".
+    Dates in its filters are the period: words of time mean those days, whatever they are. In an index whose sources have no
+    dates that tell of anything (`dated_types`) they mean something beside words of change alone: "updated since 20 January".
     """
-    if question.period is not None or "date" in fields_of(question.filters):
+    if question.period is not None:
         return question.period
+    if "date" in fields_of(question.filters):
+        sent = _days_sent(question.filters) if spec.dated_types != () else None
+        said = find_period(question.text, question.today or datetime.now(UTC).date()) if sent else None
+        return replace(said, start=sent[0], end=sent[1], grain="days", otherwise=None) if sent and said else None
     if spec.dated_types == () and not any(grammar.has("changed", question.text) for grammar in _grammars(LANGUAGES)):
         return None
     nouns = [word for kind in spec.records.values() for word in kind.words]
     return find_period(question.text, question.today or datetime.now(UTC).date(), records=nouns)
+
+
+def _days_sent(filters: Filters) -> tuple[date | None, date | None] | None:
+    """The first and the last day that conditions on the date leave; None where they say more than that.
+
+    >>> _days_sent(conditions(("date", GTE, "2026-01-12"), ("date", LTE, "2026-01-18")))
+    (datetime.date(2026, 1, 12), datetime.date(2026, 1, 18))
+    """
+    first, last = list[date](), list[date]()
+    for each in filters:
+        if "date" not in fields_of((each,)):
+            continue
+        if not isinstance(each, MetadataFilter) or each.operator not in (GTE, LTE):
+            return None
+        (first if each.operator is GTE else last).append(day_of(epoch_seconds("date", each.value)))
+    return max(first, default=None), min(last, default=None)
 
 
 def means_part(text: str, period: Period) -> bool:

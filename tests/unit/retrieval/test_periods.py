@@ -5,10 +5,11 @@ from datetime import date, timedelta
 import pytest
 from hypothesis import given, strategies as st
 
-from rag_app.domain import Period, day_of, days_text
+from rag_app.domain import Period, Question, day_of, days_text
 from rag_app.retrieval import periods
 from rag_app.retrieval.filters import condition
-from rag_app.retrieval.periods import LANGUAGES, conditions_of, find_period, find_periods
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.periods import LANGUAGES, conditions_of, find_period, find_periods, period_of
 
 SUNDAY = "2026-11-22"
 """The day of the cases that name none: the last of its week."""
@@ -492,6 +493,25 @@ def test_of_the_same_kind_is_the_period_of_a_day() -> None:
     assert week is not None and week.move_to(date(2026, 1, 14)).label == "12 to 18 January 2026"
     days_ = Period(date(2026, 11, 1), date(2026, 11, 7), "", (0, 0))
     assert days_.move_to(date(2026, 1, 14)).label == "8 to 14 January 2026"
+
+
+@pytest.mark.parametrize(
+    ("text", "filters", "label"),
+    [
+        ("What did customers book this week?", (("date", ">=", "2026-01-12"), ("date", "<=", "2026-01-18")), "12 to 18 January 2026"),
+        ("What did customers book in March?", (("date", ">=", 1768176000.0),), "since 12 January 2026"),
+        ("What did customers book?", (("date", ">=", "2026-01-12"),), None),
+        ("What did customers book this week?", (("date", "is_empty", None),), None),
+        ("What did customers book this week?", (("service", "==", "cut"),), "16 to 22 November 2026"),
+    ],
+)  # fmt: skip
+def test_words_of_time_mean_the_days_that_a_request_sends(
+    text: str, filters: tuple[tuple[str, str, object], ...], label: str | None
+) -> None:
+    spec = IndexSpec.model_validate({"name": "visits", "source_types": ("visit",), "default_source_type": "visit"})
+    asked = Question(text, tuple(condition(*each) for each in filters), today=date(2026, 11, 22))
+    found = period_of(asked, spec)
+    assert (found and found.label) == label
 
 
 def test_conditions_are_whole_days_of_utc() -> None:
