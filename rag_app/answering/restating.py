@@ -43,6 +43,45 @@ _NAMED = compile_later(
 )
 _NAME = compile_later(rf"(?<=[a-z0-9,;] )(?!I\b)(?P<name>{_RUN})")
 _PHRASE = compile_later(rf"(?:{_PREPOSITION}\s)?(?:{_ARTICLE}\s)?[\w'’&-]+(?:\s[\w'’&-]+){{0,3}}\W*")
+# Without "and" or "what about": two words or more that end as a question does.
+_BARE = compile_later(r"\s*[\w'’&-]+(?:\s[\w'’&-]+)+\s*\?\s*")
+# What is asked of the whole question before, or of the thing that it is about.
+_OF_WHAT = compile_later(
+    r"(?:(?:at|from|until|till|by|for|in|to|on|since) )?(?:when|where|how|(?:what|which) (?:days?|times?|dates?|hours?|weeks?|months?|years?|days of the week|seasons?|rooms?|floors?|places?|conditions?|ways?)"
+    r"|how (?:long|often|soon|far|early|late|quickly|quick))(?: exactly)?",
+    re.IGNORECASE,
+)
+_YES_OR_NO = compile_later(
+    r"(?:is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have) ", re.IGNORECASE
+)
+_OF_IT = compile_later(
+    r"(?P<asks>(?:who|what|when|where|why|how)(?: \w+){0,2}? (?:is|are|was|were)) (?:it|that|this|they|those|these)(?P<rest>(?: \w+){0,3})",
+    re.IGNORECASE,
+)
+_WHAT_IS = compile_later(
+    r"(?:what|when|where|how)(?: \w+)? (?:is|are|was|were) (?!there\b|it\b|that\b|this\b|they\b|those\b)(?P<thing>(?:\w[\w'’-]*)(?: \w[\w'’-]*){0,5})\?",
+    re.IGNORECASE,
+)
+_CONDITION = compile_later(r"(?:if|unless) (?!so\b|not\b)[\w'’-]+(?: [\w'’-]+){1,7}", re.IGNORECASE)
+# "the small one" is what is small; "the one with a lid" is told by that alone.
+_SUCH_ONE = compile_later(
+    rf"^(?:{_ARTICLE} )?(?P<which>(?-i:(?!other|same|next|last|first|second|third)[a-z]+)) ones?$", re.IGNORECASE
+)
+_THAT_ONE = compile_later(r"(?:the|that) ones? (?:with|without|in|at|for|of|from) .{2,60}", re.IGNORECASE)
+# Prepositions of which one phrase is the like of another: who is asked about a place at one is not asked about it in another.
+_LIKE = [
+    frozenset(each.split())
+    for each in ("in on at near by", "for with without", "from to", "after before", "under over", "if unless when")
+]
+_BEHIND = compile_later(
+    r"(?:in|on|at|near|by|for|with|without|from|to|after|before|under|over|if|unless)\b(?= )", re.IGNORECASE
+)
+# The article before a thing that is told by one word: "a box costs".
+_PLAIN_THING = compile_later(
+    rf"\b{_ARTICLE} (?=[a-z-]+(?: (?:costs?|is|are|take|last|weigh|have|has|need|work|run|open|close|hold|fit|in|on|at|for|with|from|to)\b|\?))"
+)
+_ONE_THING = compile_later(r"\ban? [a-z][\w-]*", re.IGNORECASE)
+_TAIL = compile_later(r"(?<=\w) (?:in|on|at|for|with|without|from|to|after|before|if)\b.+", re.IGNORECASE)
 _SENTENCE = compile_later(r"(?<=[.!?])\s+")
 _ASKS = compile_later(
     r"\b(?:who|whom|whose|what|when|where|why|how|which|is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|not)\b",
@@ -76,8 +115,8 @@ def go_on(question: Question, earlier: Sequence[str]) -> Question:
 def in_full(messages: Sequence[str]) -> list[str]:
     """Messages of one asker, the oldest first, each that only names another thing than the one before as a whole question.
 
-    >>> in_full(["When is Central Station open?", "and Old Mill?", "and on Sundays?"])
-    ['When is Central Station open?', 'When is Old Mill open?', 'and on Sundays?']
+    >>> in_full(["When is Central Station open?", "and Old Mill?", "and on Sundays?", "and why?"])
+    ['When is Central Station open?', 'When is Old Mill open?', 'When is Old Mill open on Sundays?', 'and why?']
     """
     told: list[str] = []
     for message in messages:
@@ -86,24 +125,100 @@ def in_full(messages: Sequence[str]) -> list[str]:
 
 
 def restate(text: str, before: str) -> str:
-    """The question before of what a text names instead; empty where it says anything else, or where that is in doubt.
+    """The question before of what a text names instead, or under which condition; empty where it says anything else, or where
+    that is in doubt.
 
     >>> restate("and the Swift?", "How heavy is the Heron?"), restate("What about cats?", "Are dogs welcome at Riverside?")
     ('How heavy is the Swift?', 'Are cats welcome at Riverside?')
     >>> restate("and a wash?", "What does a cut cost?"), restate("and why?", "Is Riverside closed?")
     ('What does a wash cost?', '')
+    >>> restate("and if i join?", "what do lessons cost"), restate("fridays too?", "is the office open")
+    ('what do lessons cost if i join?', 'is the office open on fridays?')
     """
-    rest, asked = without_opening(text), _SENTENCE.split(before.strip())[-1]
-    if rest == text or not asked.endswith("?") or "," in asked or is_german(before):
+    rest, asked = without_opening(text), _last_question(before)
+    asks, goes_on = _ASKS.search(rest), rest != text or _BARE.fullmatch(text) is not None
+    if not (goes_on or asks) or not asked or "," in asked or is_german(before) or _OF_BOTH.search(before):
         return ""
-    if _ASKS.search(rest) or _OF_BOTH.search(before) or not content_words(rest):
+    rest = rest.strip().rstrip("?!. ")
+    if _CONDITION.fullmatch(rest) is not None:
+        return _add(asked, rest)
+    if asks:
+        return _ask_more(asked, rest)
+    return _exchange(asked, rest) if content_words(rest) else ""
+
+
+def _ask_more(asked: str, rest: str) -> str:
+    """The question before with what is asked of it further: "when?" of what was asked by yes or no, "when is that?" of what
+    something is.
+
+    >>> _ask_more("do you come to Hull?", "which days"), _ask_more("where is the clinic?", "when is that")
+    ('which days do you come to Hull?', 'when is the clinic?')
+    """
+    if _OF_WHAT.fullmatch(rest) is not None and _YES_OR_NO.match(asked):
+        return f"{rest} {asked[:1].lower()}{asked[1:]}"
+    of_it, thing = _OF_IT.fullmatch(rest), _WHAT_IS.fullmatch(asked)
+    if of_it is None or thing is None:
         return ""
+    return f"{of_it['asks']} {thing['thing']}{of_it['rest'] or ''}?"
+
+
+def _exchange(asked: str, rest: str) -> str:
+    """The question about something else, or with it behind it; empty where that is in doubt."""
+    if (such := _SUCH_ONE.fullmatch(rest)) is not None:
+        return _exchange_sort(asked, such["which"])
     if (named := _NAMED.fullmatch(rest)) is not None and not is_date(named["name"]):
-        return _exchange_name(asked, named)
-    if points_back(rest) or _PHRASE.fullmatch(rest) is None:
+        return exchange_thing(asked, named["name"]) or _exchange_name(asked, named) or _add(asked, rest)
+    if _THAT_ONE.fullmatch(rest) is not None:
+        return _exchange_only_name(asked, rest)
+    return "" if points_back(rest) or _PHRASE.fullmatch(rest) is None else _exchange_phrase(asked, rest)
+
+
+def _last_question(before: str) -> str:
+    """The last sentence of a message, if it asks something; with its question mark.
+
+    >>> _last_question("I am new here. what does it cost"), _last_question("I need a ticket")
+    ('what does it cost?', '')
+    """
+    asked = _SENTENCE.split(before.strip())[-1]
+    return f"{asked.rstrip('?!. ')}?" if asked.endswith("?") or _ASKS.match(asked) else ""
+
+
+def _exchange_sort(asked: str, which: str) -> str:
+    """The question about another one of a sort: "and the small one?".
+
+    >>> _exchange_sort("What does a large box cost?", "small"), _exchange_sort("what does a box cost?", "small")
+    ('What does a small box cost?', 'what does a small box cost?')
+    """
+    things = [*_PLAIN_THING.finditer(asked)]
+    if exchanged := exchange_thing(asked, which):
+        return exchanged
+    return f"{asked[: things[0].end()]}{which} {asked[things[0].end() :]}" if len(things) == 1 else ""
+
+
+def _exchange_phrase(asked: str, rest: str) -> str:
+    """The question with a phrase that names no one by a name: a day or a size for another, what stands behind the same
+    preposition or article; else what says when, where or for whom behind it."""
+    if (tail := _TAIL.search(rest)) is not None and (first := _exchange_phrase(asked, rest[: tail.start()])):
+        return _add(first, tail[0].strip())
+    exchanged = exchange_thing(asked, rest) or next(iter(take_apart(f"{asked.rstrip('?')}, and {rest}?")[1:]), "")
+    if not exchanged and is_date(rest):
+        return _add(asked, f"on {rest}")
+    things = [*_ONE_THING.finditer(asked)]
+    if not exchanged and len(things) == 1 and rest.isalpha():
+        return f"{asked[: things[0].start()]}{rest}{asked[things[0].end() :]}"
+    return exchanged or _add(asked, rest)
+
+
+def _add(asked: str, rest: str) -> str:
+    """The question with a phrase behind it; empty where that begins with no preposition, or the question has the like."""
+    found, (_, *said) = _BEHIND.match(rest), re.findall(r"[^\W_]+", asked)
+    if found is None:
         return ""
-    rest = rest.rstrip("?!. ")
-    return exchange_thing(asked, rest) or next(iter(take_apart(f"{asked.rstrip('?')}, and {rest}?")[1:]), "")
+    like = next(each for each in _LIKE if found[0].casefold() in each)
+    timed = is_date(rest.rsplit(maxsplit=1)[-1])
+    if any(is_date(word) if timed else word.casefold() in like for word in said):
+        return ""
+    return f"{asked.rstrip('?')} {rest[:1].lower()}{rest[1:]}?"
 
 
 def take_apart(part: str) -> list[str]:
@@ -133,7 +248,7 @@ def take_apart(part: str) -> list[str]:
 
 def _exchange_name(asked: str, named: re.Match[str]) -> str:
     """The question with another name: that behind the same preposition, or else the only one that it has."""
-    names = [each for each in _NAME.finditer(asked) if not is_date(each["name"])]
+    names = _names_in(asked)
     if (preposition := named["preposition"]) and preposition != "of":
         behind = re.compile(rf"\b{preposition} (?:{_ARTICLE} )?\Z", re.IGNORECASE)
         names = [each for each in names if behind.search(asked[: each.start()])]
@@ -143,3 +258,16 @@ def _exchange_name(asked: str, named: re.Match[str]) -> str:
     article = named["article"] if named["article"] and not re.search(rf"\b{_ARTICLE} \Z", asked[:start]) else ""
     noun = "" if asked[end:].startswith(named["noun"]) else named["noun"]
     return f"{asked[:start]}{article and f'{article} '}{named['name']}{noun}{asked[end:]}"
+
+
+def _exchange_only_name(asked: str, thing: str) -> str:
+    """The question with a thing in the place of its name, if it has just one: "the one with a lid" for "the Heron"."""
+    names = _names_in(asked)
+    if len(names) != 1:
+        return ""
+    before = re.sub(rf"\b{_ARTICLE} \Z", "", asked[: names[0].start()])
+    return f"{before}{thing}{asked[names[0].end() :]}"
+
+
+def _names_in(asked: str) -> list[re.Match[str]]:
+    return [each for each in _NAME.finditer(asked) if not is_date(each["name"])]

@@ -24,11 +24,12 @@ from msgspec.structs import replace
 from rag_app.answering.capabilities import DESCRIPTIONS, capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.context import count_tokens
-from rag_app.answering.leaning import Leaning, leaning_of, searched_text, wordings
+from rag_app.answering.leaning import Leaning, leaning_of, searched_text
 from rag_app.answering.models import estimate_usage
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import GLOBAL, PromptConfig, choose
 from rag_app.answering.providers import EXTRACTIVE
+from rag_app.answering.restating import go_on
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain import (
@@ -258,11 +259,15 @@ class Turn:
             versions,
             thread.last_message_at,
             history=history_text(history, self._services.history_tokens),
-            searched=await self._wordings(history),
+            searched=await self._rewrite(history),
             earlier=() if self._leaning is Leaning.ALONE else cited_before(history),
             named=tuple(named),
         )
         asked = replace(self.question, today=self._today, leans=self._leaning is Leaning.LEANS)
+        if asked.searched is None:  # no model has rewritten it
+            asked = go_on(asked, asked_before(history))
+        if self._services.models.model(self.capability) is not None:  # which is shown what was said
+            asked = replace(asked, restated="")
         self.question = await self._services.pipeline.resolve_dates(self.capability, asked, self._scope)
 
     async def _detect(self, history: Sequence[PastMessage]) -> str:
@@ -284,19 +289,17 @@ class Turn:
             await settle_on(session, self._scope.user, thread.id, self._begun.message, self.capability, self._prompts)
         return chosen
 
-    async def _wordings(self, history: Sequence[PastMessage]) -> Sequence[str]:
-        """The texts to search for, because a follow-up by itself often names nothing."""
+    async def _rewrite(self, history: Sequence[PastMessage]) -> Sequence[str]:
+        """What a model says is to be searched for, since a follow-up by itself often names nothing; else nothing."""
         text, models = self._said.text, self._services.models
         model = None
         if self._services.rewrite and history and self._begun.over_budget is None:
             model = models.model(self.capability)
-        query = None
-        if model is not None:
-            prompt = models.prompt("ask_lexybrain_rewrite")
-            query = await rewritten(
-                model, prompt, text, history, self._services.history_tokens, self._paid, self._today
-            )
-        return (query,) if query else wordings(text, asked_before(history), self._leaning)
+        if model is None:
+            return ()
+        prompt, most = models.prompt("ask_lexybrain_rewrite"), self._services.history_tokens
+        query = await rewritten(model, prompt, text, history, most, self._paid, self._today)
+        return (query,) if query else ()
 
     # -- the answer
 
