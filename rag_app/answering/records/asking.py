@@ -11,12 +11,14 @@ from rag_app.answering.records.wording import (
     Token,
     figure,
     is_figure,
+    people_field,
     read_words,
     stems,
     variants,
     vocabulary_of,
     word_set,
     words_alike,
+    workers_field,
 )
 from rag_app.domain import FieldType
 from rag_app.retrieval.index import IndexSpec
@@ -45,10 +47,26 @@ _LONGEST_FIELD = 2  # words of a field that no record has
 
 def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
     """Whether a question is worth reading: it names a kind of record, a field or days, or asks for a figure."""
-    if not spec.records or period is not None:
-        return bool(spec.records)
+    if not spec.records or _asks_what_is_said(read_words(without_period(text, period), spec), spec):
+        return False
+    if period is not None:
+        return True
     tokens = read_words(text, spec)
     return any(map(_asks, tokens)) or _may_ask_of_names(tokens, spec)
+
+
+def _asks_what_is_said(tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    """Whether it is asked what people say, think or want, which texts tell and no field: "what did customers like", "which
+    complaints did we get"."""
+    persons = {people_field(spec), workers_field(spec)} - {None}
+    plain = [token for token in tokens if not token.inside]
+    if any(token.meaning and token.role != "own" and token.name not in persons for token in plain):
+        return False
+    asks = [token.text.casefold() in word_set("which_of") for token in plain[:1]]
+    does = any(token.text.casefold() in word_set("does") for token in plain[1:2])
+    by_them = any(one.name in persons and other.text.casefold() in word_set("opines") for one, other in pairwise(plain))
+    said = any(token.is_left and token.stem in word_set("opinions") for token in plain)
+    return any(asks) and (said or (does and by_them))
 
 
 def _may_ask_of_names(tokens: Sequence[Token], spec: IndexSpec) -> bool:

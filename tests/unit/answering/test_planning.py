@@ -21,6 +21,16 @@ from rag_app.retrieval.records import Aggregate, Grain, NamedValue, Record, Reco
 from rag_app.retrieval.spelling import other_english, spellings
 
 TODAY = date(2026, 1, 14)
+LOGS = IndexSpec.model_validate(
+    {
+        "name": "logs", "source_types": ("trip",), "default_source_type": "trip",
+        "fields": {
+            "skipper": {"type": "keyword", "words": ["skipper", "customer"]},
+            "catch": {"type": "number", "words": ["catch"]},
+        },
+        "records": {"trip": {"words": ["trip"], "source_types": ["trip"]}},
+    }
+)  # fmt: skip
 BOATS = IndexSpec.model_validate(
     {
         "name": "boats",
@@ -796,6 +806,17 @@ def test_all_that_is_left_out_is_left_out(text: str, wanted: list[tuple[str, str
 def test_an_exception_is_worth_reading() -> None:
     assert may_ask("What is there besides those of Ada?", BOATS) and may_ask("Who is busier, Ada or Bo?", BOATS)
     assert not may_ask("What is there without Ada?", BOATS)
+
+
+def test_what_people_say_is_told_by_texts() -> None:
+    for text in ("What did skippers like?", "Which complaints did we get?", "what do the skippers want"):
+        assert not may_ask(text, LOGS), text
+    for text in (
+        "What did skippers catch?",
+        "What trips did skippers like?",
+        "How many complaints did we get from skippers?",
+    ):
+        assert may_ask(text, LOGS), text
 
 
 def test_the_others_of_a_field_are_listed() -> None:
