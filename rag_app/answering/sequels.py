@@ -1,5 +1,5 @@
-"""What belongs to a sentence in those around it: an exception to it, what was decided about what it proposes, and what it
-only announces ("Two things annoy us.").
+"""What belongs to a sentence in those around it: an exception to it, what was decided about what it proposes, how what it
+offers came out ("Outcome: ..."), and what it only announces ("Two things annoy us.").
 
 Rules for English and German. Without the sentence that limits it, a general one is untrue: "Sale items cannot be
 returned. However, faulty ones can." A proposal alone reads like a fact.
@@ -50,6 +50,18 @@ _ANNOUNCES = re.compile(
     re.IGNORECASE,
 )
 _NUMBERS = {"three": 3, "four": 4, "drei": 3, "vier": 4}
+# Says how what a document tells of came out.
+_CONCLUDES = re.compile(
+    r"\W*(?:outcome|result|conclusion|resolution|resolved|decision|decided|agreed|agreement|settled|what was (?:agreed|decided)"
+    r"|ergebnis|beschluss|beschlossen|entscheidung|vereinbart|fazit|résultat|décision)\b[^:–—]{0,20}[:–—]\s*\S",
+    re.IGNORECASE,
+)
+# Is not settled yet: an offer, or what would be.
+_OFFERS = re.compile(
+    r"\b(?:(?:can|could|would|might|may|will|['’]ll|['’]d) (?:\w+ )?(?:offer|give|do|take|be|put|accept|pay|knock|waive|match|send)|offer(?:s|ed|ing)?|quoted?|if you (?:sign|take|order|book|agree|pay|stay)"
+    r"|(?:kann|könnte|würde|biete) (?:ich|wir)|(?:ich|wir) (?:kann|können|könnten?|würden?|bieten?)|angeboten|angebot)\b",
+    re.IGNORECASE,
+)
 _PROPOSES = re.compile(
     r"\b(?:propos(?:ed|es|als?)|suggest(?:ed|s|ions?)|put forward|moved (?:that|to)|motions?|request(?:ed|s)?|asked|appli(?:ed|cations?)|planned"
     r"|the plan|wanted|recommend(?:ed|s|ations?)|sought|pleaded"
@@ -67,13 +79,16 @@ _DECIDES = re.compile(
 
 def add_sequels(chosen: Sequence[Passage], pool: Sequence[Passage], question: str) -> list[Passage]:
     """The chosen passages, each with what follows in its paragraph and limits or decides it; what is itself such a sequel
-    with the one before it. Of their documents also what goes before every exception, if it is about what was asked.
+    with the one before it. Of their documents also what goes before every exception, and how an offer came out, if it is about what was asked.
 
     >>> said = [Passage(0, 0, "Loans are free."), Passage(0, 1, "However, drills cost £2.", goes_on=True)]
     >>> add_sequels(said[:1], said, "Are loans free?") == said
     True
     >>> said = [Passage(0, 0, "Two things annoy us."), Passage(0, 1, "Exports are slow."), Passage(0, 2, "Texts are dear.")]
     >>> add_sequels(said[:1], said, "What annoys them?") == said
+    True
+    >>> said = [Passage(0, 3, "Ada: I can offer ten per cent."), Passage(0, 9, "Outcome: Bo renews at eight per cent off.")]
+    >>> add_sequels(said[:1], said, "What discount did Bo get?") == said
     True
     """
     at = {(each.block, each.place): each for each in pool}
@@ -91,8 +106,10 @@ def add_sequels(chosen: Sequence[Passage], pool: Sequence[Passage], question: st
                 break
             found[following] = None
     blocks, asked = {each.block for each in chosen}, _stems([question])
-    overrides = (each for each in pool if each.block in blocks and _OVERRIDES.search(each.text))
-    return [*found, *(each for each in overrides if each not in found and asked & _stems([each.text]))]
+    added = [each for each in pool if each.block in blocks and _OVERRIDES.search(each.text)]
+    unsettled = {each.block for each in chosen if _OFFERS.search(each.text) or _PROPOSES.search(each.text)}
+    added += [each for each in pool if each.block in unsettled and _CONCLUDES.match(each.text)]
+    return [*found, *(each for each in added if each not in found and asked & _stems([each.text]))]
 
 
 def _is_sequel(one: Passage, following: Passage) -> bool:
