@@ -27,6 +27,9 @@ from rag_app.answering.disagreement import disagree
 from rag_app.answering.kinds import (
     FIGURES,
     Calculation,
+    Kind,
+    codes_in,
+    counted_word,
     find_calculation,
     has_kind,
     kind_of,
@@ -112,6 +115,7 @@ _OF_FIGURES = frozenset(
 )
 _PRICE = re.compile(r"\b(?:charge|cost|fee|kosten|kostet|preis|price|rent)\w*\b", re.IGNORECASE)
 _KIND_WEIGHT = 0.1  # for a sentence without the kind of value that a part asks for: a price, a date, somebody's name
+_AMOUNT = re.compile(r"[$£€]\s?\d[\d.,]*|\d[\d.,]*\s?[$£€%]|\d+[.,]\d+")  # it names no row
 _PART_WEIGHT = 0.5  # of a part of the question; the rest is the whole question's
 # For a sentence that follows a chosen one: an answer often goes on where the question's words are no longer repeated.
 _NEXT_WEIGHT = 0.05
@@ -128,6 +132,10 @@ _PART = re.compile(
     re.IGNORECASE,
 )
 _STARTS_ASKING = re.compile(rf"(?:(?:and|but|or|so)\s+)?(?:{_ASKS}|{_ASKS_YES_OR_NO})", re.IGNORECASE)
+_HAS_VERB = re.compile(
+    r"\b(?:is|are|was|were|am|be|do|does|did|can|could|may|might|must|shall|should|will|would|has|have|had|need|needs|cost|costs)\b|['’](?:s|re|ve|ll|d|m)\b|n['’]t\b|\w{3,}(?:s|ed|t)\b",
+    re.IGNORECASE,
+)
 _ASKS_WHETHER = re.compile(rf"(?:(?:and|but|or|so)\s+)?{_ASKS_YES_OR_NO}", re.IGNORECASE)
 
 
@@ -146,7 +154,8 @@ class ExtractiveSynthesizer(Synthesizer):
         if compared := _compare_figures(ranking, scored, context):
             return Draft(compared, EXTRACTIVE)
         missing = _missing_parts(ranking.asked[1:], scored)
-        chosen = _complete_tables(_choose(scored, ranking.ranked, ranking.pool), ranking.pool, question)
+        read = dict(zip(ranking.ranked, scored.read, strict=True))
+        chosen = _complete_tables(_choose(scored, ranking.ranked, ranking.pool), ranking.pool, question, read)
         if not chosen or (ranking.asked[1] in missing and find_calculation(ranking.asked[1])):
             return Draft("", EXTRACTIVE)  # what is asked beside a result is about that result
         if context.rows and len({passage.block for passage in chosen}) > 1:
@@ -190,6 +199,8 @@ def score_passages(ranking: Ranking, context: Context) -> PassageScores:
     bare = np.asarray([names_nothing(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     held &= ~bare | (ranking.read[1:] >= LIKELY)
     titles = [context.blocks[each.block].title for each in ranking.ranked]
+    uncounted = [lacks_counted(part, ranking.ranked) for part in ranking.asked[1:]]
+    held &= ~np.asarray(uncounted, dtype=bool) | (ranking.read[1:] >= LIKELY)
     other = [lacks_thing(part, ranking.ranked, titles) for part in ranking.asked[1:]]
     held &= ~np.asarray(other, dtype=bool) | (ranking.read[1:] >= SURE)
     texts = (
@@ -238,6 +249,16 @@ def lacks_thing(question: str, found: Sequence[Passage], titles: Sequence[str]) 
         thing != "" and not names_thing(f"{title} {each.said}", thing)
         for each, title in zip(found, titles, strict=True)
     ]
+
+
+def lacks_counted(question: str, found: Sequence[Passage]) -> list[bool]:
+    """Which passages do not name what a question asks the number of.
+
+    >>> lacks_counted("How many prints does a roll give?", [Passage(0, 0, "Paper rolls cost $18."), Passage(0, 1, "500 prints")])
+    [True, False]
+    """
+    thing = counted_word(question) if kind_of(question) is Kind.NUMBER else ""
+    return [thing != "" and thing not in each.said.casefold() for each in found]
 
 
 def holds(question: str, found: Sequence[Passage]) -> list[bool]:
@@ -416,9 +437,11 @@ def parts(question: str) -> list[str]:
 
 
 def add_context(question: Question, asked: Sequence[str]) -> list[str]:
-    """What the reader reads for each of `asked`: a part that says nothing by itself with all that the message says before
-    it. What was said in an earlier message has an answer of its own, which would be taken for that of the part.
+    """What the reader reads for each of `asked`: a part that says nothing by itself, or has no verb, with all that the message
+    says before it. What was said in an earlier message has an answer of its own, which would be taken for that of the part.
 
+    >>> add_context(Question("How many may I bring a day and how many a week?"), ["all", "How many may I bring a day", "and how many a week?"])[2]
+    'How many may I bring a day and how many a week?'
     >>> add_context(Question("Why is the pump wet, and who does that?"), ["all", "Why is the pump wet,", "and who does that?"])
     ['all', 'Why is the pump wet,', 'Why is the pump wet, and who does that?']
     """
@@ -426,7 +449,7 @@ def add_context(question: Question, asked: Sequence[str]) -> list[str]:
         asked[0],
         *(
             f"{question.text.partition(part)[0]}{part}"
-            if part in question.text and len(content_words(part)) <= _LITTLE
+            if part in question.text and (len(content_words(part)) <= _LITTLE or not _HAS_VERB.search(part))
             else part
             for part in asked[1:]
         ),
@@ -511,9 +534,11 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
     return chosen
 
 
-def _complete_tables(chosen: Sequence[Passage], pool: Sequence[Passage], question: Question) -> list[Passage]:
-    """Of each table the rows that name most of what is asked about: without rows that name less, and with all that name as
-    much where several were chosen. A row that the question names by a figure ("C-21") stands in for those that it does not.
+def _complete_tables(
+    chosen: Sequence[Passage], pool: Sequence[Passage], question: Question, read: Mapping[Passage, float]
+) -> list[Passage]:
+    """Of each table the rows that name most of what is asked about: without rows that name less, unless the reader's log-odds
+    (`read`) are better, and with all that name as much where several were chosen. A row that the question names by a figure ("C-21") stands in for those that it does not.
 
     Of a question that sets rows against each other all are left.
     """
@@ -521,7 +546,7 @@ def _complete_tables(chosen: Sequence[Passage], pool: Sequence[Passage], questio
         return [*chosen]
     wanted = _named_by(question.searched or question.text)
     cells = {each: cells_of(each.text) for each in dict.fromkeys((*chosen, *pool))}
-    named = {each: wanted & _named_by("\n".join(row.values())) for each, row in cells.items()}
+    named = {each: wanted & _named_by(_AMOUNT.sub(" ", "\n".join(row.values()))) for each, row in cells.items()}
 
     def of_one_table(one: Passage, other: Passage) -> bool:
         columns, others = cells[one].keys(), cells[other].keys()  # without those of empty cells
@@ -537,7 +562,12 @@ def _complete_tables(chosen: Sequence[Passage], pool: Sequence[Passage], questio
     ]
     if meant and len(meant) <= MAX_CHOSEN:
         chosen = [*dict.fromkeys([*chosen, *meant])]
-    kept = [one for one in chosen if not any(names_more(one, other) for other in chosen)]
+
+    def is_left_out(one: Passage, other: Passage) -> bool:
+        likelier = read.get(one, 0.0) > read.get(other, 0.0) and not _has_figure(named[other] - named[one])
+        return names_more(one, other) and not likelier
+
+    kept = [one for one in chosen if not any(is_left_out(one, other) for other in chosen)]
     for one in [*kept]:
         equals = [other for other in pool if of_one_table(one, other) and named[one] == named[other]]
         if len(equals) <= _MOST_ROWS and sum(each in kept for each in equals) > 1:
@@ -558,16 +588,19 @@ def _named_by(text: str) -> frozenset[str]:
 def _is_of_another(passage: Passage, context: Context, question: str) -> bool:
     """Whether what a passage stands under has another number than the question: "Level 1", where "Level 2" is asked about.
 
-    Not if the passage speaks of that one itself. And whether it speaks of another Dr than the one who is asked about.
+    Not if the passage speaks of that one itself. And whether it speaks of another Dr than the one who is asked about, or of
+    "E7" where "E3" is.
     """
     persons, there = ({each[1] for each in _TITLED.finditer(text)} for text in (question, passage.said))
     if persons and there and not persons & there:
         return True
-    titles, said = (
-        numbers_in(text) for text in (f"{context.blocks[passage.block].title}. {passage.lead}", passage.text)
-    )
+    title = context.blocks[passage.block].title
+    asked, said, titled = map(codes_in, (question, f"{passage.lead or passage.section} {passage.text}", title))
+    if any(asked[key].isdisjoint(said[key] | titled.get(key, frozenset())) for key in asked.keys() & said.keys()):
+        return True
+    titles, own = (numbers_in(text) for text in (f"{title}. {passage.lead}", passage.text))
     return any(
-        key in titles and titles[key].isdisjoint(numbers) and said.get(key, frozenset()).isdisjoint(numbers)
+        key in titles and titles[key].isdisjoint(numbers) and own.get(key, frozenset()).isdisjoint(numbers)
         for key, numbers in numbers_in(question).items()
     )
 
@@ -639,6 +672,14 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
 
     before = {(each.block, each.place + 1): each.text for each in ranking.pool}
 
+    def is_under_another(one: Passage, other: Passage) -> bool:
+        """Whether the heading of one names what is asked about, and nothing of the other does; or both are rows of two things."""
+        rows = [next(iter(cells_of(each.text).values()), "") for each in (one, other)]
+        if all(rows) and content_words(rows[0]).isdisjoint(content_words(rows[1])):
+            return True
+        there = f"{titles[other.block]} {other.section} {other.text}"
+        return bool((content_words(one.section) & wanted) - content_words(there))
+
     def said(each: Passage) -> Account:
         leans_on = before.get((each.block, each.place), "") if _POINTS_BACK.match(each.text) else ""
         return Account(each.text, titles[each.block], each.lead, leans_on, context.blocks[each.block].body)
@@ -651,7 +692,8 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
             if apart and are_comparable(part, said(one), said(other)):
                 return one, other
         for other, certain in _find_other_answers(one, row, ranking):
-            is_text = not context.blocks[other.block].told
+            apart = is_under_another(one, other) or is_under_another(other, one)
+            is_text = not context.blocks[other.block].told and not apart
             if is_text and answer_differently(part, said(one), said(other), certain=certain):
                 return one, other
     return ()

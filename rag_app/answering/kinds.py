@@ -147,6 +147,7 @@ _NUMBERED = _pattern(
     r"\b(?!(?:at|by|for|from|in|of|on|over|than|the|to|under|until|with|about|after|before|and|or|not)\b)([^\W\d_]{2,})[ -]"
     rf"({_SIGN}(?:\s*(?:,|and|or|to|&|[-–])\s*{_SIGN})*)(?! (?:and|or) (?:above|up|higher|over|more|later|below|under|lower|less|earlier)\b)"
 )
+_CODE = re.compile(r"(?<![\w-])([a-z]{1,2})-?(\d{1,4})(?![\d,.:]*\d)")
 _BESIDE_NUMBERS = re.compile(r"\b(?:and|or|to)\b")
 THOUSANDS = re.compile(r"(?<=\d)[,’'](?=\d{3}(?!\d))")
 _MOST_NUMBERS = 100
@@ -264,7 +265,7 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
         return _pattern(_STATED[reckoning]).search(text) is not None or any(
             re.search(each, text, re.I) for each in plain
         )
-    thing, asked = _counted_word(question), _words(question)
+    thing, asked = counted_word(question), _words(question)
     beside = [
         f"{text[max(0, each.start() - _BESIDE) : each.start()]} {text[each.end() : each.end() + _BESIDE]}"
         for each in _FIGURE.finditer(text)
@@ -273,8 +274,8 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
     return any(word[:_LETTERS] == thing for each in beside for word in _words(each))
 
 
-def _counted_word(question: str) -> str:
-    """How the word for what is counted begins: of "how many spare bicycles have a motor", "bicyc"."""
+def counted_word(question: str) -> str:
+    """How the word for what is counted begins: of "how many spare bicycles have a motor", "bicyc"; empty where nothing is."""
     found = _pattern(_ASKED_OVER[Calculation.COUNT]).search(question)
     words: list[str] = re.findall(r"[^\W\d_]+", found["counted"] if found else "")
     nouns = [word for word in words if _PLURAL.fullmatch(word)]
@@ -338,6 +339,18 @@ def numbers_in(text: str) -> dict[tuple[str, bool], frozenset[str]]:
         for sign in signs:
             key = re.sub("(?<=...)s$", "", each[1].casefold()), len(sign) == len("2026")
             found[key] = found.get(key, frozenset()) | {sign.lstrip("0").casefold()}
+    return found
+
+
+def codes_in(text: str) -> dict[str, frozenset[str]]:
+    """The numbers behind letters in a text, by those letters: "E3" is another than "E7".
+
+    >>> sorted(codes_in("the Q120-S or e-7, not E3, at 9 am")["e"])
+    ['3', '7']
+    """
+    found: dict[str, frozenset[str]] = {}
+    for letters, number in _CODE.findall(text.casefold()):
+        found[letters] = found.get(letters, frozenset()) | {number}
     return found
 
 

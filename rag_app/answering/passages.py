@@ -270,10 +270,26 @@ def _plain(text: str) -> Iterator[str]:
     >>> [*_plain("4. Staff leave. Two people are away in May.")]
     ['# Staff leave', 'Two people are away in May.']
     """
-    for line in text.splitlines():
+    for line in _head_entries(text.splitlines()):
         if label := _LABEL.match(line) or _NUMBERED_LABEL.match(line):
             yield f"# {label[label.lastindex or 0]}"
         yield _EMPHASIS.sub(r"\2", line[label.end() :] if label else line)
+
+
+def _head_entries(lines: Sequence[str]) -> Iterator[str]:
+    """The lines of a list of questions and answers, with those as headings that are what an answer is about, and ask nothing.
+
+    >>> [*_head_entries(["Is it dear?", "No.", "", "It shows E3.", "Turn the feet.", "", "Bye.", ""])]
+    ['Is it dear?', 'No.', '', '# It shows E3', 'Turn the feet.', '', 'Bye.', '']
+    """
+    entries = [*zip(["", *lines], lines, [*lines[1:], ""], strict=False)]
+    opens = [
+        line.strip() != "" and not before.strip() and following.strip() != "" for before, line, following in entries
+    ]
+    asks = any(first and line.rstrip().endswith("?") for first, line in zip(opens, lines, strict=True))
+    for first, line in zip(opens, lines, strict=True):
+        stated = first and asks and len(line) < _WRAPPED and line.rstrip().endswith(".") and not _OWN_LINE.match(line)
+        yield f"# {line.strip().rstrip('.')}" if stated else line
 
 
 def _heads(row: Sequence[str], below: Sequence[str], following: str) -> bool:

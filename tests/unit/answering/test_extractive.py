@@ -17,6 +17,7 @@ from rag_app.answering.context import Context, build_context
 from rag_app.answering.extractive import (
     MAX_RANKED,
     ExtractiveSynthesizer,
+    _complete_tables,
     excerpt,
     holds,
     rank_passages,
@@ -266,6 +267,37 @@ async def test_a_row_is_named_by_its_figure_and_its_word_together(synthesizer: E
     fees = "\n".join(f"Course: {course}; Days: {days}; Fee: {fee}{note}" for course, days, fee, note in rows)
     text = (await synthesizer.write(Question("What is the fee of the course Level 2?"), context(fees))).text
     assert re.findall(r"(Level \d) – days", text) == ["Level 2"], text
+
+
+def test_a_row_that_answers_better_stays_beside_one_that_names_more() -> None:
+    repair, express, ticket = (
+        Passage(0, place, text)
+        for place, text in enumerate(
+            (
+                "Service: Repair at home; Leeds: £118; York: £126",
+                "Service: Express; Leeds: +£60; York: +£70",
+                "Service: Cleaning; Leeds: £11; York: £4",
+            )
+        )
+    )
+    asked, rows = Question("what extra is it for a fast repair in line 11"), [repair, express, ticket]
+    assert _complete_tables([express, repair], rows, asked, {express: 2.0, repair: 1.0}) == [express, repair]
+    assert _complete_tables([express, repair], rows, asked, {express: 1.0, repair: 2.0}) == [repair]
+    assert _complete_tables([ticket, repair], rows, asked, {ticket: 1.0, repair: 2.0}) == [repair], "£11 is no line"
+
+
+async def test_what_stands_under_another_code_is_no_answer(synthesizer: ExtractiveSynthesizer) -> None:
+    codes = "How do I switch it on?\nPress the key.\n\nIt shows E3.\nTurn the feet until it is level.\n\nIt shows E7.\nThe cell is damaged; send it in."
+    text = (await synthesizer.write(Question("the screen shows E3, what now?"), context(codes))).text
+    assert "Turn the feet" in text and "damaged" not in text, text
+
+
+async def test_sources_about_two_things_do_not_disagree(synthesizer: ExtractiveSynthesizer) -> None:
+    found = context(
+        "# Garden\n\nThere are 16 beds, allotted by lot.", "# In the room\n\nEvery room has 2 beds and a desk."
+    )
+    text = (await synthesizer.write(Question("How many beds are there in the garden?"), found)).text
+    assert "16 beds" in text and "disagree" not in text, text
 
 
 async def test_a_row_that_was_named_before_is_quoted_for_the_others(synthesizer: ExtractiveSynthesizer) -> None:
