@@ -31,15 +31,17 @@ from rag_app.answering.citations import (
     pieces_of,
 )
 from rag_app.answering.context import Context, ContextBlock, arrange, build_context, widen
-from rag_app.answering.courtesies import courtesy
-from rag_app.answering.extractive import excerpt, summary
+from rag_app.answering.courtesies import courtesy, orders_answerer
+from rag_app.answering.extractive import SURE, excerpt, summary
 from rag_app.answering.gate import NOTHING, Gate, Judgment
 from rag_app.answering.kinds import find_calculation, kind_of
+from rag_app.answering.leaning import said_before, speaks_of_named
 from rag_app.answering.models import Draft, Restart
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.records.finder import FoundRecords, NotRecorded, RecordFinder
+from rag_app.answering.records.rephrasing import write_out_english
 from rag_app.answering.records.written_queries import add_usage
-from rag_app.answering.refusals import elsewhen_text, near_text, nearest_period
+from rag_app.answering.refusals import elsewhen_text, language_of, near_text, nearest_period
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.answering.verification.verdict import Ground, Verification
 from rag_app.domain import (
@@ -64,6 +66,7 @@ from rag_app.domain import (
     Usage,
     day_of,
 )
+from rag_app.retrieval.filters import IN, condition
 from rag_app.retrieval.foreign import adopt
 from rag_app.retrieval.hits import average_relevance, to_hits
 from rag_app.retrieval.postprocessors import cut_below, places_of, warnings_of
@@ -296,8 +299,9 @@ class CapabilityEngine(BaseQueryEngine):
         The first look searches by the embedding of the bundle `by`, or by that of its texts, if it has any.
         """
         started, capability = time.perf_counter(), self.capability
-        if self._is_courtesy(question):
+        if self._asks_nothing(question):
             return Evidence(question)
+        question = self._of_named(question)
         try:
             with Stage("retrieval", {"rag.index": capability.index, "rag.capability": capability.name}) as span:
                 finder = self._records(question) if self._records is not None else None
@@ -323,6 +327,7 @@ class CapabilityEngine(BaseQueryEngine):
                         seen = await self._judge(asked, others, postprocessors)
                         if _nearest(seen) > _nearest(best):
                             best, nodes, question = seen, others, asked
+                best = await self._judge_with_before(best, question, nodes, steps)
                 if best.confidence is not Confidence.HIGH and question.wide is not None and self._prepare:
                     everywhere = replace(question, filters=question.wide, preferred=(), wide=None)
                     retriever, postprocessors = self._prepare(everywhere)
@@ -345,9 +350,19 @@ class CapabilityEngine(BaseQueryEngine):
         return replace(found, seconds=time.perf_counter() - started, spent=spent)
 
     def _first_look(self, question: Question) -> tuple[BaseRetriever, Sequence[BaseNodePostprocessor]]:
-        if question.period != self._question.period and self._prepare:
+        narrowed = question.sources and question.filters != self._question.filters
+        if (narrowed or question.period != self._question.period) and self._prepare:
             return self._prepare(question)
         return self._retriever, self._postprocessors
+
+    def _of_named(self, question: Question) -> Question:
+        """The question of the sources alone that its request names, where it is about nothing else and no other days; a model
+        is shown others, too."""
+        named = question.sources and question.period is None and speaks_of_named(question.text)
+        if not named or self.synthesizer.asks_model:
+            return question
+        only = (condition("source_id", IN, [*map(str, question.sources)]),)
+        return replace(question, filters=only, wide=None, preferred=(), searched=None, also=(), earlier=(), leans=False)
 
     def _of_records(self, question: Question, told: FoundRecords) -> Evidence:
         """Records are what was asked for, whatever their similarity: there is nothing to judge."""
@@ -370,6 +385,23 @@ class CapabilityEngine(BaseQueryEngine):
             context = found.context if len(hits) == len(found.hits) else self._context(hits)
             found = replace(found, context=context, confidence=found.confidence if hits else Confidence.LOW)
         return replace(found, lacking=told.text)
+
+    async def _judge_with_before(
+        self,
+        found: Evidence,
+        question: Question,
+        nodes: list[NodeWithScore],
+        postprocessors: Sequence[BaseNodePostprocessor],
+    ) -> Evidence:
+        """What was found, judged by the message together with the one before it, where it may lean on that and does not answer
+        by itself. A model reads both anyway."""
+        before = said_before(question)
+        if found.judgment.answers or self.synthesizer.asks_model or question.searched or not before:
+            return found
+        together = await self._judge(
+            replace(question, searched=f"{before}\n{question.text}", also=()), nodes, postprocessors
+        )
+        return together if together.judgment.answers else found
 
     def _without_default(self, found: Evidence) -> Question | None:
         """The question without the surface's own threshold, where that may hide something; a model is shown more anyway.
@@ -559,6 +591,11 @@ class CapabilityEngine(BaseQueryEngine):
         answers = self.synthesizer.asks_model and not self.capability.grounded
         return not answers and bool(courtesy(question.text))
 
+    def _asks_nothing(self, question: Question) -> bool:
+        """Whether nothing is searched for: a greeting, and without a model what only gives orders to whoever answers."""
+        orders = not self.synthesizer.asks_model and orders_answerer(question.text)
+        return orders or self._is_courtesy(question)
+
     def _refusal_text(self, evidence: Evidence) -> str:
         """That nothing was found, or that what was found does not answer."""
         if not evidence.hits:
@@ -701,8 +738,14 @@ def _bundle(question: Question, by: QueryBundle | None = None) -> QueryBundle:
 
 
 def _in_full(question: Question) -> Question:
-    """As it is said in full, if it only names another thing than the question before."""
-    return replace(question, text=question.restated, searched=None) if question.restated else question
+    """As it is said in full, if it only names another thing than the question before, and as it is spelt."""
+    asked = replace(question, text=question.restated, searched=None) if question.restated else question
+    if language_of(asked.text) != "en":
+        return asked
+    searched = asked.searched and write_out_english(asked.searched)
+    return replace(
+        asked, text=write_out_english(asked.text), searched=searched, also=tuple(map(write_out_english, asked.also))
+    )
 
 
 def answer_of(response: object) -> Answer:
@@ -758,7 +801,8 @@ def _in_places(found: Evidence) -> Evidence:
 def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:
     """The hits that may answer a question about records that makes no query.
 
-    If the likeliest passage is of a text that may answer in other words: all texts. Else the hits with half of the words
+    All, if the reader is certain of a passage that is no record. If the likeliest passage is of a text that may answer in other
+    words: all texts. Else the hits with half of the words
     that are not understood; if all are understood: all hits, provided that the likeliest passage has half of the
     question's words.
     """
@@ -767,6 +811,8 @@ def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:
         return []
     words = " ".join(told.unknown)
     first = blocks[ranking.likeliest.block] if ranking is not None else blocks[0]
+    if ranking is not None and ranking.read.max() >= SURE and not (first.told or any(hit.row for hit in first.hits)):
+        return hits
     if told.figures and not any(map(told.is_record, first.hits)):
         return [hit for hit in hits if not told.is_record(hit) or (words and _says(hit.text, words))]
     if ranking is None or not words:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rag_app.answering.context import Context
-from rag_app.answering.extractive import MOST_ODDS, lacks_kind, rank_passages
+from rag_app.answering.extractive import MOST_ODDS, SURE, lacks_kind, rank_passages
 from rag_app.answering.kinds import share_unnamed
 from rag_app.answering.passages import Passage, Ranking
 from rag_app.domain import Confidence, Hit, Question
@@ -69,7 +69,8 @@ class FixedGate(Gate):
 
 
 class FittedGate(Gate):
-    """The probability of a fit. The store that `open_store` opens says how rare the question's words are."""
+    """The probability of a fit, or a sentence of which the reader is certain. The store that `open_store` opens says how rare
+    the question's words are."""
 
     def __init__(self, embedder: BaseEmbedding, load_fit: LoadFit, open_store: OpenStore | None = None) -> None:
         self._embedder, self._load_fit, self._open_store = embedder, load_fit, open_store
@@ -88,12 +89,12 @@ class FittedGate(Gate):
             words, ranking = await asyncio.gather(counting, rank_passages(self._embedder, question, context))
             measured = measure(hits, words, await self._sentences(context, ranking))
             signals = with_values(measured, question, context, ranking)
-        probability = fit.probability(signals)
+        probability, certain = fit.probability(signals), signals.read * MOST_ODDS >= SURE
         level = Confidence.HIGH if probability >= fit.high else Confidence.MEDIUM
         return Judgment(
-            asks=probability >= fit.ask_from,
-            answers=probability >= fit.answer_from,
-            level=level if probability >= fit.ask_from else Confidence.LOW,
+            asks=certain or probability >= fit.ask_from,
+            answers=certain or probability >= fit.answer_from,
+            level=level if certain or probability >= fit.ask_from else Confidence.LOW,
             basis=basis,
             probability=probability,
             signals=signals,

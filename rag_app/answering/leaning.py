@@ -62,6 +62,10 @@ _GERMAN = compile_later(
     r"\b(?:der|die|das|den|dem|und|ist|sind|wie|wir|ich|eine?n?|für|mit|nicht|wann|wo|wer|bei|im|zum?|von|kann|hat|er|sie|es|gibt|kostet|seine?|ihre?|dort|davon|dafür|diese[mnrs]?)\b",
     re.IGNORECASE,
 )
+_SETS_BESIDE = compile_later(
+    r"\b(?:or|than|versus|vs|against|besides?|compar\w+|similar|like|instead|oder|als|gegen|vergl\w+|statt)\b",
+    re.IGNORECASE,
+)
 _LITTLE = 2  # words that carry meaning: a message of no more cannot be looked up by itself
 _ENOUGH_OF_ITS_OWN = 3  # after so many of them a pronoun rather points to the message's own words
 _PREVIOUS = 400  # characters
@@ -106,6 +110,15 @@ def points_back(text: str) -> bool:
     (True, False)
     """
     return bool(_POINTS_BACK.search(text) or _GOES_ON.match(text)) and not _CHANGES.match(text)
+
+
+def speaks_of_named(text: str) -> bool:
+    """Whether a message is about nothing but the things that its request names beside it: it points at them, or says little.
+
+    >>> [speaks_of_named(each) for each in ("Tell me about this keyword", "Is it better than “linen apron”?", "What sells best on Etsy?")]
+    [True, False, False]
+    """
+    return (leaning_of(text) is Leaning.LEANS or points_back(text)) and not _SETS_BESIDE.search(text)
 
 
 def without_opening(text: str) -> str:

@@ -112,14 +112,33 @@ def write_out(text: str) -> str:
     >>> write_out("an how mny in febuary"), write_out("Wat came on wensday, 3 mths ago?"), write_out("the order of Agusta Marsh")
     ('and how many in february', 'what came on wednesday, 3 months ago?', 'the order of Agusta Marsh')
     """
-    short, text = table_of("written"), _AND.sub("and", text)
-    text = _WORD.sub(lambda found: short.get(found[0].lower(), found[0]), text)
+    text = _replace_words(_AND.sub("and", text), "written")
     small = (word for word in suspects(text, ()) if word in text)  # and no name
     doubtful = [word for word in small if get_close_matches(word, _times(), 1, _NEAR)]
     times = {
         word: sorted((cost, each) for each, cost in spellings(word).items() if each in _times()) for word in doubtful
     }
     return correct_spelling(text, {word: found[0][1] for word, found in times.items() if found})
+
+
+def write_out_english(text: str) -> str:
+    """The same of a message in English, with its apostrophes.
+
+    >>> write_out_english("whats on at xmas, i dont know")
+    "what's on at christmas, i don't know"
+    """
+    return _replace_words(write_out(text), "written_in_english")
+
+
+def _replace_words(text: str, table: str) -> str:
+    """The text with each word of a table said otherwise, but for names: "is Wen in?"."""
+    short = table_of(table)
+
+    def put_right(found: re.Match[str]) -> str:
+        is_name = found.start() > 0 and found[0][:1].isupper()
+        return found[0] if is_name else short.get(found[0].lower(), found[0])
+
+    return _WORD.sub(put_right, text)
 
 
 @cache

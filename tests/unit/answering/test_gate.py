@@ -138,3 +138,23 @@ async def test_a_fitted_gate_looks_at_words_and_sentences() -> None:
         answer = await ask(KNOWLEDGE, FittedGate(MiniLM(), load, opened), says, Question(text), *hits)
         assert answer.refused is refused, answer
         assert answer.calibration == "organization" and answer.probability is not None
+
+
+async def test_a_sentence_that_answers_for_certain_is_enough() -> None:
+    fit = Fit(
+        embedding_model="all-MiniLM-L6-v2-int8", weights={"sentence": 1.0}, intercept=-9.0,
+        ask_from=0.2, answer_from=0.5, high=0.9, answerable=1, unanswerable=1,
+    )  # fmt: skip
+
+    async def load() -> tuple[Fit, Basis]:
+        return fit, "index"
+
+    for text, refused in (
+        ("How soon do I get my money back?", False),
+        ("Who is the president of France?", True),
+    ):
+        found = hit("Refunds are paid within five working days.", score=0.5)
+        says = Says("Refunds are paid within five working days [Source 1].")
+        answer = await ask(KNOWLEDGE, FittedGate(MiniLM(), load), says, Question(text), found)
+        assert answer.refused is refused, answer
+        assert answer.probability is not None and answer.probability < fit.answer_from
