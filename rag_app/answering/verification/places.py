@@ -206,7 +206,7 @@ def _places_of(text: str) -> Iterator[Place]:
     for number, (line, following) in enumerate(zip(lines, [*lines[1:], ""], strict=True), 1):
         if _HEADING.match(line):
             heading, titles = frozenset(telling_words(line)), [""]
-        elif "|" in line and _RULE.match(following):
+        elif "|" in line and (_RULE.match(following) or _begins_table(line, following, titles)):
             titles, table = _cells_of(line), number
         elif "|" in line and not _RULE.match(line):
             places = _places_of_row(_cells_of(line), titles)
@@ -215,6 +215,13 @@ def _places_of(text: str) -> Iterator[Place]:
             titles, table = (titles, table) if "|" in line else ([""], 0)
             label = _LABEL.match(line)
             yield from _places_of_line(line, heading.union(telling_words(label[1]) if label else ()))
+
+
+def _begins_table(line: str, following: str, titles: Sequence[str]) -> bool:
+    """Whether a line of cells without figures and without labels stands above one with as many cells and a figure."""
+    cells, below = _cells_of(line), _cells_of(following)
+    is_new = len(cells) > 2 and len(cells) == len(below) != len(titles)
+    return is_new and not re.search(r"[\d:]", line) and re.search(r"\d", following) is not None
 
 
 def _places_of_line(line: str, heading: frozenset[str]) -> Iterator[Place]:

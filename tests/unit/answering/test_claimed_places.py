@@ -91,3 +91,9 @@ def test_a_figure_of_something_else(source: str, claim: str) -> None:
 )
 def test_a_figure_at_its_place(source: str, claim: str) -> None:
     assert not Places(SOURCES[source]).gives_another(claim)
+
+
+@pytest.mark.parametrize(("claim", "is_another"), [("Solo costs 19 euros.", True), ("Plus costs 19 euros.", False)])
+def test_a_table_needs_no_rule_below_its_titles(claim: str, *, is_another: bool) -> None:
+    table = "| plan | euros a month | users |\n| Solo | 9 | 1 |\n| Plus | 19 | 3 |"
+    assert Places(table).gives_another(claim) is is_another
