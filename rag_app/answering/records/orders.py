@@ -357,6 +357,8 @@ class Orders(Comparisons):
         first = [self.tokens[place] for place in ranked[:1] if self.tokens[place].role in ("high", "low")]
         phrase = [*first, *takewhile(lambda token: token.inside, behind)]  # "our bestsellers", "our top sellers"
         named = [*phrase[-1:], *([] if kind is None else [kind])]
+        if self.tokens[0].role == "field" and self.tokens[0].stem in word_set("how"):
+            return False  # "how old are the oldest boats"
         return any(token.text.casefold() not in (token.stem, "plus", "moins") for token in named)
 
     def _series(self) -> str | None:

@@ -926,7 +926,8 @@ def _costs_nothing(at: _Place) -> Meaning | None:
     verbs = [each.stem for each in before if not each.inside and each.stem not in ("not", "never")][-1:]
     dated = at.spec.dated_types != ()
     said = bool({*verbs} & (word_set("was") if dated else word_set("is") | word_set("doubts")))
-    is_free = said and not at.is_before("kind") and at.is_among("kind", "value")
+    was = any(each.stem in word_set("was") | word_set("had") for each in before)
+    is_free = was if at.is_before("kind") else said and at.is_among("kind", "value")  # "had we free visits"
     return Meaning("value", field, "==0") if at.token.stem in word_set("free") and is_free else None
 
 

@@ -1422,6 +1422,11 @@ def test_the_highest_level_that_there_is_is_asked_for(text: str, levels: list[st
     assert said == ([()] if levels == ["how many"] else [(f"weight {each}",) for each in levels])
 
 
+def test_how_much_the_first_ones_have_is_of_all_that_are_equal() -> None:
+    full, several = (read(text).query.limit for text in ("How full were the fullest trips?", "the fullest trips"))
+    assert (full, several) == (1, 5)
+
+
 def test_a_word_of_the_other_side_of_the_atlantic_is_known() -> None:
     colours = [NamedValue("harbour", "grey quay")]
     options = {word: dict.fromkeys(other_english(word), 0.0) for word in ("gray", "harbor")}
