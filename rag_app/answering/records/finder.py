@@ -688,7 +688,7 @@ class RecordFinder:
     def _name_kind(self, text: str, tokens: Sequence[Token]) -> Work[str]:
         """The text with the name of the only kind of record for a noun that says the same: "films" where rows are movies.
 
-        Of the bundled embedder alone the cosine is known from which on it does (docs/adr/0064).
+        Of the bundled embedder alone the cosine is known from which on it does (docs/adr/0065).
         """
         kinds = [*self._spec.records.values()]
         bundled = isinstance(self._embedder, MiniLM) and self._dimension in (None, self._embedder.dimension)
