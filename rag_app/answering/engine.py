@@ -801,7 +801,7 @@ def _in_places(found: Evidence) -> Evidence:
 def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:
     """The hits that may answer a question about records that makes no query.
 
-    All, if the reader is certain of a passage that is no record. If the likeliest passage is of a text that may answer in other
+    Those with a passage that rather answers, if the reader is certain of one that is no record. If the likeliest passage is of a text that may answer in other
     words: all texts. Else the hits with half of the words
     that are not understood; if all are understood: all hits, provided that the likeliest passage has half of the
     question's words.
@@ -812,7 +812,8 @@ def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:
     words = " ".join(told.unknown)
     first = blocks[ranking.likeliest.block] if ranking is not None else blocks[0]
     if ranking is not None and ranking.read.max() >= SURE and not (first.told or any(hit.row for hit in first.hits)):
-        return hits
+        likely = {each.block for each, odds in zip(ranking.ranked, ranking.read.max(axis=0), strict=True) if odds >= 0}
+        return [hit for number in sorted(likely) for hit in blocks[number].hits]
     if told.figures and not any(map(told.is_record, first.hits)):
         return [hit for hit in hits if not told.is_record(hit) or (words and _says(hit.text, words))]
     if ranking is None or not words:

@@ -27,9 +27,7 @@ from rag_app.answering.disagreement import disagree
 from rag_app.answering.kinds import (
     FIGURES,
     Calculation,
-    Kind,
     codes_in,
-    counted_word,
     find_calculation,
     has_kind,
     kind_of,
@@ -199,8 +197,6 @@ def score_passages(ranking: Ranking, context: Context) -> PassageScores:
     bare = np.asarray([names_nothing(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     held &= ~bare | (ranking.read[1:] >= LIKELY)
     titles = [context.blocks[each.block].title for each in ranking.ranked]
-    uncounted = [lacks_counted(part, ranking.ranked) for part in ranking.asked[1:]]
-    held &= ~np.asarray(uncounted, dtype=bool) | (ranking.read[1:] >= LIKELY)
     other = [lacks_thing(part, ranking.ranked, titles) for part in ranking.asked[1:]]
     held &= ~np.asarray(other, dtype=bool) | (ranking.read[1:] >= SURE)
     texts = (
@@ -249,16 +245,6 @@ def lacks_thing(question: str, found: Sequence[Passage], titles: Sequence[str]) 
         thing != "" and not names_thing(f"{title} {each.said}", thing)
         for each, title in zip(found, titles, strict=True)
     ]
-
-
-def lacks_counted(question: str, found: Sequence[Passage]) -> list[bool]:
-    """Which passages do not name what a question asks the number of.
-
-    >>> lacks_counted("How many prints does a roll give?", [Passage(0, 0, "Paper rolls cost $18."), Passage(0, 1, "500 prints")])
-    [True, False]
-    """
-    thing = counted_word(question) if kind_of(question) is Kind.NUMBER else ""
-    return [thing != "" and thing not in each.said.casefold() for each in found]
 
 
 def holds(question: str, found: Sequence[Passage]) -> list[bool]:

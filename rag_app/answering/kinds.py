@@ -265,7 +265,7 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
         return _pattern(_STATED[reckoning]).search(text) is not None or any(
             re.search(each, text, re.I) for each in plain
         )
-    thing, asked = counted_word(question), _words(question)
+    thing, asked = _counted_word(question), _words(question)
     beside = [
         f"{text[max(0, each.start() - _BESIDE) : each.start()]} {text[each.end() : each.end() + _BESIDE]}"
         for each in _FIGURE.finditer(text)
@@ -274,8 +274,8 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
     return any(word[:_LETTERS] == thing for each in beside for word in _words(each))
 
 
-def counted_word(question: str) -> str:
-    """How the word for what is counted begins: of "how many spare bicycles have a motor", "bicyc"; empty where nothing is."""
+def _counted_word(question: str) -> str:
+    """How the word for what is counted begins: of "how many spare bicycles have a motor", "bicyc"."""
     found = _pattern(_ASKED_OVER[Calculation.COUNT]).search(question)
     words: list[str] = re.findall(r"[^\W\d_]+", found["counted"] if found else "")
     nouns = [word for word in words if _PLURAL.fullmatch(word)]

@@ -77,13 +77,14 @@ _ENDS_THING = frozenset(
 def thing_priced(question: str) -> str:
     """How the word begins for the thing whose price is asked for; empty where that is no noun that can be told.
 
-    >>> [thing_priced(each) for each in ("How much is an oak chair with arms?", "What do the day tickets cost?", "How much is it?")]
+    >>> [thing_priced(each) for each in ("How much is an oak chair with arms?", "What do the day tickets cost?", "How much is a new one?")]
     ['chair', 'ticket', '']
     """
     found = next((found for pattern in _PRICED if (found := pattern.search(question))), None)
     words = re.findall(r"[^\W\d_]+", found["thing"]) if found is not None else []
     named = [*takewhile(lambda word: word.casefold() not in _ENDS_THING, words)]
-    return _beginning(named[-1].casefold()) if named and len(named[-1]) > _SHORTEST else ""
+    told = bool(named) and len(named[-1]) > _SHORTEST and named[-1].casefold() not in ("one", "ones")
+    return _beginning(named[-1].casefold()) if told else ""
 
 
 def names_thing(text: str, begins: str) -> bool:
