@@ -614,7 +614,11 @@ class _Reader(Orders):
         here = any(one.stem in word_set("past") and other.stem == "here" for one, other in pairwise(self.tokens))
         happened = self.kind is not None and any(token.stem in word_set("happened") for token in plain)
         people = people_field(self.spec)
-        somebody = people in self.keys or self._values_of(people or "") or self.tokens[0].stem in word_set("who")
+        somebody = (
+            people in self.keys
+            or self._values_of(people or "")
+            or any(each.stem in word_set("who") for each in self.tokens[:1])
+        )
         return happened or (bool(came or here) and somebody)
 
     def _values_of(self, name: str) -> bool:

@@ -808,6 +808,11 @@ def test_an_exception_is_worth_reading() -> None:
     assert not may_ask("What is there without Ada?", BOATS)
 
 
+@pytest.mark.parametrize("text", ["", "?", "this week", "in January?"])
+def test_days_alone_ask_for_nothing(text: str) -> None:
+    assert read_question(text, LOGS, [], find_period(text, TODAY), TODAY).plan is None
+
+
 def test_what_people_say_is_told_by_texts() -> None:
     for text in ("What did skippers like?", "Which complaints did we get?", "what do the skippers want"):
         assert not may_ask(text, LOGS), text
