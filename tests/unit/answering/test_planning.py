@@ -809,8 +809,10 @@ def test_an_exception_is_worth_reading() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "?", "this week", "in January?"])
-def test_days_alone_ask_for_nothing(text: str) -> None:
-    assert read_question(text, LOGS, [], find_period(text, TODAY), TODAY).plan is None
+def test_no_words_but_days_are_read(text: str) -> None:
+    plan = read_question(text, LOGS, [], find_period(text, TODAY), TODAY).plan
+    assert plan is None or (plan.is_list and plan.period is not None)
+    assert read_question(text, BOATS, [], find_period(text, TODAY), TODAY).plan is None
 
 
 def test_what_people_say_is_told_by_texts() -> None:
