@@ -854,7 +854,7 @@ class RecordFinder:
             return NotRecorded(unread_text(unknown), reading.unknown, limits=True)
         asked, quoted = figure_asked(read_words(text, self._spec)), stems(" ".join(_QUOTED.findall(text)))
         said = [word for word in unknown if reading.another or stem(word) in quoted or word.lower() == asked]
-        return NotRecorded(unread_text(said), tuple(said)) if said else None
+        return NotRecorded(unread_text(said), tuple(said), limits=asked != "") if said else None
 
     def _totals_all(self, text: str) -> bool:
         """Whether a figure that adds up is named, and no value: no single row tells it."""
