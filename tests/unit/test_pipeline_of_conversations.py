@@ -73,10 +73,11 @@ def thing(title: str, score: float, source_type: str = "keyword", *, org: UUID =
 
 async def test_what_is_looked_for_is_embedded_once_and_what_was_said_is_answered() -> None:
     market = Market(thing("a", 0.9), thing("b", 0.8))
+    market.says.model = "a model"  # without one, what a message points at is answered from what it names alone
     named = (market.backend["hits"][1].source_id,)
     only_shops = (condition("source_type", "==", "shop"),)
     await market.answer("general_chat", "And it?", searched="Rings? And it?", sources=named, preferred=only_shops)
-    assert market.embedder.embedded == ["Rings? And it?"] and len(market.backend["asked"]) == 3
+    assert market.embedder.embedded == ["Rings? And it?"] and len(market.backend["asked"]) == 4
     assert isinstance(market.says, Asked) and [each.text for each in market.says.questions] == ["And it?"]
     await market.pipeline.search("marketplace", Question("And it?", searched="Rings?"), SCOPE)
     assert market.embedder.embedded[1:] == ["Rings?"]
@@ -127,6 +128,7 @@ async def test_what_is_kept_is_counted_in_sources(capability: str) -> None:
 async def test_limits_of_a_type_cut_what_was_not_named_first() -> None:
     far = thing("far", -0.3)
     market = Market(*(thing(f"k{n}", 0.9 - n / 100) for n in range(5)), thing("doc", 0.5, "doc"), far)
+    market.says.model = "a model"
     assert await market.found("general_chat", at_most=(("keyword", 2),)) == ["k0", "k1", "doc"]
     named = await market.found("general_chat", at_most=(("keyword", 2),), sources=(far.source_id,))
     assert named == ["far", "k0", "doc"]
@@ -136,6 +138,7 @@ async def test_limits_of_a_type_cut_what_was_not_named_first() -> None:
 
 async def test_what_is_named_is_found_whatever_is_filtered() -> None:
     market = Market(thing("alert", 0.9, "alert"), thing("keyword", 0.8))
+    market.says.model = "a model"
     only = (condition("source_type", "in", ("keyword",)),)
     assert await market.found("market_brief", filters=only) == ["keyword"]
     alert = market.backend["hits"][0].source_id
