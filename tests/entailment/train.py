@@ -31,7 +31,7 @@ from rag_app.answering.verification.entailment import (
 )
 from rag_app.retrieval.text import sentences, tokens
 from tests.entailment.claims import Label, Passage, further_passages, passages
-from tests.reader.train import Model, export, shipped_weights
+from tests.reader.train import Model, export, scores_of, shipped_weights
 
 PASSAGES_TOGETHER, PAIRS_TOGETHER, WIDTH = 5, 20, 16
 RATE, HEAD_RATE, WARM_UP, DROPOUT = 7e-5, 4e-4, 60, 0.1
@@ -137,14 +137,7 @@ def odds_of(model: Any, pairs: Sequence[Pair]) -> Any:
     found = []
     for start in range(0, len(order), PAIRS_TOGETHER):
         rows = [pairs[place] for place in order[start : start + PAIRS_TOGETHER]]
-        width = -(-max(sum(map(len, row)) for row in rows) // WIDTH) * WIDTH
-        ids = torch.zeros((len(rows), width), dtype=torch.int64)
-        mask, types = torch.zeros_like(ids), torch.zeros_like(ids)
-        for row, (asked, told) in enumerate(rows):
-            end = len(asked) + len(told)
-            ids[row, :end], mask[row, :end], types[row, len(asked) : end] = torch.tensor([*asked, *told]), 1, 1
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            found.append(model(ids, mask, types).float())
+        found.append(scores_of(model, rows, WIDTH))
     return torch.cat(found)[torch.argsort(torch.tensor(order))]
 
 

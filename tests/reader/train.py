@@ -138,7 +138,7 @@ def loss_of(model: Model, asked: Sequence[Asked]) -> Any:
     order = sorted(range(len(rows)), key=lambda place: sum(map(len, rows[place])))
     scores = torch.cat(
         [
-            _scores(model, [rows[place] for place in order[start : start + PAIRS_TOGETHER]])
+            scores_of(model, [rows[place] for place in order[start : start + PAIRS_TOGETHER]])
             for start in range(0, len(order), PAIRS_TOGETHER)
         ]
     )
@@ -147,8 +147,9 @@ def loss_of(model: Model, asked: Sequence[Asked]) -> Any:
     return torch.stack([_loss(part, candidates) for part, candidates in zip(split, shown, strict=True)]).mean()
 
 
-def _scores(model: Model, rows: Sequence[tuple[list[int], list[int]]]) -> Any:
-    width = max(len(asked) + len(told) for asked, told in rows)
+def scores_of(model: Any, rows: Sequence[tuple[list[int], list[int]]], step: int = 1) -> Any:
+    """Of pairs read at once, padded to a multiple of `step` tokens."""
+    width = -(-max(len(asked) + len(told) for asked, told in rows) // step) * step
     ids = torch.zeros((len(rows), width), dtype=torch.int64)
     mask, types = torch.zeros_like(ids), torch.zeros_like(ids)
     for row, (asked, told) in enumerate(rows):
