@@ -134,7 +134,7 @@ class Ground:
         overall, least = support(text, passage, self._asked, stated)
         has_words, is_idle = overall >= enough and least >= MIN_CLAUSE, has_idle_aside(text, passage)
         is_read = has_words or kind_of(text) is not Kind.ADVICE
-        if not is_read or not passage.language == LANGUAGE == (language_of(text) or LANGUAGE):
+        if not is_read or passage.language != LANGUAGE or not _may_be_read(text):
             return has_words and not is_idle
         return self._read(text, cited) > (_LEAST_SURE if is_idle else _LEAST_WITH_WORDS if has_words else _LEAST_ALONE)
 
@@ -143,7 +143,7 @@ class Ground:
         name = names[0]
         begins = len(names) == 1 and name.istitle() and text.lstrip(_MARKS_AND_BLANKS).startswith(name)
         is_word = begins and tokenizer().token_to_id(name.casefold()) is not None
-        return is_word and language_of(text) in (None, LANGUAGE) and self._read(text, cited) > _LEAST_SURE
+        return is_word and _may_be_read(text) and self._read(text, cited) > _LEAST_SURE
 
     def _read(self, text: str, cited: tuple[int, ...]) -> float:
         """The model's log-odds that these sources state a claim."""
@@ -155,7 +155,7 @@ class Ground:
     def allows(self, text: str, blocks: Iterable[int]) -> bool:
         """Whether a sentence says next to nothing by itself, and these sources do not speak against it."""
         cited = tuple(sorted(set(blocks)))
-        if not cited or language_of(text) not in (None, LANGUAGE) or self.invents(text):
+        if not cited or not _may_be_read(text) or self.invents(text):
             return False
         return sum(telling_words(text).values()) < _LITTLE and self._read(text, cited) > _LEAST_OF_LITTLE
 
@@ -402,6 +402,11 @@ def _text_of(block: ContextBlock, units: Mapping[str, str]) -> str:
             field = rf"(?im)((?:^|\| ){re.escape(name).replace('_', ' ')}: [-+]?[\d.,]+)(?= \||$)"
             header = re.sub(field, rf"\g<1> {unit}", header)
     return f"{header}\n\n{block.body}".strip()
+
+
+def _may_be_read(text: str) -> bool:
+    """Whether a claim is in the language of the model, or in none that can be told."""
+    return language_of(text) in (None, LANGUAGE)
 
 
 def _title_and_rest(text: str) -> tuple[str, str]:
