@@ -1,14 +1,13 @@
 """Whether a text speaks of another thing than a question: of dogs, where cats are asked about. English and German words."""
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 
 from rag_app.answering.citations import content_words
+from rag_app.domain import read_table
 
-_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_WORDS = read_table(__file__)
 _SETS = [[frozenset(each.split()) for each in one] for one in (*_WORDS["ordered"], *_WORDS["sets"])]
 _ORDERED = len(_WORDS["ordered"])
 _EVERYTHING = frozenset(_WORDS["everything"].split())

@@ -66,10 +66,12 @@ _ASKED = {
         r"|\b(?:what|which) (?:time|date|day|year|month|week|century|decade)s?\b|\bwann\b|\ban welchem tag\b|\bquand\b"
     ),
     Kind.PERSON: r"\b(?:who|whom|whose|wer|wem|wen)\b",
-    Kind.PLACE: (r"^(?:(?:and|so|but|from) )*where\b|\b(?:what|which) (?:city|town|country|room|street|address)\b"
-                         r"|^wo(?:hin)?\b|^où\b"),
+    Kind.PLACE: (
+        r"^(?:(?:and|so|but|from) )*where\b|\b(?:what|which) (?:city|town|country|room|street|address)\b"
+        r"|^wo(?:hin)?\b|^où\b"
+    ),
     Kind.REASON: r"\bwhy\b|\bhow come\b|\bwarum\b|\bweshalb\b|\bpourquoi\b",
-}  # fmt: skip
+}
 
 _COUNTED = "|".join(NUMBER_WORDS) + (
     "|half|quarter|third|fifth|dozen|once|twice|none|single|both|hundred|thousand|million"
@@ -135,7 +137,7 @@ _VALUES = {
         r"\b(?:because|since|as|so|therefore|thus|hence|due|reason|caused?|owing|thanks|otherwise|to|for|result(?:ed|s)?|lead|led"
         r"|if|weil|denn|da|damit|grund|ursache|wegen|deshalb|car|parce)\b"
     ),
-}  # fmt: skip
+}
 FIGURES = frozenset([Kind.SHARE, Kind.MONEY, Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH, Kind.NUMBER])
 """Kinds that no sentence has without a figure, so that one without it is no answer. The others may be said in any words."""
 _NEEDS_FIGURE = frozenset([Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH])
@@ -195,7 +197,7 @@ _ASKED_OVER = {
         r"\b(?:how many(?: of)?(?: the| our| my| your| their)?|wie ?viele|combien d(?:e |es |['’])|anzahl (?:der|von)"
         r"|nombre de)\s*(?!(?:in|of|from|per|do|does|did|is|are|was|were|can|may|must|have|has|will|there|times)\b)(?P<counted>[^?.,;]+)"
     ),
-}  # fmt: skip
+}
 _STATED = {
     Calculation.AVERAGE: rf"\b(?:{_AVERAGE}|mean|typical(?:ly)?|usual(?:ly)?|normal(?:ly)?|meist(?:ens)?|habituellement)\b",
     Calculation.TOTAL: rf"\b(?:{_TOTAL}|total\w*|all)\b",
@@ -203,7 +205,7 @@ _STATED = {
         rf"\b(?:{_EXTREME}|mostly|mainly|majority|half|two[- ]thirds|more (?:\w+ )?than (?:any|all|every)|mehrheit|hälfte|moitié)\b"
     ),
     Calculation.NEVER: r"\b(?:never|no|not|none|nobody|without|nie|niemals|kein\w*|nicht|jamais|aucun\w*|pas)\b|n['’]t\b",
-}  # fmt: skip
+}
 
 
 # How a list of those who were there begins, and what asks for it.

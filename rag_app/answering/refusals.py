@@ -5,20 +5,18 @@ What a seed's client is told is said in its capability, and in no other words.
 """
 
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 from rag_app.answering.capabilities import Capability
 from rag_app.answering.context import neutralise
 from rag_app.answering.kinds import find_calculation
 from rag_app.documents.metadata import detect_language
-from rag_app.domain import Period, Question
+from rag_app.domain import Period, Question, read_table
 
 # By what is said, then by the two letters of the language.
-_TEXTS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_TEXTS: Mapping[str, Mapping[str, Any]] = read_table(__file__)
 _WORDS = {language: frozenset(words.split()) for language, words in _TEXTS["words"].items()}
 
 

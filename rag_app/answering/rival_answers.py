@@ -5,9 +5,7 @@ the day, the name of who is in charge, whether something is so. Rules for Englis
 """
 
 import re
-import tomllib
 from math import isclose
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -17,6 +15,7 @@ from rag_app.answering.disagreement import NO_SUBJECT, Statement, kinds_apart, s
 from rag_app.answering.kinds import Kind, kind_of, names_in
 from rag_app.answering.passages import cells_of
 from rag_app.answering.verification.figures import DAYS, MONEY, MONTHS, NUMBER_WORDS
+from rag_app.domain import read_table
 from rag_app.retrieval.confidence import stem
 from rag_app.retrieval.text import words_in
 
@@ -48,7 +47,7 @@ def _words(key: str) -> str:
     return rf"\b(?:{'|'.join(_LISTS[key])})\b"
 
 
-_LISTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_LISTS = read_table(__file__)
 _NOT_NOW = re.compile(_words("not_now"))
 _DENIES = re.compile(rf"{_words('denies')}(?! (?:be )?(?:only|more|less|\w+er)\b)|n['’]t\b", re.IGNORECASE)
 _ENDS, _BEGINS, _SPECIAL = (re.compile(_words(each), re.IGNORECASE) for each in ("ends", "begins", "special"))

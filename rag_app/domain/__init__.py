@@ -58,7 +58,7 @@ from rag_app.domain.period import (
     days_text,
     time_text,
 )
-from rag_app.domain.resources import resource_folder
+from rag_app.domain.resources import read_table, resource_folder
 from rag_app.domain.rows import RowMapping, RowsRule, column_name, row_mapping, rules_as_written
 from rag_app.domain.scope import MOST_REQUESTS, PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.source import (
@@ -137,6 +137,7 @@ __all__ = [
     "days_around",
     "days_text",
     "passage_link",
+    "read_table",
     "require",
     "resource_folder",
     "row_mapping",

@@ -5,12 +5,10 @@ say what is a period at all, and which days a week, a month or "since Monday" ha
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property, lru_cache
 from itertools import pairwise, zip_longest
-from pathlib import Path
 from typing import Any
 
 from llama_index.core.vector_stores.types import MetadataFilter
@@ -27,6 +25,7 @@ from rag_app.domain import (
     day_of,
     days_around,
     days_text,
+    read_table,
 )
 from rag_app.retrieval.filters import GTE, LT, LTE, conditions, epoch_seconds, fields_of
 from rag_app.retrieval.index import IndexSpec
@@ -269,7 +268,7 @@ def _years_near(month: int, dated: date | None) -> list[int]:
 
 @lru_cache
 def _grammars(languages: tuple[str, ...]) -> tuple["_Grammar", ...]:
-    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+    tables = read_table(__file__)
     return tuple(_Grammar(name, tables[name]) for name in dict.fromkeys(languages) if name in tables)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 
+from rag_app.domain import read_table
 from rag_app.retrieval.text import tokenizer, tokens
 
 SHORTEST, MOST = 4, 3
@@ -19,8 +20,7 @@ _TWICE = 6  # letters from which two slips by ear are looked for
 _AT_MOST = 1.3  # of a word's slips together
 _SLIP, _MISSING, _EXTRA, _OTHER, _FIRST = 0.5, 0.8, 0.8, 1.0, 0.5
 _LETTERS, _VOWELS = "abcdefghijklmnopqrstuvwxyz", "aeiouy"
-_ALIKE = (("ks", "x"), ("cks", "x"), ("ck", "k"), ("k", "c"), ("ph", "f"), ("ie", "ei"), ("z", "s"), ("kw", "qu"), ("ä", "ae"), ("ö", "oe"), ("ü", "ue"), ("ß", "ss"))  # fmt: skip
-_ATLANTIC = (("our", "or"), ("is", "iz"), ("yse", "yze"), ("tre", "ter"), ("ence", "ense"), ("ogue", "og"), ("grey", "gray"), ("ll", "l"))  # fmt: skip
+_SPELLINGS = read_table(__file__)
 _ENDINGS = ("est", "er", "ed", "ing", "ly")
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -75,7 +75,7 @@ def other_english(word: str) -> set[str]:
     >>> sorted(other_english("neighbourhood")), sorted(other_english("gray")), sorted(other_english("pan"))
     (['neighborhood'], ['grey'], [])
     """
-    pairs = (way for pair in _ATLANTIC for way in (pair, pair[::-1]))
+    pairs = (way for pair in _SPELLINGS["atlantic"] for way in (pair, pair[::-1]))
     return {word.replace(one, other) for one, other in pairs} - {word}
 
 
@@ -146,7 +146,7 @@ def _slips(word: str) -> Iterator[str]:
             yield before + after[0] + letter + after[1:]
         if letter in _VOWELS:
             yield from (before + other + after for other in _VOWELS if other != letter)
-    for one, other in _ALIKE:
+    for one, other in _SPELLINGS["alike"]:
         for written, meant in ((one, other), (other, one)):
             for found in re.finditer(written, word):
                 yield word[: found.start()] + meant + word[found.end() :]

@@ -1310,9 +1310,7 @@ class RecordFinder:
 
 def _records_of(query: RecordQuery) -> RecordQuery:
     """The records that a query is about, in no order, with nothing computed of them."""
-    return replace(
-        query, order=None, aggregate=None, of=None, group=None, grain=None, least=0, most=0, limit=_EQUALS
-    )  # fmt: skip
+    return replace(query, order=None, aggregate=None, of=None, group=None, grain=None, least=0, most=0, limit=_EQUALS)
 
 
 def _holds(bound: MetadataFilter, value: float) -> bool:

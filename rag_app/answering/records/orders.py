@@ -48,9 +48,14 @@ class Orders(Comparisons):
     def _aggregate_over(self, aggregate: Aggregate, of: str | None) -> RecordQuery:
         """Over all records, or for each group: groups of time in their order, others the largest first."""
         return RecordQuery(
-            aggregate=aggregate, of=of, group=self.group, grain=self.grain, limit=MOST_GROUPS if self.group else 5,
-            order=self.group if self.grain else None, descending=self.grain is None,
-        )  # fmt: skip
+            aggregate=aggregate,
+            of=of,
+            group=self.group,
+            grain=self.grain,
+            limit=MOST_GROUPS if self.group else 5,
+            order=self.group if self.grain else None,
+            descending=self.grain is None,
+        )
 
     def _orders(self) -> list[tuple[str, bool]] | None:
         """What "cheapest", "most", "best" and "latest" order by, and whether the largest comes first.

@@ -209,8 +209,14 @@ def narrow_to_found(plan: Plan, sources: Sequence[str], spec: IndexSpec) -> Plan
     query = replace(plan.query, filters=filters, order=None, limit=MOST_LISTED)
     ranked = tuple(each for each in (plan.query.order,) if each and is_figure(spec, each))
     return replace(
-        plan, query=query, conditions=(*plan.conditions, said), single=False, place=1, theme=True, figures=plan.figures or ranked
-    )  # fmt: skip
+        plan,
+        query=query,
+        conditions=(*plan.conditions, said),
+        single=False,
+        place=1,
+        theme=True,
+        figures=plan.figures or ranked,
+    )
 
 
 def point_in_list(text: str) -> tuple[int, str]:
@@ -292,9 +298,17 @@ def name_another(first: Plan, second: Plan, persons: Collection[str | None] = ()
     alike = len({*named}) == 1 or "source_id" in named or {*named} <= {*persons}
     same = len(named) == len(apart) == 2 and alike
     asked = [
-        (each.query.aggregate, each.query.of, each.query.order, each.query.group, each.query.grain, each.query.own, each.figures)
+        (
+            each.query.aggregate,
+            each.query.of,
+            each.query.order,
+            each.query.group,
+            each.query.grain,
+            each.query.own,
+            each.figures,
+        )
         for each in (first, second)
-    ]  # fmt: skip
+    ]
     return same and len(one) == len(other) and asked[0] == asked[1] and first.place == second.place
 
 
@@ -321,9 +335,14 @@ def join_plans(first: Plan, second: Plan) -> Plan | None:
     ]
     query = replace(second.query, filters=filters, order=None, limit=MOST_LISTED)
     return replace(
-        second, query=query, everything=replace(second.everything, filters=whole), conditions=(*shared, " or ".join(sides)),
-        period=second.period if same else None, single=False, figures=tuple(dict.fromkeys((*first.figures, *second.figures))),
-    )  # fmt: skip
+        second,
+        query=query,
+        everything=replace(second.everything, filters=whole),
+        conditions=(*shared, " or ".join(sides)),
+        period=second.period if same else None,
+        single=False,
+        figures=tuple(dict.fromkeys((*first.figures, *second.figures))),
+    )
 
 
 def complement(plan: Plan, values: Sequence[str], spec: IndexSpec) -> Plan | None:
@@ -362,8 +381,13 @@ def list_records(plan: Plan) -> Plan:
 def _alike(first: Plan, second: Plan) -> bool:
     one, other = first.query, second.query
     return (one.aggregate, one.of, one.having, one.weekdays, one.own, first.kind) == (
-        other.aggregate, other.of, other.having, other.weekdays, other.own, second.kind,
-    )  # fmt: skip
+        other.aggregate,
+        other.of,
+        other.having,
+        other.weekdays,
+        other.own,
+        second.kind,
+    )
 
 
 def _subtract(filters: Filters, others: Filters) -> Filters:

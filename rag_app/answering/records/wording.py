@@ -5,7 +5,6 @@ the words that ask ("how many", "cheapest", "per") and those that say nothing ("
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rag_app.domain import FieldType
+from rag_app.domain import FieldType, read_table
 from rag_app.retrieval.formulas import names_in
 from rag_app.retrieval.index import IndexSpec, Kind, Vocabulary
 from rag_app.retrieval.records import NUMBER_FIELDS, NamedValue
@@ -377,9 +376,7 @@ def _split(text: str) -> Iterator[tuple[str, bool, bool]]:
 # -- the words of planning.toml and of the index
 @cache
 def _table() -> Mapping[str, Mapping[str, str]]:
-    path = Path(__file__).with_name("planning.toml")
-    table: Mapping[str, Mapping[str, str]] = tomllib.loads(path.read_text("utf-8"))
-    return table
+    return read_table(str(Path(__file__).with_name("planning.toml")))
 
 
 def name_field(spec: IndexSpec, field: str) -> str:
@@ -983,10 +980,15 @@ def _asks_takings(at: _Place, field: str) -> bool:
     people, of_whom = people_field(at.spec), [each for each in before[1:] if each.meaning is not None]
     passive = much and before[-1].stem in word_set("passive")  # "how much was taken by Ada"
     named = all(
-        each.role in ("own", "each") or each.name == field
-        or (each.role in ("value", "field") and each.name != people and at.spec.fields.get(each.name) is FieldType.KEYWORD)
+        each.role in ("own", "each")
+        or each.name == field
+        or (
+            each.role in ("value", "field")
+            and each.name != people
+            and at.spec.fields.get(each.name) is FieldType.KEYWORD
+        )
         for each in (*of_whom, *at.behind)
-    )  # fmt: skip
+    )
     ours = bool(of_whom) or passive or any(each.stem in word_set("us") for each in before)
     return ours and named and (passive or not at.behind)
 

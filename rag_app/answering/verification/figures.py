@@ -1,14 +1,14 @@
 """Figures, dates and times of a text, in one form: "480 euros", "€480", "four hundred and eighty"."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rag_app.domain import FRENCH_MONTHS, GERMAN_MONTHS, MONTHS as ENGLISH_MONTHS, WEEKDAYS, compile_later
+from rag_app.domain import FRENCH_MONTHS, GERMAN_MONTHS, MONTHS as ENGLISH_MONTHS, WEEKDAYS, compile_later, read_table
 from rag_app.retrieval.text import words_in
 
 _SMALL = words_in(
@@ -29,13 +29,8 @@ _SCALES = {
     "billion": 10**9,
     "mrd": 10**9,
 }
-_OTHER_WORDS = {
-    "dozen": 12, "twice": 2, "thrice": 3,
-    "zwei": 2, "drei": 3, "vier": 4, "fünf": 5, "sechs": 6, "sieben": 7, "acht": 8, "neun": 9, "zehn": 10, "elf": 11,
-    "zwölf": 12, "zwanzig": 20, "dreißig": 30, "hundert": 100, "tausend": 1000,
-    "deux": 2, "trois": 3, "quatre": 4, "cinq": 5, "sept": 7, "huit": 8, "neuf": 9, "dix": 10, "onze": 11, "douze": 12,
-    "quinze": 15, "vingt": 20, "trente": 30, "cent": 100, "mille": 1000,
-}  # fmt: skip
+_WORDS: Mapping[str, Mapping[str, float]] = read_table(__file__)
+_OTHER_WORDS = _WORDS["numbers"]
 UNITS = {
     name: (dimension, float(factor))
     for dimension, factor, names in (
@@ -182,10 +177,6 @@ _RATIO = compile_later(
       | (?P<half>half)\ (?=as\b) | (?P<doppelt>doppelt|dreimal|viermal)\ (?=so\b) | (?P<fois>deux|trois|quatre)\ fois\ (?=plus|moins))""",
     re.IGNORECASE | re.VERBOSE,
 )
-_RATIO_WORDS = {
-    "twice": 2, "double": 2, "doubl": 2, "doppelt": 2, "verdoppel": 2, "thrice": 3, "triple": 3, "tripl": 3, "treble": 3,
-    "trebl": 3, "dreimal": 3, "verdreifach": 3, "viermal": 4, "quadrupl": 4, "half": 0.5, "halv": 0.5,
-}  # fmt: skip
 _BOUNDS = {
     words: bound
     for bound, names in {
@@ -395,7 +386,7 @@ def _ratio(found: re.Match[str]) -> Ratio:
     if found["fois"]:
         return Ratio(float(_OTHER_WORDS[found["fois"].casefold()]), about)
     word = found["word"] or found["verb"] or found["half"] or found["doppelt"]
-    return Ratio(float(_RATIO_WORDS[word.casefold()]), about)
+    return Ratio(float(_WORDS["ratios"][word.casefold()]), about)
 
 
 def _exactness(before: str) -> str:

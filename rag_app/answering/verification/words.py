@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from rag_app.answering.verification.figures import DAYS, MONTHS, NUMBER_WORDS, UNITS, Figures, figures_of
 from rag_app.answering.verification.kinds import FINITE, IMPERATIVES, PREDICATE
-from rag_app.domain import compile_later
+from rag_app.domain import compile_later, read_table
 from rag_app.retrieval.text import sentences, tokenizer, words_in
 
 _WORD = compile_later(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -48,22 +48,7 @@ _ABOUT_SPEAKING = frozenset(
     """
     )
 )  # words about the sources, not of them
-_IRREGULAR = {
-    word: base
-    for base, words in {
-        "begin": "began begun", "buy": "bought", "child": "children", "choose": "chose chosen", "come": "came", "cost": "costs",
-        "near": "closer closest", "easy": "easier easiest easily", "happy": "happier happiest happily",
-        "drop": "dropped dropping", "fall": "fell fallen", "feel": "felt", "find": "found", "forget": "forgot", "give": "gave given",
-        "grow": "grew grown growth", "hear": "heard", "hold": "held", "keep": "kept", "know": "knew known", "lead": "led",
-        "leave": "left", "lose": "lost loss losses", "meet": "met", "pay": "paid", "person": "people", "refund": "refundable", "rise": "rose risen",
-        "run": "ran running", "use": "used using", "see": "saw seen", "sell": "sold sale sales", "send": "sent", "speak": "spoke spoken", "spend": "spent",
-        "tell": "told", "think": "thought", "win": "won", "write": "wrote written", "immediate": "immediately",
-        "phone": "telephone telephones phones", "jewel": "jewelry jewellery", "free": "freely", "cancel": "cancellation cancellations",
-        "deliver": "delivery deliveries", "year": "yearly annual annually", "month": "monthly", "day": "daily", "week": "weekly",
-        "high": "highest higher", "low": "lowest lower", "long": "longer longest", "short": "shorter shortest", "migrate": "migration",
-    }.items()
-    for word in words.split()
-}  # fmt: skip
+_IRREGULAR = {word: base for base, words in read_table(__file__)["irregular"].items() for word in words.split()}
 _ENDINGS = words_in(
     """
     iest ier ies ied ily ations ation ings ing edly ed ements ement ments ment ances ance ences ence ables able ibles ible als al ors

@@ -44,10 +44,12 @@ def _headings(paragraphs: list[str]) -> set[int]:
     (set(), set())
     """
     short = [
-        "\n" not in each.strip() and each[:1].strip() != "" and each.strip()[0] == each.strip()[0].upper()
+        "\n" not in each.strip()
+        and each[:1].strip() != ""
+        and each.strip()[0] == each.strip()[0].upper()
         and _HEADING.fullmatch(each.strip()) is not None
         for each in paragraphs
-    ]  # fmt: skip
+    ]
     found = {
         place
         for place, (one, below) in enumerate(pairwise(short))

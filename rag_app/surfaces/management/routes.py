@@ -249,9 +249,11 @@ async def revoke_key(request: Caller, belonging: Injected[Belonging], key_id: Fr
 
 
 @SURFACE.get(
-    f"{ORGANIZATION}/validations", InvalidInput("limit", "101", "must be a whole number from 1 to 100"), NO_ORGANIZATION,
+    f"{ORGANIZATION}/validations",
+    InvalidInput("limit", "101", "must be a whole number from 1 to 100"),
+    NO_ORGANIZATION,
     summary="List the validation runs of an organization, newest first",
-)  # fmt: skip
+)
 async def validations(
     request: Caller,
     belonging: Injected[Belonging],

@@ -466,9 +466,12 @@ def _examples(name: str, kind: FieldType, entries: Sequence[Entry]) -> list[str 
     found: dict[str | float | bool, None] = {}
     for source in (entry.source for entry in entries):
         own = {
-            "org_id": str(source.org_id), "source_id": str(source.id), "source_type": source.source_type,
-            "lang": source.lang, "date": source.date,
-        }  # fmt: skip
+            "org_id": str(source.org_id),
+            "source_id": str(source.id),
+            "source_type": source.source_type,
+            "lang": source.lang,
+            "date": source.date,
+        }
         value = {**source.metadata, **own}.get(name)
         for each in value if isinstance(value, list) else [] if value is None else [value]:
             if kind is FieldType.TIME and isinstance(each, int | float):
