@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, suppress
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, ParamSpec, TextIO, cast
@@ -52,6 +52,10 @@ bring = group("Import data of another application.")
 
 OptionalIndex = Annotated[str | None, Option("--index", "-i", metavar="I", help="index: a folder of indexes/")]
 OptionalOrg = Annotated[str | None, Option("--org", "-o", metavar="O", help="organization: slug or id")]
+Lang = Annotated[
+    str | None,
+    Option(metavar="L", help="language of all documents of this call, as en or de; by default it is detected for each"),
+]
 SeenBy = Annotated[
     str | None, Option(metavar="V", help="who may see the documents: user, group, team or global; team by default")
 ]
@@ -118,12 +122,7 @@ async def ingest(
     org: OptionalOrg = None,
     site: Annotated[str | None, Option(metavar="S", help="a site of the organization")] = None,
     source_type: Annotated[str | None, Option(metavar="T", help="source type of all documents")] = None,
-    lang: Annotated[
-        str | None,
-        Option(
-            metavar="L", help="language of all documents of this call, as en or de; by default it is detected for each"
-        ),
-    ] = None,
+    lang: Lang = None,
     meta: Annotated[list[str] | None, Option(metavar="K=V", help="metadata of all documents; repeatable")] = None,
     owner: Annotated[str | None, Option(metavar="U", help="the user who owns the documents: name or id")] = None,
     visibility: SeenBy = None,
@@ -144,36 +143,22 @@ async def ingest(
     Safe to repeat: unchanged documents are skipped. Exit status 2 if some documents could not be read. With --rows
     --dry-run, prints an index.toml for the table; this needs no --index and no --org.
     """
-    from rag_app.answering.records.clashes import find_clashes
     from rag_app.documents.documents import Document
-    from rag_app.documents.ingest import Summary, find_unused_patterns, offered_files
+    from rag_app.documents.ingest import Summary
     from rag_app.documents.metadata import to_source
     from rag_app.surfaces.library.rag import target_of
 
-    metadata = _metadata(source_type, lang, meta or [])
-    folders = _folders(paths, prune)
-    spec = application.index(str(index))
-    for clash in find_clashes(spec):
-        print(f"{spec.name}: {clash.text}", file=sys.stderr)
+    metadata, folders = _metadata(source_type, lang, meta or []), _folders(paths, prune)
+    spec, passed_over = application.index(str(index)), exclude or []
     target = await target_of(application, str(org), site, owner, visibility, metadata, groups or [])
     to_source(Document("nothing", ()), "nothing", "", spec, target)  # refuses bad metadata once, not for each file
     asked = RowsRule(key=tuple(row_key or ()), date=tuple(row_date or ()), title=row_title or "", text=row_text or "")
-    passed_over = exclude or []
-    for pattern in find_unused_patterns(paths, passed_over):
-        print(f"--exclude {pattern}: matches no file and no folder, so it excludes nothing", file=sys.stderr)
-    ingestor = await application.ingestor(spec, target)
-    summary, count = Summary(), sum(1 for _ in offered_files(paths, passed_over))
+    rule = asked if rows or asked != RowsRule() else None
+    ingestor, summary = await application.ingestor(spec, target), Summary()
+    write = partial(ingestor.ingest, paths, base=base or Path.cwd(), exclude=passed_over, rows=rule, dry_run=dry_run)
     try:
-        with progress_bar(f"{spec.name}/{org}", count) as progress:
-            await ingestor.ingest(
-                paths,
-                base=base or Path.cwd(),
-                progress=progress,
-                summary=summary,
-                exclude=passed_over,
-                rows=asked if rows or asked != RowsRule() else None,
-                dry_run=dry_run,
-            )
+        with progress_bar(f"{spec.name}/{org}", _count_files(paths, passed_over, spec)) as progress:
+            await write(progress=progress, summary=summary)
     except asyncio.CancelledError:  # Ctrl-C
         if not dry_run:
             print(f"kept: {summary_text(summary)}; the same command ingests the rest", file=sys.stderr)
@@ -181,8 +166,7 @@ async def ingest(
     if prune:
         for gone in await ingestor.prune(folders, summary=summary, dry_run=dry_run):
             print(f"gone: {gone}", file=sys.stderr)
-    told = summary_text(summary)
-    told = f"would be: {told}" if dry_run else told
+    told = f"would be: {summary_text(summary)}" if dry_run else summary_text(summary)
     if rows and dry_run and not as_json:  # stdout is an index.toml
         print(told, file=sys.stderr)
     else:
@@ -191,6 +175,18 @@ async def ingest(
         _print_proposals(application.readers, paths, passed_over, spec, sys.stderr if as_json else sys.stdout)
     if summary.failed:
         raise Exit(2)
+
+
+def _count_files(paths: list[Path], exclude: list[str], spec: "IndexSpec") -> int:
+    """How many files there are to ingest; warns of words of the index that clash, and of patterns that exclude nothing."""
+    from rag_app.answering.records.clashes import find_clashes
+    from rag_app.documents.ingest import find_unused_patterns, offered_files
+
+    for clash in find_clashes(spec):
+        print(f"{spec.name}: {clash.text}", file=sys.stderr)
+    for pattern in find_unused_patterns(paths, exclude):
+        print(f"--exclude {pattern}: matches no file and no folder, so it excludes nothing", file=sys.stderr)
+    return sum(1 for _ in offered_files(paths, exclude))
 
 
 def _print_proposals(

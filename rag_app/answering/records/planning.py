@@ -137,14 +137,7 @@ def read_question(
         plan, number = reading.plan, reading.plan is not None and reading.plan.query.aggregate is Aggregate.COUNT
         if plan is not None and number and plan.query.group is None:
             return replace(reading, plan=replace(plan, query=replace(plan.query, aggregate=None, limit=MOST_LISTED)))
-    tokens = read_names(without_period(text, period), spec, values)
-    asked = _ASKS_AGAIN.search(text)
-    ranks = asked and any(token.role in SUPERLATIVES for token in read_words(asked["of_first"] or "", spec))
-    if asked and not ranks:  # and not "where is it busiest: which harbour has the most trips?"
-        before = read_names(without_period(_ASKS_AGAIN.sub("", text), period), spec, values)
-        measured = {token.role for token in tokens} & _MEASURES
-        whole = SUPERLATIVES | (set() if asked["of_first"] else {"more"} if measured else {"kind", "value"})
-        tokens = before if any(token.role in whole for token in before) else tokens
+    tokens = _name_tokens(text, spec, values, period)
     own = words_of_fields(tokens, spec)
     for token, behind in zip_longest(tokens, tokens[1:]):
         dated = behind is None or behind.stem in word_set("before_days")  # not "changed hands in May"
@@ -180,6 +173,18 @@ def read_question(
     about = unknown if stand_before_kind(tokens, left) else ()
     another = asks_of_another(tokens, spec)
     return Reading(None, unknown, missing, kind if missing else None, ranks, limits or ranked, about, another)
+
+
+def _name_tokens(text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None) -> list[Token]:
+    """The words of a question, without its days; without its last clause where that asks again what is asked before it."""
+    tokens = read_names(without_period(text, period), spec, values)
+    asked = _ASKS_AGAIN.search(text)
+    if asked is None or any(token.role in SUPERLATIVES for token in read_words(asked["of_first"] or "", spec)):
+        return tokens  # "where is it busiest: which harbour has the most trips?"
+    before = read_names(without_period(_ASKS_AGAIN.sub("", text), period), spec, values)
+    measured = {token.role for token in tokens} & _MEASURES
+    whole = SUPERLATIVES | (set() if asked["of_first"] else {"more"} if measured else {"kind", "value"})
+    return before if any(token.role in whole for token in before) else tokens
 
 
 def _read_with_texts(
