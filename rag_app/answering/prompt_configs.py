@@ -112,7 +112,7 @@ class PromptConfigs:
         statement = insert(prompt_configs_table).values(asdict(config)).on_conflict_do_nothing()
         async with acting(self._database, principal, Act("prompts.add", config.name, details)) as session:
             if await session.scalar(statement.returning(prompt_configs_table.c.name)) is None:
-                problem = f"{config.name!r} is taken: a version never changes, add a new one"
+                problem = f"{config.name!r} already exists. A version cannot be changed; add one with another name"
                 raise InvalidInput("name", config.name, problem)
             return (await _versions(session, principal))[config.name]
 

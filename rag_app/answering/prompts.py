@@ -207,7 +207,13 @@ if TYPE_CHECKING:
 else:
     SourceScope = Literal[tuple(SCOPES)]
 Weight = Annotated[
-    int, Meta(ge=0, le=1_000_000, description="a whole number from 0 to 1000000: its share among the active ones")
+    int,
+    Meta(
+        ge=0,
+        le=1_000_000,
+        description="a whole number from 0 to 1000000, the weight of the version: new threads are divided among active"
+        " versions by weight",
+    ),
 ]
 _AT_MOST = Meta(ge=1, le=100, description="a whole number from 1 to 100: sources of this type in an answer")
 _LONGEST = 20_000  # characters of instructions

@@ -75,7 +75,10 @@ class AnswerRemarks(Struct, frozen=True, kw_only=True, omit_defaults=True):
         ),
     ] = ""
     courtesy: Annotated[
-        bool, Meta(description="true if the text returns a greeting or thanks: nothing was asked; absent otherwise")
+        bool,
+        Meta(
+            description="true if the message was only a greeting or thanks, and the answer replies to it; absent otherwise"
+        ),
     ] = False
 
 

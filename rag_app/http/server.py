@@ -244,7 +244,9 @@ class Ready(Struct, frozen=True):
     checks: Annotated[dict[str, str], Meta(description='the state of each part: "ok", or what is wrong')]
 
 
-@get("/health/live", summary="Is the process alive?", tags=[_HEALTH.name])
+@get(
+    "/health/live", summary="Is the process alive?", tags=[_HEALTH.name], response_description="the process is running"
+)
 async def live() -> Alive:
     """Returns 200 while the process is running."""
     return Alive()
@@ -253,6 +255,7 @@ async def live() -> Alive:
 @get(
     "/health/ready",
     summary="Can it serve requests?",
+    response_description="ready",
     tags=[_HEALTH.name],
     responses={503: ResponseSpec(Ready, description="not ready; `checks` says why", generate_examples=False)},
 )

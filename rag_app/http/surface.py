@@ -169,11 +169,13 @@ class Surface(Struct, frozen=True):
                     "1704067200",
                     "when the next request will be accepted: Unix time in seconds",
                 ),
+                *options.pop("response_headers", ()),
             ],
         }
 
         def keep(function: AnyCallable) -> HTTPRouteHandler:
-            self.handlers.append(method(path, **{**shared, **self.options, **usual, **options})(function))
+            described = {"response_description": options.get("summary"), **options}
+            self.handlers.append(method(path, **{**shared, **self.options, **usual, **described})(function))
             return self.handlers[-1]
 
         return keep

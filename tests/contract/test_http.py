@@ -1,8 +1,10 @@
 """What every response has, health, and documentation that needs no other host."""
 
+import json
 import logging
 import re
 from html.parser import HTMLParser
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +165,19 @@ def document(anonymous: httpx.Client) -> dict[str, Any]:
     assert response.status_code == 200 and response.headers["content-type"] == "application/json"
     document: dict[str, Any] = response.json()
     return document
+
+
+def test_the_document_describes_each_success_in_words_of_its_own(document: dict[str, Any]) -> None:
+    theirs = {status.description for status in HTTPStatus} | {"File Download", ""}
+    described = {
+        response["description"]
+        for operations in document["paths"].values()
+        for operation in operations.values()
+        for status, response in operation["responses"].items()
+        if status.startswith("2")
+    }
+    assert len(described) > 50 and not described & theirs
+    assert "data-time" not in json.dumps(document)
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -195,7 +195,7 @@ def test_versions_are_listed_added_and_changed(client: httpx.Client, backstage: 
         **NEW, "constraints": demands, "active": False, "weight": 1, "share": 0, "threads": 0, "createdAt": "",
         "updatedAt": "",
     }  # fmt: skip
-    assert "is taken" in refused(client.post(CONFIGS, json=NEW), 422, "validation_error")
+    assert "already exists" in refused(client.post(CONFIGS, json=NEW), 422, "validation_error")
     for change, state in (
         ({"active": True}, (True, 3)), ({"weight": 0}, (True, 0)), ({"active": False, "weight": 7}, (False, 7))
     ):  # fmt: skip

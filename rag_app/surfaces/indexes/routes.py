@@ -39,7 +39,7 @@ from rag_app.surfaces.sources.types import FieldsResponse, IndexesResponse, Inde
 
 
 class IndexSearchRequest(IndexRequest, frozen=True, forbid_unknown_fields=True):
-    """A null is the same as an omitted field. Without a `mode`, the index's own counts: dense, unless it says hybrid."""
+    """A null is the same as an omitted field. Without `mode`, the `search_mode` of the index applies. Its default is dense."""
 
     mode: SearchMode | None = None
 
@@ -85,7 +85,8 @@ async def search(
     sources: Injected[Sources],
     pipeline: Injected[Pipeline],
 ) -> SearchResponse:
-    """Finds the chunks most similar to the query among those that the caller may see; hybrid, by their words as well."""
+    """Finds the chunks that are most similar to the query, among those that the caller may see. With `mode: hybrid`, words
+    count as well."""
     spec = sources.index(index, request.user)
     question = replace(data.question(), mode=Mode(data.mode or spec.search_mode))
     hits = await pipeline.search(spec.name, question, request.user.scope())

@@ -110,7 +110,7 @@ class IndexRequest(Struct, frozen=True, forbid_unknown_fields=True):
         limit_text(500, examples=[QUERY]),
     ]
     top_k: Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 50")] | None = DEFAULT_TOP_K
-    filters: Annotated[IndexFilters, Meta(description="an object")] | None = None
+    filters: Annotated[IndexFilters, Meta(description="an object with conditions that a chunk must meet")] | None = None
     earlier_questions: EarlierQuestions | None = None
 
     def question(self) -> Question:
@@ -122,11 +122,13 @@ class IndexRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class RetrievalRequest(IndexRequest, frozen=True, forbid_unknown_fields=True):
     """A null is the same as an omitted field."""
 
-    filters: Annotated[RetrievalFilters, Meta(description="an object")] | None = None
+    filters: (
+        Annotated[RetrievalFilters, Meta(description="an object with conditions that a chunk must meet")] | None
+    ) = None
 
 
 class SearchRequest(RetrievalRequest, frozen=True, forbid_unknown_fields=True):
-    """A null is the same as an omitted field. Without a `mode`, the index's own counts: dense, unless it says hybrid."""
+    """A null is the same as an omitted field. Without `mode`, the `search_mode` of the index applies. Its default is dense."""
 
     mode: SearchMode | None = None
 
@@ -151,7 +153,7 @@ class SearchResult(RetrievalSource, frozen=True):
     chunk_id: UUID
     score: Annotated[float, Meta(ge=0, le=1, description="cosine similarity", examples=[0.87])]
     snippet: Annotated[str, Meta(description="the first 200 characters of the chunk", examples=[QUOTE])]
-    rank: Annotated[int, Meta(ge=1, description="the place of the result in the order of the mode")]
+    rank: Annotated[int, Meta(ge=1, description="the rank of the result, from 1")]
 
 
 class SearchResponse(Struct, frozen=True, omit_defaults=True):
@@ -159,7 +161,7 @@ class SearchResponse(Struct, frozen=True, omit_defaults=True):
     query_text: QueryText
     results: Annotated[
         list[SearchResult],
-        Meta(description="at most `top_k`: dense best score first, hybrid best of both scores first"),
+        Meta(description="at most `top_k`, best first: by similarity, or by the combined score in a hybrid search"),
     ]
     total_found: Annotated[int, Meta(description="number of results returned", examples=[1])]
     processing_time_ms: Annotated[int, Meta(examples=[142])]
@@ -234,7 +236,8 @@ async def search(
     data: Annotated[SearchRequest, BodyKwarg(examples=[example(__package__, "request")])],
     pipeline: Injected[Pipeline],
 ) -> SearchResponse:
-    """Finds the chunks most similar to the query among those that the caller may see; hybrid, by their words as well."""
+    """Finds the chunks that are most similar to the query, among those that the caller may see. With `mode: hybrid`, words
+    count as well."""
     question = replace(data.question(), mode=Mode(data.mode or pipeline.search_mode(INDEX)))
     hits = await pipeline.search(INDEX, question, request.user.scope())
     return render_search(request, data.query_text, hits, pipeline.warnings(question))

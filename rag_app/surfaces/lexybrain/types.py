@@ -213,9 +213,9 @@ class RagRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
         ]
         | None
     ) = None
-    context: Annotated[RagContext, Meta(description="an object")] | None = None
-    options: Annotated[RagOptions, Meta(description="an object")] | None = None
-    meta: Annotated[RagMeta, Meta(description="an object")] | None = None
+    context: Annotated[RagContext, Meta(description="an object that says what the message refers to")] | None = None
+    options: Annotated[RagOptions, Meta(description="an object with options of the answer")] | None = None
+    meta: Annotated[RagMeta, Meta(description="an object that describes the client")] | None = None
 
     def __post_init__(self) -> None:
         structs.force_setattr(self, "text", self.text.strip())
@@ -313,7 +313,9 @@ class ThreadSource(RagSource, frozen=True):
     ] = named(name="citation")
     quote: Annotated[
         str | None,
-        Meta(description="the passage that supports the answer; if there is no answer, what came nearest to one"),
+        Meta(
+            description="the passage that supports the answer; if there is no answer, the passage closest to the question"
+        ),
     ]
     available: Annotated[
         bool,

@@ -171,7 +171,7 @@ class OwnerSearchResult(OwnerRecord, frozen=True):
 class OwnerSearchResponse(Struct, frozen=True, omit_defaults=True):
     results: Annotated[
         list[OwnerSearchResult],
-        Meta(description="at most `limit`: dense most similar first, hybrid best of both scores first"),
+        Meta(description="at most `limit`, best first: by similarity, or by the combined score in a hybrid search"),
     ]
     query: Annotated[str, Meta(description="the query as sent", examples=[QUERY])]
     total: Annotated[int, Meta(description="number of results returned", examples=[3])]

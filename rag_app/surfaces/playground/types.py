@@ -65,9 +65,7 @@ class PlaygroundHit(PlaygroundPassage, frozen=True):
     source_type: str
     text: str
     cosine: Cosine
-    cosine_rank: Annotated[
-        Place, Meta(description="position of this hit, from 1, if all that was found is sorted by cosine similarity")
-    ]
+    cosine_rank: Annotated[Place, Meta(description="rank by cosine similarity among all candidates")]
     bm25: Annotated[float, Meta(ge=0, description="lexical score; 0 if no word of the question matches")]
     words_rank: Annotated[Place | None, Meta(description="rank by lexical score; null if no word matches")]
     kept: Annotated[bool, Meta(description="whether the hit reaches the threshold")]
@@ -149,14 +147,14 @@ class PlaygroundResponse(Struct, frozen=True):
 class PlaygroundIndex(Struct, frozen=True):
     name: str
     description: str
-    capability: Annotated[str, Meta(description="what answers from it")]
+    capability: Annotated[str, Meta(description="the capability that answers from the index")]
     source_types: list[str]
-    fields: Annotated[dict[str, str], Meta(description="what a filter may name, and of which type it is")]
+    fields: Annotated[dict[str, str], Meta(description="the filterable fields with their types")]
 
 
 class PlaygroundOptions(Struct, frozen=True):
     indexes: list[PlaygroundIndex]
-    organizations: Annotated[list[str], Meta(description="slugs of yours")]
+    organizations: Annotated[list[str], Meta(description="the slugs of your organizations")]
 
 
 class NewJudgment(Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 
 from litestar import Response
+from litestar.datastructures import ResponseHeader
 from litestar.exceptions import HTTPException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Tag
@@ -91,8 +92,8 @@ FULL = OrganizationFull("The organization would have 1,001 sources; the limit is
 UNREADABLE = UnreadableDocument("a.pdf", "encrypted: a password is needed")
 QUEUED_RESPONSE = ResponseSpec(
     QueuedResponse,
-    description="A job has been made of it: it was more than is done at once (RAG_UPLOAD_AT_ONCE_MEGABYTES), or asked for by"
-    " `Prefer: respond-async`",
+    description="The upload was accepted as a background job, because it exceeds RAG_UPLOAD_AT_ONCE_MEGABYTES or the request"
+    " sent `Prefer: respond-async`.",
     generate_examples=False,
 )
 NO_SOURCE = NotFound("source", SOURCE)
@@ -262,8 +263,8 @@ async def change_source(
 
 @SURFACE.delete(f"{PATH}/{{source_id:str}}", NO_SOURCE, NO_ROLE, status_code=200, summary="Delete a source")
 async def delete_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> DeletedResponse:
-    """The source is no longer found by any search. Returns 404 if it has already been deleted. By the name of a table whose
-    rows are sources, all of them that the caller may see are deleted.
+    """The source is no longer found by any search. Returns 404 if it has already been deleted. If the path names a table, all
+    its rows that the caller may see are deleted.
     """
     return await sources.delete(request.user, source_id)
 
@@ -326,6 +327,9 @@ async def delete_sources(
     NO_SOURCE,
     summary="Download the original file of a source",
     media_type="application/octet-stream",
+    response_headers=[
+        ResponseHeader("last-modified", True, "Mon, 05 Jan 2026 09:00:00 GMT", "when the file was last changed")
+    ],
 )
 async def get_original(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> File:
     """Returns 404 if the original file was not kept."""

@@ -293,12 +293,14 @@ class QueuedResponse(Struct, frozen=True):
     """What was sent has become a job."""
 
     job: UUID
-    link: Annotated[str, Meta(description="path that says how far it is", examples=["/api/v1/jobs/..."])]
+    link: Annotated[
+        str, Meta(description="the path of the job; read it to see the progress", examples=["/api/v1/jobs/..."])
+    ]
     documents: int
 
 
 class DeletedResponse(Struct, frozen=True):
-    deleted: Annotated[int, Meta(description="sources that never answer again")]
+    deleted: Annotated[int, Meta(description="number of deleted sources")]
 
 
 @dataclass(eq=False)
