@@ -19,7 +19,7 @@ install: .venv/.synced ## install into .venv, without the demo: the command is .
 demo: .venv/.synced ## load the sample corpora, ask them questions, serve (CHECK=1: exit instead of serving)
 	@$(RUN)/rag-app demo $(if $(CHECK),--check)
 
-test: .venv/.synced ## run the tests, on a real PostgreSQL and three vector stores (minutes)
+test: .venv/.synced ## run the tests with a real PostgreSQL, the contract suite on every vector store (minutes)
 	$(RUN)/pytest $(PYTEST_ARGS)
 
 nightly: .venv/.synced ## the long tier: fuzz, chaos, soak, all tests ten times, other Pythons (hours; NIGHTLY_RUNS)
