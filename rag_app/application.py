@@ -602,8 +602,9 @@ class Application:
         if not same or (generation.embedding_model, generation.dimension) != self.embedding:
             raise StoreFailed(
                 f"index {spec.name} was switched to generation {generation.number} "
-                f"({generation.embedding_model}, {generation.dimension} dimensions), but this process was started "
-                "with other settings: restart it with settings that fit"
+                "while this process was running. "
+                "Restart it with the settings of the active generation "
+                f"(model {generation.embedding_model}, {generation.dimension} dimensions)"
             )
 
 

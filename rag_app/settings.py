@@ -726,7 +726,9 @@ class Settings:
         Raises Misconfigured where tokens are signed by somebody else.
         """
         if signer := self.api.jwt_jwks_url or self.api.jwt_key_file:
-            raise Misconfigured(f"tokens are issued by whoever holds the private keys to those of {signer}, not here")
+            raise Misconfigured(
+                f"`rag-app token` is not available: tokens are issued by the owner of the keys in {signer}"
+            )
         if self.api.jwt_secret is not None:
             return self.api.jwt_secret.get_secret_value()
         file = self.database.home / "jwt-secret"
@@ -761,9 +763,9 @@ def secret(reference: str) -> SecretStr:
             return SecretStr(Path(name).read_text("utf-8").strip())
         except (OSError, UnicodeDecodeError) as error:
             raise Misconfigured(f"secret file:{name}: {type(error).__name__}") from None
-    return require(  # it may be the secret itself that stands there: not shown
+    return require(  # the name is not shown: it may be the secret itself, in the wrong place
         variable(name) if where == "env" else None,
-        Misconfigured("a secret: the variable that it names is not set; set it, or name a file"),
+        Misconfigured("The environment variable that holds this secret is not set. Set it, or name a file"),
     )
 
 

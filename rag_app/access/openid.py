@@ -209,7 +209,7 @@ class Provider:
         if not isinstance(claims.get("iat"), int | float):
             raise Unauthenticated("The token is not valid")
         if "at_hash" in claims and not _is_hash_of(access_token, claims["at_hash"]):
-            raise Unauthenticated("The token belongs to another access token")
+            raise Unauthenticated("The ID token does not match the access token (at_hash)")
 
 
 async def fetch(method: str, url: str, **options: Any) -> tuple[int, JsonObject]:

@@ -155,9 +155,10 @@ async def add_member(
 @orgs.command()
 @on_unchecked_application
 async def remove_member(application: Application, org: OrgArgument, user: UserArgument) -> None:
-    """Remove a user from an organization, from their next request on.
+    """Remove a user from an organization.
 
-    The user also leaves the organization's groups. Their sources stay. To remove a user completely, use `users erase`.
+    This applies from their next request on. The user also leaves the organization's groups. Their sources stay. To remove a user
+    completely, use `users erase`.
     """
     organization, member = await application.people.organization(org), await application.people.user(user)
     await application.people.remove_member(organization, member)
@@ -173,7 +174,7 @@ async def grant(
     org: Org,
     index: Annotated[str | None, Option("--index", "-i", metavar="I", help="the index; all indexes by default")] = None,
 ) -> None:
-    """Give a member or an API key a role for an organization's sources.
+    """Give a member or an API key a role for sources.
 
     read: search and read (the default). write: also add, change and delete sources. admin: also empty an index. A new
     role replaces the earlier one; none removes it.
@@ -225,7 +226,7 @@ async def set_budget(
 async def set_organization_limits(
     application: Application, org: OrgArgument, requests: Requests = None, at_once: AtOnce = None
 ) -> None:
-    """Set the request limits of each member and API key of an organization.
+    """Set the request limits of each member and API key.
 
     They replace the limits of all surfaces. If a user belongs to several organizations, the highest limit applies. A limit
     of an API key takes precedence.
@@ -242,9 +243,9 @@ async def set_time_zone(
     org: OrgArgument,
     name: Annotated[str, Argument(metavar="NAME|none", help="a name such as Europe/Paris; none: UTC")],
 ) -> None:
-    """Set the time zone that decides which day is "today" for an organization.
+    """Set the time zone of an organization.
 
-    Running servers use it within a minute.
+    It decides which day is "today" in questions. Running servers use it within a minute.
     """
     organization = await application.people.organization(org)
     await application.people.set_time_zone(organization, None if name == "none" else name)
@@ -279,7 +280,10 @@ async def list_groups(application: Application, org: OrgArgument, as_json: Json 
 @groups.command("add")
 @on_unchecked_application
 async def add_to_group(application: Application, org: OrgArgument, group: GroupArgument, user: UserArgument) -> None:
-    """Add a member of the organization to a group, from their next request on."""
+    """Add a member of the organization to a group.
+
+    This applies from their next request on.
+    """
     found = await application.groups.find(await application.people.organization(org), group)
     await application.groups.add_member(found, await application.people.user(user))
     print(f"{user}\tin {org}/{found.slug}")
@@ -290,9 +294,10 @@ async def add_to_group(application: Application, org: OrgArgument, group: GroupA
 async def remove_from_group(
     application: Application, org: OrgArgument, group: GroupArgument, user: UserArgument
 ) -> None:
-    """Remove a user from a group, from their next request on.
+    """Remove a user from a group.
 
-    If the user's token also names the group, the user stays in it; change that at the identity provider.
+    This applies from their next request on. If the user's token also names the group, the user stays
+    in it; change that at the identity provider.
     """
     found = await application.groups.find(await application.people.organization(org), group)
     await application.groups.remove_member(found, await application.people.user(user))
@@ -336,9 +341,10 @@ async def create_user(
 @users.command("list")
 @on_unchecked_application
 async def list_users(application: Application, as_json: Json = False) -> None:
-    """List all users with plan, role, organizations and messages of this month.
+    """List all users with their plan, role and organizations.
 
-    The list includes the service users of API keys. Their names are `key:` and the key's id.
+    The last column is the number of messages of this month. The list includes the service users of API
+    keys. Their names are `key:` and the key's id.
     """
     from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
 
@@ -487,7 +493,7 @@ async def export_training_data(
     ] = None,
     capability: Annotated[str | None, Option(metavar="C", help="only export answers of this capability")] = None,
 ) -> None:
-    """Print training examples as JSON lines, in the format of fine-tuning tools.
+    """Print training examples as JSON lines for fine-tuning.
 
     The export only contains users who consent now and sources that they may still see. It names no users.
     """
@@ -565,9 +571,9 @@ async def revoke(
 async def set_key_limits(
     application: Application, key: KeyArgument, requests: Requests = None, at_once: AtOnce = None
 ) -> None:
-    """Set the request limits of an API key, from its next request on.
+    """Set the request limits of an API key.
 
-    They replace the limits of its organization and of all surfaces.
+    This applies from its next request on. They replace the limits of its organization and of all surfaces.
     """
     limited = await application.keys.set_limits(key, _limits(requests, at_once))
     print(f"{limited.beginning}...\t{_format_limits(limited)}")

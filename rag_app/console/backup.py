@@ -254,9 +254,8 @@ async def _restore_archive(settings: "Settings", urls: "DatabaseUrls", archive: 
                 async for line in backend.dump(generation):
                     points.add(line)
                 if points.summary() != manifest["points"][name]:
-                    raise StoreFailed(
-                        f"{generation} is not what it was when the backup was made: {points.count} points"
-                    )
+                    counts = f"{points.count} points instead of {manifest['points'][name][0]}"
+                    raise StoreFailed(f"{generation} does not match the backup: {counts}")
             sums = {table: (count, total) for table, (count, total) in manifest["tables"].items()}
             with archive.open(_DATABASE) as file:
                 await dump.restore(owner, file, sums, manifest["closed"])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 app = group()
 db = group("Manage the database schema.")
-prompts = group("Manage the prompt versions of conversations.")
+prompts = group("Manage prompt versions.")
 
 Version = Annotated[str, Argument(metavar="NAME", help="the name of a version, as shown by `prompts list`")]
 _FIELDS = "name type is_active=active weight constraints"
@@ -67,7 +67,7 @@ async def url(
         bool, Option("--owner", help="print the connection URL, with password, of the role that owns the schema")
     ] = False,
 ) -> None:
-    """Print the database URL of the application's role, including its password, for use with psql.
+    """Print the database URL for psql, with its password.
 
     A private PostgreSQL only runs while a rag-app command runs, such as `rag-app serve`.
     """
@@ -83,7 +83,7 @@ async def url(
 @app.command()
 @on_unchecked_application
 async def retention(application: Application) -> None:
-    """Delete data that is older than the RAG_RETENTION_DAYS_... settings allow.
+    """Delete data that is too old, by RAG_RETENTION_DAYS_* settings.
 
     A running server does this every day.
     """
@@ -106,7 +106,7 @@ def doctor(
         Option("--models", help="also embed a word, and send each configured answering model a one-word request"),
     ] = False,
 ) -> None:
-    """Check the configuration, the database and the indexes, and suggest fixes.
+    """Check the configuration, the database and the indexes.
 
     No model is loaded or asked, except with --models. Exit status 1 if a check fails.
     """
@@ -272,7 +272,7 @@ _on_prompts = command_after(_check_and_seed)
 @prompts.command("list")
 @_on_prompts
 async def list_all(application: Application, as_json: Json = False) -> None:
-    """List all versions with type, state, weight, and share of new threads."""
+    """List all versions with their state and weight."""
     from rag_app.answering.prompts import shares
 
     found = await application.prompts.all()
@@ -313,7 +313,7 @@ async def add(
 @prompts.command()
 @_on_prompts
 async def activate(application: Application, name: Version) -> None:
-    """Activate a version, in addition to the active ones of its type."""
+    """Activate a version. Other active versions of its type stay active."""
     await _change(application, application.prompts.change(None, name, active=True))
 
 
@@ -333,7 +333,7 @@ async def weigh(
         int, Argument(metavar="W", min=0, max=1_000_000, help="the weight; 0: no new thread gets this version")
     ],
 ) -> None:
-    """Set the weight of a version among the active versions of its type.
+    """Set the weight of a version.
 
     A thread keeps its version while that version is active and its weight is not 0.
     """

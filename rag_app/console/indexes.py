@@ -55,7 +55,7 @@ async def rebuild(
     switch: Annotated[bool, Option("--switch", help="switch to the new generation as soon as it is complete")] = False,
     as_json: Json = False,
 ) -> None:
-    """Build a new generation of an index while the active one keeps answering.
+    """Build a new generation of an index. The active one stays in use.
 
     Uses the current settings and index.toml, and the stored texts; the original files are not needed. Safe to repeat: an
     interrupted rebuild continues. Exit status 2 if a source could not be built.
@@ -122,7 +122,7 @@ async def move(
     to: Annotated[str, Option("--to", metavar="STORE", help=f"the target vector store: {', '.join(STORES)}")],
     as_json: Json = False,
 ) -> None:
-    """Copy an index to another vector store without embedding it again.
+    """Copy an index to another vector store. Nothing is embedded again.
 
     The copy is compared with the original before it can be used. To use it, set RAG_VECTOR_STORE. Safe to repeat: an
     interrupted copy continues, and later changes are copied. Exit status 2 if a source could not be copied or differs.

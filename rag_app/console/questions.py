@@ -210,7 +210,7 @@ async def calibrate(
     try_only: Annotated[bool, Option("--try", help="show the result without storing it")] = False,
     as_json: Json = False,
 ) -> None:
-    """Calibrate confidence: when hits are good enough to answer a question.
+    """Calibrate confidence on judged questions.
 
     Requires at least 30 judged questions. Questions with `"answerable": false` have no answer. If there are fewer than
     eight of them, the other questions are also asked without the sources that answer them. The calibration is stored

@@ -45,7 +45,7 @@ def demo(
         Option(help="fresh: move the samples to this week; fixed: leave them in January 2026"),
     ] = "fresh",
 ) -> None:
-    """Load the sample corpora, ask them questions, then serve the API."""
+    """Load the sample corpora, ask questions, then serve the API."""
     from rag_app.console.demo import run_demo
 
     raise Exit(run_demo(check=check, fixed=dates == "fixed"))

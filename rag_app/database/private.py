@@ -165,8 +165,10 @@ def _supervise(folder: Path, cluster: "_Cluster", port: int, leaving: Event) -> 
             with _lock_folder(folder):
                 if not leaving.is_set() and not _answers(port):
                     log.warning("the private PostgreSQL on port %d is gone: it is started again", port)
-                    if cluster.serve(port) != port:
-                        raise StoreFailed("another command has started it on another port, for this one is taken")
+                    if (other := cluster.serve(port)) != port:
+                        raise StoreFailed(
+                            f"Port {port} was in use, so another command started the server on port {other}"
+                        )
                     log.warning("the private PostgreSQL on port %d serves again", port)
         except RagError as error:
             failed += 1

@@ -36,7 +36,7 @@ def load_class(path: str, kind: type[T], folder: Path) -> type[T]:
     module = _from_file(path, folder / file) if colon else _import_named(path, file)
     found = require(getattr(module, name, None), Misconfigured(f"class {path}: module {module.__name__} has no {name}"))
     if not isinstance(found, type) or not issubclass(found, kind):
-        raise Misconfigured(f"class {path}: is no {kind.__module__}.{kind.__name__}")
+        raise Misconfigured(f"class {path} is not a subclass of {kind.__module__}.{kind.__name__}")
     return found
 
 

@@ -323,7 +323,7 @@ async def _keep(leases: Leases, lease: UUID, key: str, limit: int) -> None:
         try:
             await leases.extend(lease, key, limit)
         except StoreFailed as error:  # there is time for another attempt
-            logger.warning("a place could not be kept: %s", error)
+            logger.warning("could not extend a request lease: %s", error)
 
 
 async def _stop(task: asyncio.Task[None]) -> None:
@@ -336,4 +336,4 @@ async def _release_taken(leases: Leases, taking: asyncio.Task[UUID | None]) -> N
         if lease is not None:
             await leases.give_back(lease)
     except StoreFailed as error:  # it runs out by itself
-        logger.warning("a place could not be given back: %s", error)
+        logger.warning("could not release a request lease: %s", error)

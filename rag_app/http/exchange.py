@@ -68,7 +68,7 @@ class Exchange:
             try:
                 await callback()
             except Exception:
-                logger.exception("could not be done at the end of a request")
+                logger.exception("a task at the end of the request failed")
 
 
 def begin(scope: Scope) -> Exchange:

@@ -182,7 +182,7 @@ class Fit(BaseModel):
         if unknown := sorted(set(self.weights) - set(NAMES)):
             raise ValueError(f"weights: {', '.join(unknown)}: accepted are {', '.join(NAMES)}")
         if not self.ask_from <= self.answer_from <= self.high:
-            raise ValueError("ask_from must not be above answer_from, nor that above high")
+            raise ValueError("The thresholds must be in the order ask_from <= answer_from <= high")
         return self
 
     def vector(self) -> "NDArray[np.float64]":

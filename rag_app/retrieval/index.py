@@ -223,7 +223,9 @@ class IndexSpec(_Strict):
         shown = set(self.shown_types.values())
         _check_declared("shown_types", shown | {*self.shown_types}, self.source_types, "not among source_types")
         if again := sorted(shown & set(self.shown_types)):
-            raise ValueError(f"shown_types: {', '.join(again)}: shown as another type itself")
+            raise ValueError(
+                f"{', '.join(again)} cannot be a target in shown_types, because it is itself mapped to another type"
+            )
         self._check_words()
         return self
 

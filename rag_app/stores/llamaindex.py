@@ -420,9 +420,9 @@ def _check_condition(condition: MetadataFilter) -> MetadataFilter:
     for each in condition.value if isinstance(condition.value, list) else [condition.value]:
         if isinstance(each, float):
             if not math.isfinite(each):
-                raise ValueError(f"{each} is no number that a store is sent")
+                raise ValueError(f"{each} cannot be sent to the store: it is not a finite number")
         elif str(UUID(str(each))) != each:
-            raise ValueError("a store is sent no text but UUIDs")
+            raise ValueError("only UUIDs and numbers are sent to a foreign store")
     return condition
 
 

@@ -448,7 +448,7 @@ def test_a_database_that_fails_later_spoils_no_answer(
         assert wait_for(lambda: len(stage.leases.extended) >= 2), "one failure is not the last attempt"
         stage.pipeline.held = False
     assert sent.result().json() == {"found": 0}
-    assert {"a place could not be kept: away", "a place could not be given back: away"} == set(caplog.messages)
+    assert {"could not extend a request lease: away", "could not release a request lease: away"} == set(caplog.messages)
     stage.leases.taken.clear()
 
 

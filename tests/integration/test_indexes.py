@@ -447,7 +447,7 @@ async def test_another_model_is_not_asked_for_vectors_of_this_one(
         application.embedder = usual  # as a server that went on meanwhile
         assert await search(application, org, "lighthouse")  # from what it was built for, for a while
         await reread(application)
-        with pytest.raises(StoreFailed, match=r"switched to generation 2 \(another-model, 384 .*: restart it"):
+        with pytest.raises(StoreFailed, match=r"switched to generation 2 .*Restart it .* \(model another-model, 384"):
             await search(application, org, "lighthouse")
         assert (await application.readiness())["vector_store"] == "unavailable"
         with pytest.raises(Misconfigured, match="was built with another-model"):
@@ -552,7 +552,7 @@ def test_the_commands(deployment: None, tmp_path: Path, monkeypatch: pytest.Monk
     assert re.fullmatch(
         f"generation 2 of {INDEX} in postgres is building; 2 sources built, \\d+ chunks written", built[0]
     )
-    assert built[1] == f"let it answer: `rag-app indexes switch {INDEX}`"
+    assert built[1] == f"To search it, run `rag-app indexes switch {INDEX}`"
     assert rag("indexes", "switch", INDEX) == f"generation 2 of {INDEX} in postgres answers\n"
     assert "lighthouse" in rag("search", "lighthouse", "-i", INDEX, "-o", "acme")
 
@@ -565,7 +565,7 @@ def test_the_commands(deployment: None, tmp_path: Path, monkeypatch: pytest.Monk
     back = rag("indexes", "rollback", INDEX).splitlines()
     assert back[0] == f"generation 1 of {INDEX} in postgres answers"
     assert back[1].startswith(
-        "a server with these settings does not start on it: it was built with other fields or chunk"
+        "A server with these settings will not start: the generation was built with other fields or chunk"
     )
     told = json.loads(rag("indexes", "rebuild", INDEX, "--switch", "--json"))
     assert {key: told[key] for key in ("generation", "state", "built", "lacking", "failed")} == {

@@ -526,15 +526,15 @@ def test_the_command(new_database: NewPostgres, tmp_path: Path, monkeypatch: pyt
     assert told == [
         f"generation 1 of {INDEX} in qdrant is the same as generation 1 in postgres: 2 chunks compared; "
         "2 sources copied, 2 chunks written",
-        f"let it answer: set RAG_VECTOR_STORE=qdrant; what is ingested until then, `rag-app indexes move {INDEX} "
-        "--to qdrant` brings over",
+        f"To search it, set RAG_VECTOR_STORE=qdrant. Then run `rag-app indexes move {INDEX} --to qdrant` again to copy what "
+        "was ingested meanwhile.",
     ]
     lines = [line.split("\t") for line in rag("indexes", "list").splitlines()]
     assert [line[1:4] for line in lines if line[0] == INDEX] == [["postgres", "1", "active"], ["qdrant", "1", "active"]]
     monkeypatch.setenv("RAG_VECTOR_STORE", "qdrant")
     assert "built: book, marketplace, " in rag("db", "upgrade")  # indexes that nothing is in
     assert rag("search", "lighthouse", "-i", INDEX, "-o", "acme") == here
-    assert rag("indexes", "move", INDEX, "--to", "qdrant").endswith("\nthe settings ask qdrant already\n")
+    assert rag("indexes", "move", INDEX, "--to", "qdrant").endswith("\nThe settings already search qdrant.\n")
     told_json = json.loads(rag("indexes", "move", INDEX, "--to", "postgres", "--json"))
     (compared,) = told_json.pop("compared")
     assert told_json == {
@@ -562,7 +562,7 @@ def test_the_command(new_database: NewPostgres, tmp_path: Path, monkeypatch: pyt
         f"generation 1 of {INDEX} in qdrant is not the same as generation 1 in postgres; 0 sources copied, "
         "0 chunks written; 1 sources differ:",
         "  acme: 1 of 2 sources; chunks: 2 in postgres, 1 in qdrant",
-        f"nothing is switched; `rag-app indexes move {INDEX} --to qdrant` copies them anew",
+        f"Nothing was switched. `rag-app indexes move {INDEX} --to qdrant` copies them again.",
     ]
     assert "1 sources copied" in rag("indexes", "move", INDEX, "--to", "qdrant")
 

@@ -388,7 +388,8 @@ async def test_parts_in_a_file_each_by_config_alone(
     file.write_text(FILE, "utf-8")
     monkeypatch.setenv("RAG_MODELS_FILE", str(file))
     with pytest.raises(
-        Misconfigured, match=r"models\.default: arguments\.[a-z_]+: a secret: the variable that it names is not set"
+        Misconfigured,
+        match=r"models\.default: arguments\.[a-z_]+: The environment variable that holds this secret is not set",
     ):
         async with rag_app.open():
             pass
@@ -399,7 +400,7 @@ async def test_parts_in_a_file_each_by_config_alone(
     for broken, problem in (
         (FILE.replace('"all-MiniLM-L6-v2-int8"', '"mine-2"'), r"was built with all-MiniLM-L6-v2-int8 \(384 dimensions\), .* mine-2"),
         (FILE.replace("embedder.py:Mine", "embedder.py:Yours"), "embedding: class embedder.py:Yours: module .* has no Yours"),
-        (FILE.replace("model.py:Mine", "embedder.py:Mine"), "models.default: class embedder.py:Mine: is no .*LLM"),
+        (FILE.replace("model.py:Mine", "embedder.py:Mine"), "models.default: class embedder.py:Mine is not a subclass of .*LLM"),
         (FILE.replace("longest = true", "longest = true, wide = 1").replace("longest = true", "short = 1"), "rerank.default: class order.py:Mine: cannot be created from"),
         (FILE.replace("order.py:Mine", "llama_index.postprocessor.nowhere.Order"), "pip install llama-index-postprocessor-nowhere"),
     ):  # fmt: skip

@@ -67,7 +67,7 @@ def test_the_command_issues_tokens_for_people_and_for_the_extension(
 def test_with_an_identity_provider_no_token_is_issued_here_and_no_secret_is_made(
     user: str, slug: str, key: ec.EllipticCurvePrivateKey, tmp_path: Path
 ) -> None:
-    with pytest.raises(Misconfigured, match=r"issued by whoever holds the private keys to those of .*keys\.pem"):
+    with pytest.raises(Misconfigured, match=r"tokens are issued by the owner of the keys in .*keys\.pem"):
         token(f"ada@{slug}", 1.0, None)
 
     claims = {"sub": user, "aud": "authenticated", "exp": 4102444800}

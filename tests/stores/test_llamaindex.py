@@ -316,7 +316,7 @@ async def test_a_call_that_takes_too_long_is_a_failure_of_the_store(
     [
         (
             'class = "os.system"\n[arguments]\nx = "{generation}"',
-            "is no llama_index.core.vector_stores.types.BasePydanticVectorStore",
+            "class os.system is not a subclass of llama_index.core.vector_stores.types.BasePydanticVectorStore",
         ),
         ('class = "no.such.Store"\n[arguments]\nx = "{generation}"', "is it on PYTHONPATH?"),
         ('class = "rm -rf /"\n[arguments]\nx = "{generation}"', "class: String should match"),

@@ -252,7 +252,9 @@ def test_no_secret_is_made_where_tokens_are_signed_elsewhere(
 ) -> None:
     monkeypatch.setenv("RAG_HOME", str(tmp_path / ".rag"))
     monkeypatch.setenv(name, "https://id.example/jwks.json")
-    with pytest.raises(Misconfigured, match="whoever holds the private keys"):
+    with pytest.raises(
+        Misconfigured, match="`rag-app token` is not available: tokens are issued by the owner of the keys"
+    ):
         Settings().jwt_secret()
     assert not (tmp_path / ".rag").exists()
 

@@ -59,7 +59,7 @@ async def enforce(database: Database, days: Mapping[str, int | None]) -> dict[st
         # of an organization: the rows without a user
         for scope in (*map(Scope.alone, users), *(Scope(frozenset({each})) for each in organizations)):
             await _delete(database, scope, wanted, gone)
-    log.info("too old, and deleted: %s", ", ".join(f"{count} {name}" for name, count in gone.items()))
+    log.info("deleted by age: %s", ", ".join(f"{count} {name}" for name, count in gone.items()))
     return gone
 
 

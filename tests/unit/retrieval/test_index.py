@@ -31,7 +31,10 @@ def test_the_five_indexes_load_and_have_their_aliases() -> None:
         ("[chunking]\nsize = 1", "chunking.size"),
         ('[shown_types]\nnote = "doc"', "shown_types: note: not among source_types"),
         ('[shown_types]\ndoc = "page"', "shown_types: page: not among source_types"),
-        ('[shown_types]\ndoc = "doc"', "shown_types: doc: shown as another type itself"),
+        (
+            '[shown_types]\ndoc = "doc"',
+            "doc cannot be a target in shown_types, because it is itself mapped to another type",
+        ),
         ("nonsense", "index.toml"),
     ],
 )
