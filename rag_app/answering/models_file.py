@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, m
 
 from rag_app.answering.capabilities import CAPABILITIES
 from rag_app.answering.providers import EXTRACTIVE, PROVIDERS
-from rag_app.domain import JsonObject, Misconfigured, require
+from rag_app.domain import JsonObject, Misconfigured, describe_problem, require
 from rag_app.domain.class_paths import Arguments, bare_secrets, load_class
 from rag_app.settings import one_of, secret, variable
 
@@ -207,11 +207,11 @@ def _check_table(where: str, kind: type[T], table: object) -> T:
     except ValidationError as error:
         problems = []
         for each in error.errors():
-            at = ".".join(map(str, each["loc"])) or ("" if each["type"] == "value_error" else "it")
             if each["type"] == "extra_forbidden":
                 accepted = (Fallback if len(each["loc"]) > 1 else kind).model_fields
                 names = sorted((info.alias or name for name, info in accepted.items()), key=_OF_CLASSES.__contains__)
+                at = ".".join(map(str, each["loc"]))
                 problems.append(f"{at}: there is no such key; accepted: {', '.join(names)}")
             else:
-                problems.append(": ".join(filter(None, [at, each["msg"].removeprefix("Value error, ")])))
+                problems.append(describe_problem(each, "" if each["type"] == "value_error" else "it"))
         raise Misconfigured(f"{where}: {'; '.join(problems)}") from None

@@ -75,15 +75,18 @@ def build_llm(settings: ModelSettings) -> "LLM":
     except ImportError as error:
         raise Misconfigured(f"model {settings.name}: pip install {provider.package} ({error})") from error
     except ValueError as error:
-        # what follows is a hundred names
-        raise Misconfigured(f"model {settings.name}: {str(error).split(' Please provide')[0]}") from error
+        raise Misconfigured(f"model {settings.name}: {error}") from error
 
 
 def _openai(settings: ModelSettings) -> "LLM":
     from llama_index.llms.openai import OpenAI
 
     llm = OpenAI(model=settings.name, **_openai_options(settings))
-    if not llm.metadata.is_chat_model:  # raises ValueError for names it does not know
+    try:
+        chats = llm.metadata.is_chat_model
+    except ValueError:  # its own message lists a hundred names
+        raise ValueError("LlamaIndex knows no model of this name; the kind openai_like accepts any name") from None
+    if not chats:
         raise ValueError("is not a chat model")
     return llm
 

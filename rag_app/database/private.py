@@ -292,8 +292,8 @@ class _Cluster(Struct, frozen=True):
                 try:
                     self._run("pg_ctl", "start", "-D", "data", "-s", "-t", str(_PATIENCE), "-o", options, keep=(lock,))
                     break
-                except StoreFailed as error:
-                    if "could not bind" not in str(error) or wanted or attempt == 5:  # somebody took the port
+                except StoreFailed:
+                    if wanted or attempt == 5 or _is_free(port):  # else somebody took the port
                         raise
                     port = _free_port()
             last.truncate(0)
@@ -477,7 +477,11 @@ def _answers(port: int) -> bool:
 
 
 def _free_port() -> int:
-    while True:
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", random.choice(_PORTS)))  # noqa: S311 - no secret
-            return int(probe.getsockname()[1])
+    return next(port for port in iter(lambda: random.choice(_PORTS), None) if _is_free(port))  # noqa: S311 - no secret
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, suppress(OSError):
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False

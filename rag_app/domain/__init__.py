@@ -41,6 +41,7 @@ from rag_app.domain.errors import (
     Unauthenticated,
     UnknownField,
     UnreadableDocument,
+    describe_problem,
     require,
 )
 from rag_app.domain.filters import FieldType, Filters, Value
@@ -136,6 +137,7 @@ __all__ = [
     "day_text",
     "days_around",
     "days_text",
+    "describe_problem",
     "passage_link",
     "read_table",
     "require",

@@ -25,8 +25,8 @@
 A surface turns each into its own status and envelope; nobody parses messages.
 """
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -179,3 +179,13 @@ def require(found: T | None, error: Exception) -> T:
     if found is None:
         raise error
     return found
+
+
+def describe_problem(problem: Mapping[str, Any], whole: str = "") -> str:
+    """What is wrong at which place, of one of pydantic's `ValidationError.errors()`; `whole` is the place of the whole.
+
+    >>> describe_problem({"type": "value_error", "loc": ("weight", 1), "ctx": {"error": ValueError("is negative")}})
+    'weight.1: is negative'
+    """
+    said = str(problem["ctx"]["error"]) if problem["type"] == "value_error" else problem["msg"]
+    return ": ".join(filter(None, [".".join(map(str, problem["loc"])) or whole, said]))

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rag_app.domain import InvalidInput, require
+from rag_app.domain import InvalidInput, describe_problem, require
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> external id of a source -> grade; relevant from 1 on."""
@@ -126,8 +126,7 @@ def read_jsonl(path: Path, kind: type[_Row]) -> list[_Row]:
         try:
             row = kind.model_validate_json(line)
         except ValidationError as error:
-            first = error.errors()[0]
-            problem = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
+            problem = describe_problem(error.errors()[0])
             names = [name if field.is_required() else f"{name}?" for name, field in kind.model_fields.items()]
             raise InvalidInput(where, line, f"{problem}; accepted: an object with {', '.join(names)}") from error
         if row.id in rows:

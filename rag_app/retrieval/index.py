@@ -18,7 +18,16 @@ from pydantic import (
     with_config,
 )
 
-from rag_app.domain import FieldType, Misconfigured, Mode, NotFound, Principal, RowsRule, rules_as_written
+from rag_app.domain import (
+    FieldType,
+    Misconfigured,
+    Mode,
+    NotFound,
+    Principal,
+    RowsRule,
+    describe_problem,
+    rules_as_written,
+)
 from rag_app.retrieval.formulas import is_whole, names_in
 
 BASE_FIELDS: Mapping[str, FieldType] = {
@@ -330,8 +339,7 @@ def load_index(folder: Path) -> IndexSpec:
     try:
         return _with_only_kind(IndexSpec(name=folder.name, **tomllib.loads(file.read_text("utf-8"))))
     except ValidationError as error:
-        wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ") for each in error.errors())
-        raise Misconfigured(f"{file}: {'; '.join(wrong).replace('Value error, ', '')}") from error
+        raise Misconfigured(f"{file}: {'; '.join(map(describe_problem, error.errors()))}") from error
     except (OSError, tomllib.TOMLDecodeError, TypeError) as error:
         raise Misconfigured(f"{file}: {error}") from error
 

@@ -14,7 +14,7 @@ from typing import Any
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from rag_app.domain import Misconfigured, require
+from rag_app.domain import Misconfigured, describe_problem, require
 from rag_app.domain.class_paths import Arguments, bare_secrets
 
 GENERATION, DIMENSION = "{generation}", "{dimension}"
@@ -76,8 +76,7 @@ def read_class_file(path: Path | None) -> ClassFile:
     except tomllib.TOMLDecodeError as error:
         raise Misconfigured(f"{path} is not TOML: {error}") from None
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise Misconfigured(f"{path}: {wrong}") from None
+        raise Misconfigured(f"{path}: {'; '.join(map(describe_problem, error.errors()))}") from None
     if bare := bare_secrets(found.arguments):
         raise Misconfigured(f'{path}: {bare} is a secret: give it as {{ env = "NAME" }} or {{ file = "/path" }}')
     if GENERATION not in str(found.arguments):

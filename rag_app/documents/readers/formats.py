@@ -264,7 +264,8 @@ def front_matter(text: str, shown: str) -> tuple[dict[str, object], str]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: 2024-13-45
         if _KEY.search(match[1]) is None:
             return {}, text
-        hint = "; a value with a colon in it needs quotes" if "mapping values" in str(error) else ""
+        mark = getattr(error, "problem_mark", None)  # where it stops
+        hint = "; a value with a colon in it needs quotes" if mark and match[1][mark.index :].startswith(":") else ""
         raise UnreadableDocument(
             shown, f"front matter is not valid YAML: {' '.join(str(error).split())}{hint}"
         ) from error

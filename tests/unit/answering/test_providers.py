@@ -10,7 +10,7 @@ import pytest
 from llama_index.core import MockEmbedding
 
 from rag_app.answering.chosen_models import ChosenModels
-from rag_app.answering.providers import EXTRACTIVE, PROVIDERS
+from rag_app.answering.providers import EXTRACTIVE, PROVIDERS, ModelSettings, build_llm
 from rag_app.domain.answer import Question
 from rag_app.domain.errors import Misconfigured
 from rag_app.retrieval.embedders import EMBEDDERS, build_embedder
@@ -99,3 +99,9 @@ def test_the_table_of_kinds_is_that_of_the_registry() -> None:
     table = re.findall(r"(?m)^\| `(\w+)` \| .* \| (?:`(\w+)`|–) \|$", (ROOT / "docs/models.md").read_text("utf-8"))
     keys = {kind: (provider.key or "").upper() for kind, provider in PROVIDERS.items()}
     assert dict(table) == {EXTRACTIVE: "", **keys}
+
+
+def test_an_unknown_name_of_openai_is_refused_without_a_list_of_names() -> None:
+    with pytest.raises(Misconfigured) as refused:
+        build_llm(ModelSettings(kind="openai", name="nope", api_key="k"))
+    assert "openai_like" in str(refused.value) and len(str(refused.value)) < 120
