@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
@@ -118,10 +118,16 @@ class Embedding(Own):
     batch: Annotated[int, Field(ge=1, le=2048)] | None = None
 
 
+def _reranker_kinds() -> tuple[str, ...]:
+    from rag_app.retrieval.postprocessors import Kind  # LlamaIndex, which a file without a reranker does not need
+
+    return get_args(Kind)
+
+
 class Reranker(Own):
     """What puts hits in order before an answer: an endpoint of one of three shapes, or a class."""
 
-    kind: Literal["tei", "cohere", "jina"] | None = None
+    kind: Annotated[str, one_of(_reranker_kinds)] | None = None
     url: _Url | None = None
     model: Annotated[str, Field(min_length=1)] | None = None
     api_key_env: _Variable | None = None
@@ -134,7 +140,7 @@ class Reranker(Own):
             raise ValueError("give either kind or class")
         if self.kind is not None and self.url is None:
             raise ValueError("url: Field required")
-        if self.kind in ("cohere", "jina") and self.model is None:
+        if self.kind not in (None, "tei") and self.model is None:
             raise ValueError("model: Field required")
         return self
 

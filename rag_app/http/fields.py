@@ -1,13 +1,14 @@
 """Fields that requests and responses of several surfaces share, each with its OpenAPI description."""
 
+from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from litestar.params import QueryParameter
 from llama_index.core.vector_stores.types import FilterCondition
 from msgspec import Meta, Struct, convert
 
-from rag_app.domain import JsonObject
+from rag_app.domain import JsonObject, Mode
 from rag_app.retrieval.filters import DEEPEST, LIST_OPERATORS, MOST_CONDITIONS, MOST_VALUES, OPERATORS
 
 T = TypeVar("T", bound=Struct)
@@ -30,6 +31,12 @@ def limit_text(most: int, also: str = "", pattern: str = NOT_BLANK, **more: Any)
     )
 
 
+def choice_of(names: Iterable[str]) -> Any:
+    """The type of one of the names of a registry. mypy, which cannot know them, is told `str` where it is used."""
+    said = tuple(map(str, names))
+    return Annotated[Literal[said], Meta(description=f"one of {', '.join(said)}")]
+
+
 def show_items(longest: int, pattern: str = NOT_BLANK) -> JsonObject:
     """What Litestar does not say of the texts in a list that may be null."""
     return {"extra": {"items": {"minLength": 1, "maxLength": longest, "pattern": pattern}}}
@@ -49,7 +56,10 @@ EarlierQuestions = Annotated[
 
 PageSize = Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")]
 
-SearchMode = Annotated[Literal["dense", "hybrid"], Meta(description="one of dense, hybrid")]
+if TYPE_CHECKING:
+    SearchMode = str
+else:
+    SearchMode = choice_of(sorted({*Mode} - {Mode.TEXT}))
 """Dense orders results by the similarity that they show; hybrid counts words as well. A request without one is searched by
 the index's `search_mode`."""
 

@@ -6,7 +6,7 @@ The contract's own words are kept: field names, ranges, defaults, texts. `/api/v
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 from litestar import Response
@@ -31,17 +31,32 @@ from rag_app.domain import (
     StoreFailed,
     Unauthenticated,
     UnknownField,
+    resource_folder,
 )
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.exchange import exchange
-from rag_app.http.fields import WORD, AnswerRemarks, EarlierQuestions, SearchMode, Warnings, Where, limit_text
+from rag_app.http.fields import (
+    WORD,
+    AnswerRemarks,
+    EarlierQuestions,
+    SearchMode,
+    Warnings,
+    Where,
+    choice_of,
+    limit_text,
+)
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import MODEL_ERRORS, Caller, Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.filters import EQ, GTE, LTE, conditions, instants, parse_where
+from rag_app.retrieval.index import load_index
 
 INDEX = "org_knowledge"
 CAPABILITY = "knowledge_answer"
+if TYPE_CHECKING:
+    SourceType = str
+else:
+    SourceType = choice_of(load_index(resource_folder("indexes") / INDEX).source_types)
 DEFAULT_TOP_K = 8
 SNIPPET = 200
 """Characters."""
@@ -93,13 +108,7 @@ class RetrievalFilters(IndexFilters, frozen=True, forbid_unknown_fields=True):
     """A chunk must match all filters; a chunk without the field does not match. An organization that the caller does not
     belong to finds nothing."""
 
-    source_type: (
-        Annotated[
-            Literal["transcript", "email", "doc", "faq", "web"],
-            Meta(description="one of transcript, email, doc, faq, web"),
-        ]
-        | None
-    ) = None
+    source_type: SourceType | None = None
 
 
 class IndexRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ The contract's own words are kept: field names, ranges, defaults, texts.
 from datetime import date, datetime
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 from litestar import Response
@@ -28,6 +28,7 @@ from rag_app.domain import (
     StoreFailed,
     Unauthenticated,
     UnknownField,
+    resource_folder,
 )
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.exchange import exchange
@@ -40,6 +41,7 @@ from rag_app.http.fields import (
     Warnings,
     Where,
     as_wire,
+    choice_of,
     limit_text,
 )
 from rag_app.http.problems import KINDS, Kind
@@ -47,9 +49,15 @@ from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import MODEL_ERRORS, Caller, Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.filters import EQ, GTE, IN, LTE, conditions, parse_where
+from rag_app.retrieval.index import load_index
 
 INDEX = "salon_calls"
 CAPABILITY = "owner_ask"
+SOURCE_TYPES = load_index(resource_folder("indexes") / INDEX).source_types
+if TYPE_CHECKING:
+    SourceType = str
+else:
+    SourceType = choice_of(SOURCE_TYPES)
 SEARCH_LIMIT, SEARCH_SIMILARITY = 10, 0.3
 ASK_LIMIT, ASK_SIMILARITY = 5, 0.35
 LEAST_FETCHED = 20
@@ -78,13 +86,8 @@ class RecordFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     source_types: (
         Annotated[
-            list[
-                Annotated[
-                    Literal["call_transcript", "call_summary", "booking_note"],
-                    Meta(description="one of call_transcript, call_summary, booking_note"),
-                ]
-            ],
-            Meta(min_length=1, description="a list with one or more of call_transcript, call_summary, booking_note"),
+            list[SourceType],
+            Meta(min_length=1, description=f"a list with one or more of {', '.join(SOURCE_TYPES)}"),
         ]
         | None
     ) = None

@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rag_app.domain import InvalidInput
+from rag_app.domain import InvalidInput, Mode
 from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.pages.site import Html, action, convert_form, form_value, page, render, uuid
 from rag_app.surfaces.playground.routes import Playground
 from rag_app.surfaces.playground.types import Configuration, NewJudgment, PlaygroundRequest
 
 SIDES = ("a", "b")
-MODES = ("hybrid", "dense", "text")
 
 
 @page("/playground", administrators=True)
@@ -51,7 +50,7 @@ async def _show(request: Caller, playground: Playground, form: Mapping[str, str]
         asked = convert_form({"question": form.get("question", ""), "configurations": sides}, PlaygroundRequest)
         found = await playground.ask(request.user, asked)
     return render(
-        request, "playground.html", options=options, form=form, found=found, sides=SIDES, modes=MODES, kept=said
+        request, "playground.html", options=options, form=form, found=found, sides=SIDES, modes=[*Mode], kept=said
     )
 
 

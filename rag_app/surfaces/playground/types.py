@@ -1,12 +1,12 @@
 """What requests and responses of `/api/v1/playground` hold."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from rag_app.domain import Confidence
-from rag_app.http.fields import limit_text
+from rag_app.domain import Confidence, Mode
+from rag_app.http.fields import choice_of, limit_text
 
 QuestionText = Annotated[
     str,
@@ -18,6 +18,10 @@ IndexName = Annotated[
 OrganizationName = Annotated[
     str, Meta(min_length=1, max_length=200, description="the slug of one of your organizations; all of them by default")
 ]
+if TYPE_CHECKING:
+    AnyMode = str
+else:
+    AnyMode = choice_of(Mode)
 Cosine = Annotated[float, Meta(ge=-1, le=1, description="cosine similarity")]
 Place = Annotated[int, Meta(ge=1)]
 
@@ -27,7 +31,7 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
 
     index: IndexName = "org_knowledge"
     organization: OrganizationName | None = None
-    mode: Annotated[Literal["hybrid", "dense", "text"], Meta(description="one of hybrid, dense, text")] = "hybrid"
+    mode: AnyMode = "hybrid"
     filters: Annotated[
         list[Annotated[str, Meta(min_length=1, max_length=3000)]],
         Meta(
