@@ -140,7 +140,7 @@ SEARCH_FAILED = "I could not look this up just now: the search did not work. Ple
 """Instead of a refusal that would say that there is nothing to be found."""
 
 # Before the name of an index: the name of its plain capability. No registered capability is named like that.
-_PLAIN = "index:"
+PLAIN = "index:"
 
 CAPABILITIES: list[Capability] = [
     Capability(
@@ -325,7 +325,7 @@ def register(capability: Capability) -> Capability:
     """Adds a capability, after those there are. Raises Misconfigured where its name is taken, or it has an embedder."""
     if capability.parts.embedder is not None:
         raise Misconfigured(f"capability {capability.name}: it names another embedder, but an index can have only one")
-    if capability.name.startswith(_PLAIN) or any(each.name == capability.name for each in CAPABILITIES):
+    if capability.name.startswith(PLAIN) or any(each.name == capability.name for each in CAPABILITIES):
         raise Misconfigured(f"a capability named {capability.name} is already registered")
     CAPABILITIES.append(capability)
     if capability.group == LEXYBRAIN:
@@ -349,7 +349,7 @@ def plain_capability(index: str) -> Capability:
     """How any index is answered from, whatever it holds."""
     return replace(
         capability_named("knowledge_answer"),
-        name=f"{_PLAIN}{index}",
+        name=f"{PLAIN}{index}",
         description=f"what the index {index} holds",
         index=index,
         refusal="I found nothing that answers this.",
@@ -364,7 +364,7 @@ def capability_named(name: str) -> Capability:
     >>> capability_named("owner_ask").index
     'salon_calls'
     """
-    if name.startswith(_PLAIN):
-        return plain_capability(name.removeprefix(_PLAIN))
+    if name.startswith(PLAIN):
+        return plain_capability(name.removeprefix(PLAIN))
     named = {each.name: each for each in CAPABILITIES}
     return require(named.get(name), NotFound("capability", name, named))

@@ -155,6 +155,8 @@ def test_usage_and_trends_count_what_was_done(office: Office) -> None:
     stats = office.client.get("/api/admin/lexybrain/rag/stats", headers=bearer(office.admin)).json()
     assert days[-1]["latency_p50"] == stats["latencyMs"]["total"]["p50"] and days[0]["latency_p50"] is None
     assert office.ask("GET", "trends?from=2026-02-01&to=2026-01-01").status_code == 400
+    for unknown in ("nothing", "dialogue", "index:a%00"):
+        assert office.ask("GET", f"trends?capability={unknown}").status_code == 400, unknown
 
     office.tell("PUT", f"users/{office.ann}/plan", {"plan": "pro"})
     assert {each["name"]: each for each in office.tell("GET", "usage")["users"]}["ann"]["messages_per_month"] == 2000
@@ -165,6 +167,8 @@ def test_a_greeting_that_is_returned_is_no_refusal(office: Office) -> None:
     for path, field, trends in (
         ("/api/lexybrain/rag", "message", "trends"),
         ("/api/rag/answer", "query_text", "trends?capability=knowledge_answer"),
+        ("/api/v1/indexes/book/answer", "query_text", "trends?capability=book_tutor"),
+        ("/api/v1/indexes/marketplace/answer", "query_text", "trends?capability=index:marketplace"),
     ):
         before = office.tell("GET", trends)["days"][-1]
         said = office.client.post(path, json={field: "Thanks!"}, headers=bearer(office.stranger))

@@ -126,8 +126,13 @@ async def trends(
     since: Annotated[date | None, QueryParameter(name="from", description="first day (UTC)")] = None,
     until: Annotated[date | None, QueryParameter(name="to", description="last day (UTC); today by default")] = None,
     capability: Annotated[
-        Literal["knowledge_answer", "owner_ask"] | None,
-        QueryParameter(description="answers of `/api/rag/answer` or of `/owner/ask`; the default is conversations"),
+        str | None,
+        QueryParameter(
+            pattern=WORD,
+            max_length=200,
+            description="answers of one capability, such as `knowledge_answer` (`/api/rag/answer`), `owner_ask` (`/owner/ask`) or "
+            "`index:orders` (`/api/v1/indexes/orders/answer`); the default is conversations",
+        ),
     ] = None,
 ) -> TrendsResponse:
     """A period is at most 366 whole days in UTC; the default is the last 30 days."""

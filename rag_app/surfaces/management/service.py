@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 
 from rag_app.access.audit import EVERYBODY, Act, administering, record
 from rag_app.access.people import Keys, Organization, People
+from rag_app.answering.capabilities import CAPABILITIES, PLAIN
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, require
@@ -345,8 +346,12 @@ class Usage(Struct, frozen=True):
     ) -> TrendsResponse:
         """Figures by day, by default of the last 30, for conversations or for a capability outside of them.
 
-        Raises InvalidInput for an invalid period.
+        Raises InvalidInput for an invalid period, or a capability that no answer outside of conversations can have.
         """
+        accepted = [each.name for each in CAPABILITIES if each.group is None]
+        if capability is not None and capability not in accepted and not capability.startswith(PLAIN):
+            expected = f"must be {', '.join(accepted)}, or {PLAIN} and the name of an index"
+            raise InvalidInput("capability", capability, expected)
         first, last = bounded_period(since, until, today=datetime.now(UTC).date())
         values = {"since": midnight(first), "until": midnight(last) + timedelta(days=1)}
         about = {} if capability is None else {"capability": capability}
