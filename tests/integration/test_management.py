@@ -168,7 +168,6 @@ def test_a_greeting_that_is_returned_is_no_refusal(office: Office) -> None:
         ("/api/lexybrain/rag", "message", "trends"),
         ("/api/rag/answer", "query_text", "trends?capability=knowledge_answer"),
         ("/api/v1/indexes/book/answer", "query_text", "trends?capability=book_tutor"),
-        ("/api/v1/indexes/marketplace/answer", "query_text", "trends?capability=index:marketplace"),
     ):
         before = office.tell("GET", trends)["days"][-1]
         said = office.client.post(path, json={field: "Thanks!"}, headers=bearer(office.stranger))
