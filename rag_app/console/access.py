@@ -9,14 +9,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
-from typer import Abort, Argument, Exit, Option, confirm
+from typer import Abort, Argument, Option, confirm
 
 from rag_app.console.commands import (
     Application,
+    AtOnce,
     Json,
     Org,
     OrgArgument,
     Output,
+    Requests,
     Subject,
     UserArgument,
     fail,
@@ -25,39 +27,33 @@ from rag_app.console.commands import (
     on_application,
     on_new_unchecked_application,
     on_unchecked_application,
+    read_limits,
 )
 from rag_app.console.printing import (
     counting,
+    format_limits,
     moment,
     open_output,
     plain,
     print_list,
     print_result,
     record,
+    report_leftovers,
 )
 from rag_app.domain import InvalidInput, JsonObject, NotFound, require
 
 if TYPE_CHECKING:
-    from rag_app.access.people import ApiKey, Organization
+    from rag_app.access.people import ApiKey
     from rag_app.settings import Settings
-    from rag_app.surfaces.administration.personal import ErasureResult
     from rag_app.surfaces.lexybrain.quotas import Plan
 
 KeyArgument = Annotated[str, Argument(help="the key's id or first characters, as shown by `keys list`")]
-GroupArgument = Annotated[str, Argument(metavar="GROUP", help="slug or id, as shown by `groups list`")]
-Requests = Annotated[
-    str | None, Option("--requests", metavar="N|none", help="requests in any minute; none: the default limit applies")
-]
-AtOnce = Annotated[
-    str | None, Option("--at-once", metavar="N|none", help="requests at the same time; none: the default limit applies")
-]
 
 app = group()
 keys = group("Manage API keys. Each key belongs to an organization.")
 orgs = group("Manage organizations, their members and sites.")
 users = group("Manage users and their plans.")
 plans = group("Manage plans: messages per month, and access to conversations.")
-groups = group("Manage groups of members. A source can be visible to some groups only.")
 training = group("Export answers of consenting users as training data.")
 
 _ORGANIZATION = "{0.slug}\t{0.id}\t{0.name}"
@@ -107,19 +103,7 @@ async def delete_organization(
         raise InvalidInput("--confirm", said, f"{said!r} is not {organization.slug}: nothing is deleted")
     done, users = await erase_organization(application, organization)
     print(f"{organization.slug} ({organization.id}) is deleted, with {done.private} sources and {users} users")
-    _tell_left(done)
-
-
-def _tell_left(done: "ErasureResult") -> None:
-    """Print on stderr what is left in stores that are not configured here; if there is any, exit with status 2."""
-    for (store, collection), sources in done.left.items():
-        print(
-            f"!! {store} is not configured here, but its {collection} may contain chunks of what was deleted:"
-            f" delete that collection, or its points with one of these source_ids: {', '.join(map(str, sorted(sources)))}",
-            file=sys.stderr,
-        )
-    if done.left:
-        raise Exit(2)
+    report_leftovers(done)
 
 
 @orgs.command()
@@ -232,8 +216,8 @@ async def set_organization_limits(
     of an API key takes precedence.
     """
     organization = await application.people.organization(org)
-    limited = await application.people.set_limits(organization, _limits(requests, at_once))
-    print(f"{limited.slug}\t{_format_limits(limited)}")
+    limited = await application.people.set_limits(organization, read_limits(requests, at_once))
+    print(f"{limited.slug}\t{format_limits(limited)}")
 
 
 @orgs.command("set-time-zone")
@@ -250,70 +234,6 @@ async def set_time_zone(
     organization = await application.people.organization(org)
     await application.people.set_time_zone(organization, None if name == "none" else name)
     print(f"{organization.slug}\t{'UTC' if name == 'none' else name}")
-
-
-@groups.command("create")
-@on_unchecked_application
-async def create_group(
-    application: Application,
-    org: OrgArgument,
-    slug: Annotated[str, Argument(help="short name, as in --group")],
-    name: Annotated[str | None, Option(help="name for people; the slug by default")] = None,
-) -> None:
-    """Create a group in an organization."""
-    made = await application.groups.create(await application.people.organization(org), slug, name)
-    print(f"{org}/{made.slug}\t{made.id}")
-
-
-@groups.command("list")
-@on_unchecked_application
-async def list_groups(application: Application, org: OrgArgument, as_json: Json = False) -> None:
-    """List the groups of an organization and their members.
-
-    Members who belong to a group only by their token are not listed.
-    """
-    found = await application.groups.list(await application.people.organization(org))
-    lines = (f"{each.slug}\t{each.id}\t{each.name}\t{', '.join(members) or '-'}" for each, members in found)
-    print_list(as_json, [record(each, "id slug name") | {"members": [*members]} for each, members in found], lines)
-
-
-@groups.command("add")
-@on_unchecked_application
-async def add_to_group(application: Application, org: OrgArgument, group: GroupArgument, user: UserArgument) -> None:
-    """Add a member of the organization to a group.
-
-    This applies from their next request on.
-    """
-    found = await application.groups.find(await application.people.organization(org), group)
-    await application.groups.add_member(found, await application.people.user(user))
-    print(f"{user}\tin {org}/{found.slug}")
-
-
-@groups.command("remove")
-@on_unchecked_application
-async def remove_from_group(
-    application: Application, org: OrgArgument, group: GroupArgument, user: UserArgument
-) -> None:
-    """Remove a user from a group.
-
-    This applies from their next request on. If the user's token also names the group, the user stays
-    in it; change that at the identity provider.
-    """
-    found = await application.groups.find(await application.people.organization(org), group)
-    await application.groups.remove_member(found, await application.people.user(user))
-    print(f"{user}\tno longer in {org}/{found.slug}")
-
-
-@groups.command("delete")
-@on_unchecked_application
-async def delete_group(application: Application, org: OrgArgument, group: GroupArgument) -> None:
-    """Delete a group.
-
-    Its sources stay. A source without any other group is visible to nobody until it is ingested for others.
-    """
-    found = await application.groups.find(await application.people.organization(org), group)
-    await application.groups.delete(found)
-    print(f"{org}/{found.slug} is deleted")
 
 
 @users.command("create")
@@ -439,7 +359,7 @@ async def _erase(application: Application, name: str) -> None:
     print(f"{user.name} ({user.id}) is erased, with {done.private} private sources")
     if done.shared:
         print(f"{done.shared} shared sources stay and have no owner now")
-    _tell_left(done)
+    report_leftovers(done)
 
 
 @plans.command("list")
@@ -575,23 +495,8 @@ async def set_key_limits(
 
     This applies from its next request on. They replace the limits of its organization and of all surfaces.
     """
-    limited = await application.keys.set_limits(key, _limits(requests, at_once))
-    print(f"{limited.beginning}...\t{_format_limits(limited)}")
-
-
-def _limits(requests: str | None, at_once: str | None) -> dict[str, int | None]:
-    """Of both what was given. Raises InvalidInput where that is nothing."""
-    given = {"requests_per_minute": requests, "concurrent_requests": at_once}
-    if requests is None and at_once is None:
-        raise InvalidInput("--requests", None, "give --requests, --at-once or both")
-    return {
-        name: None if said == "none" else number(name, said, "none") for name, said in given.items() if said is not None
-    }
-
-
-def _format_limits(limited: "Organization | ApiKey") -> str:
-    said = limited.requests_per_minute or "no number of its own", limited.concurrent_requests or "no number of its own"
-    return "{} requests a minute\t{} at once".format(*said)
+    limited = await application.keys.set_limits(key, read_limits(requests, at_once))
+    print(f"{limited.beginning}...\t{format_limits(limited)}")
 
 
 def _key_json(key: "ApiKey") -> JsonObject:

@@ -44,7 +44,7 @@ _COMMANDS = {
     "worker": "serving.app",
     "indexes": "indexes.app",
     "orgs": "access.orgs",
-    "groups": "access.groups",
+    "groups": "groups.groups",
     "users": "access.users",
     "plans": "access.plans",
     "keys": "access.keys",

@@ -50,6 +50,12 @@ Output = Annotated[
     Path | None,
     Option("--output", metavar="FILE", help="write to this file instead of stdout; only its owner may read it"),
 ]
+Requests = Annotated[
+    str | None, Option("--requests", metavar="N|none", help="requests in any minute; none: the default limit applies")
+]
+AtOnce = Annotated[
+    str | None, Option("--at-once", metavar="N|none", help="requests at the same time; none: the default limit applies")
+]
 
 
 def group(help_text: str | None = None) -> Typer:
@@ -152,3 +158,13 @@ def number(field: str, said: str, other: str) -> int:
     if not (said.isascii() and said.isdigit() and len(said) < 20):
         raise InvalidInput(field, said, f"{said!r} is neither a number nor {other!r}")
     return int(said)
+
+
+def read_limits(requests: str | None, at_once: str | None) -> dict[str, int | None]:
+    """The limits that were given. Raises InvalidInput if there are none."""
+    given = {"requests_per_minute": requests, "concurrent_requests": at_once}
+    if requests is None and at_once is None:
+        raise InvalidInput("--requests", None, "give --requests, --at-once or both")
+    return {
+        name: None if said == "none" else number(name, said, "none") for name, said in given.items() if said is not None
+    }

@@ -14,11 +14,14 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec.structs import asdict
+from typer import Exit
 
 from rag_app.domain import Answer, Citation, Hit, JsonObject, Source, UnreadableDocument
 
 if TYPE_CHECKING:
+    from rag_app.access.people import ApiKey, Organization
     from rag_app.documents.ingest import Progress, Summary
+    from rag_app.surfaces.administration.personal import ErasureResult
 
 _EXCERPT = 240  # characters of a hit's text
 _NEAREST = 3  # sources named beside a refusal
@@ -255,3 +258,20 @@ def open_output(output: Path | None) -> Iterator[TextIO]:
         part.replace(output)
     finally:  # half of it is of no use, and somebody's
         part.unlink(missing_ok=True)
+
+
+def format_limits(limited: "Organization | ApiKey") -> str:
+    limits = (limited.requests_per_minute, limited.concurrent_requests)
+    return "{} requests a minute\t{} at once".format(*(limit or "no number of its own" for limit in limits))
+
+
+def report_leftovers(done: "ErasureResult") -> None:
+    """Print on stderr what is left in stores that are not configured here; if there is any, exit with status 2."""
+    for (store, collection), sources in done.left.items():
+        print(
+            f"!! {store} is not configured here, but its {collection} may contain chunks of what was deleted:"
+            f" delete that collection, or its points with one of these source_ids: {', '.join(map(str, sorted(sources)))}",
+            file=sys.stderr,
+        )
+    if done.left:
+        raise Exit(2)

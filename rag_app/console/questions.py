@@ -171,12 +171,7 @@ async def evaluate(
         raise InvalidInput("", None, "give --index and --org, or --answers")
     if corpus is not None or user is not None:
         raise InvalidInput("", corpus or user, "--corpus and --user can only be used with --answers")
-    from rag_app.evaluation.report import (
-        make_report,
-        names_of_judged_sources,
-        report_to_json,
-        run_retrieval,
-    )
+    from rag_app.evaluation.report import make_report, names_of_judged_sources, report_to_json, run_retrieval
     from rag_app.surfaces.library.rag import question_of, scope_of
 
     spec = application.index(index)
