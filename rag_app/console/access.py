@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
-from typer import Abort, Argument, Option, confirm
+from typer import Argument, Option
 
 from rag_app.console.commands import (
     Application,
@@ -21,7 +21,6 @@ from rag_app.console.commands import (
     Requests,
     Subject,
     UserArgument,
-    fail,
     group,
     number,
     on_application,
@@ -34,7 +33,6 @@ from rag_app.console.printing import (
     format_limits,
     moment,
     open_output,
-    plain,
     print_list,
     print_result,
     record,
@@ -45,22 +43,18 @@ from rag_app.domain import InvalidInput, JsonObject, NotFound, require
 if TYPE_CHECKING:
     from rag_app.access.people import ApiKey
     from rag_app.settings import Settings
-    from rag_app.surfaces.lexybrain.quotas import Plan
 
 KeyArgument = Annotated[str, Argument(help="the key's id or first characters, as shown by `keys list`")]
 
 app = group()
 keys = group("Manage API keys. Each key belongs to an organization.")
 orgs = group("Manage organizations, their members and sites.")
-users = group("Manage users and their plans.")
-plans = group("Manage plans: messages per month, and access to conversations.")
 training = group("Export answers of consenting users as training data.")
 
 _ORGANIZATION = "{0.slug}\t{0.id}\t{0.name}"
 _KEY = (
     "{beginning}...\t{name}\t{organization}\t{indexes}\tcreated {created:.10}\tlast used {last_used:.10}\t{state}\t{id}"
 )
-_USER = "{0.name}\t{0.id}\t{0.plan}\t{0.role}"
 
 
 @orgs.command("create")
@@ -234,172 +228,6 @@ async def set_time_zone(
     organization = await application.people.organization(org)
     await application.people.set_time_zone(organization, None if name == "none" else name)
     print(f"{organization.slug}\t{'UTC' if name == 'none' else name}")
-
-
-@users.command("create")
-@on_unchecked_application
-async def create_user(
-    application: Application,
-    name: Annotated[str, Argument(help="a name, such as an e-mail address")],
-    plan: Annotated[str, Option("--plan", metavar="P", help="one of `plans list`")] = "free",
-    role: Annotated[str, Option("--role", metavar="user|admin", help="the user's role")] = "user",
-    org: Annotated[
-        list[str] | None,
-        Option("--org", "-o", metavar="O", help="an organization to join: slug or id; repeatable"),
-    ] = None,
-    subject: Subject = None,
-) -> None:
-    """Create a user."""
-    # all of them exist, or nobody is made
-    organizations = [await application.people.organization(each) for each in org or []]
-    made = await application.people.create_user(name, plan, role, subject)
-    for organization in organizations:
-        await application.people.add_member(organization, made)
-    print(_USER.format(made))
-
-
-@users.command("list")
-@on_unchecked_application
-async def list_users(application: Application, as_json: Json = False) -> None:
-    """List all users with their plan, role and organizations.
-
-    The last column is the number of messages of this month. The list includes the service users of API
-    keys. Their names are `key:` and the key's id.
-    """
-    from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
-
-    known = await application.people.users()
-    limits = {plan.code: plan.messages for plan in await Plans(application.database).list()}
-    used = await Accounts(application.database).messages_used(user.id for user, _ in known)
-    found = [
-        record(user, "name id plan role")
-        | {"organizations": organizations, "used": used[user.id], "limit": limits[user.plan]}
-        for user, organizations in known
-    ]
-    lines = (
-        f"{_USER.format(user)}\t{','.join(organizations) or '-'}"
-        f"\t{used[user.id]} of {_limit_text(limits[user.plan])} this month"
-        for user, organizations in known
-    )
-    print_list(as_json, found, lines, "users")
-
-
-@users.command()
-@on_unchecked_application
-async def set_plan(
-    application: Application,
-    user: UserArgument,
-    plan: Annotated[str, Argument(help="one of `plans list`")],
-) -> None:
-    """Change the plan of a user at once.
-
-    Messages already used this month still count.
-    """
-    print(_USER.format(await application.people.set_plan(await application.people.user(user), plan)))
-
-
-@users.command()
-@on_unchecked_application
-async def set_role(
-    application: Application,
-    user: UserArgument,
-    role: Annotated[str, Argument(metavar="user|admin", help="the user's role")],
-) -> None:
-    """Make a user an administrator or an ordinary user, at once.
-
-    An administrator may read the conversations of all organizations and apply other plans to their own messages. Reads of conversations are
-    recorded in the audit log.
-    """
-    print(_USER.format(await application.people.set_role(await application.people.user(user), role)))
-
-
-@users.command()
-@on_application
-async def export(application: Application, user: UserArgument, output: Output = None) -> None:
-    """Print all stored data about a user as JSON.
-
-    The export contains the user's messages and answers, usage counts and audit log entries.
-    """
-    from rag_app.surfaces.administration.personal import Personal
-
-    who = await application.people.user(user)
-    organizations = [each.id for each in await application.people.organizations()]
-    found = await Personal(application.database).everything(organizations, who.id)
-    with open_output(output) as document:
-        document.write(json.dumps(found, ensure_ascii=False, indent=2, default=plain) + "\n")
-    counted = ", ".join(f"{len(rows)} {kind}" for kind, rows in found.items() if isinstance(rows, list) and rows)
-    print(f"{who.name}: {counted or 'only the account'}", file=sys.stderr)
-
-
-@users.command()
-def erase(
-    user: UserArgument,
-    yes: Annotated[bool, Option("--yes", help="do not ask")] = False,
-) -> None:
-    """Delete a user and all data about them permanently.
-
-    Deletes the sources that only this user sees from every index. Shared sources stay, without an owner. docs/privacy.md
-    lists what remains. Safe to repeat: an interrupted command continues. Exit status 2 if data is left in a store that
-    is not configured here.
-    """
-    if not yes:
-        try:
-            confirm(f"Erase {user} with all conversations and private sources?", abort=True, err=True)
-        except Abort:  # or nobody is there to answer
-            fail("nothing is erased", 1)
-    _erase(user)
-
-
-@on_application
-async def _erase(application: Application, name: str) -> None:
-    from rag_app.surfaces.administration.personal import erase
-
-    user = await application.people.user(name)
-    done = await erase(application, user)
-    print(f"{user.name} ({user.id}) is erased, with {done.private} private sources")
-    if done.shared:
-        print(f"{done.shared} shared sources stay and have no owner now")
-    report_leftovers(done)
-
-
-@plans.command("list")
-@on_unchecked_application
-async def list_plans(application: Application, as_json: Json = False) -> None:
-    """List all plans with their limits."""
-    from rag_app.surfaces.lexybrain.quotas import Plans
-
-    found = await Plans(application.database).list()
-    print_list(as_json, [record(each, "code messages enabled") for each in found], map(_plan_text, found))
-
-
-@plans.command("set")
-@on_unchecked_application
-async def change_plan(
-    application: Application,
-    code: Annotated[str, Argument(metavar="CODE", help="the code of a plan; an unknown code creates a plan")],
-    messages: Annotated[str | None, Option(metavar="N|unlimited", help="messages per month")] = None,
-    enabled: Annotated[
-        bool | None, Option("--enabled/--disabled", help="whether the plan includes conversations")
-    ] = None,
-) -> None:
-    """Change or create a plan. Changes apply from the next message of each user.
-
-    By default a new plan has 50 messages per month and includes conversations.
-    """
-    from rag_app.surfaces.lexybrain.quotas import Plans
-
-    limit = None
-    if messages is not None:
-        limit = -1 if messages == "unlimited" else number("messages", messages, "unlimited")
-    print(_plan_text(await Plans(application.database).set(code, limit, enabled)))
-
-
-def _limit_text(limit: int) -> str:
-    return "unlimited" if limit < 0 else str(limit)
-
-
-def _plan_text(plan: "Plan") -> str:
-    return f"{plan.code}\t{_limit_text(plan.messages)} messages a month\t{'enabled' if plan.enabled else 'disabled'}"
 
 
 @training.command("export")

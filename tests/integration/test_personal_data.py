@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from qdrant_client import QdrantClient
 
 from rag_app.application import Application
-from rag_app.console import access, cli
+from rag_app.console import cli, users
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
@@ -294,7 +294,7 @@ def test_nothing_of_an_erased_user_is_left_but_what_the_documentation_says(
 def erase_user(name: str) -> bool:
     """Whether the command left nothing to be done elsewhere."""
     try:
-        access.erase(name, yes=True)
+        users.erase(name, yes=True)
     except typer.Exit:
         return False
     return True
@@ -426,7 +426,7 @@ def test_an_export_has_it_all_and_nothing_of_others(
     if not asyncio.run(fetch(world, "SELECT 1 FROM rag_threads WHERE user_id = $1", bob.id)):
         live(world, bob)
     file = tmp_path / "bob.json"
-    access.export(bob.name, file)
+    users.export(bob.name, file)
     told = json.loads(file.read_text("utf-8"))
     assert file.stat().st_mode & 0o777 == 0o600
     assert told["account"]["id"] == str(bob.id) and told["account"]["subject"] == bob.subject
@@ -448,7 +448,7 @@ def test_an_export_has_it_all_and_nothing_of_others(
     assert "messages" not in told and "digest" not in whole
     assert bob.name in capsys.readouterr().err
     with pytest.raises(NotFound):
-        access.export("nobody", None)
+        users.export("nobody", None)
 
 
 def test_the_service_user_of_a_key_goes_with_its_key(world: World, tmp_path: Path) -> None:
@@ -456,7 +456,7 @@ def test_the_service_user_of_a_key_goes_with_its_key(world: World, tmp_path: Pat
     headers = {"x-api-key": world.key}
     assert world.client.post(RAG, json={"message": "What is open on Sunday?"}, headers=headers).status_code == 200
     file = tmp_path / "key.json"
-    access.export(row["name"], file)
+    users.export(row["name"], file)
     (key,) = json.loads(file.read_text("utf-8"))["keys"]
     assert key.keys() == {
         "id", "name", "beginning", "organization", "indexes", "created_at", "last_used_at", "revoked_at"

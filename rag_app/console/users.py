@@ -1,0 +1,150 @@
+"""`rag-app users`: people, their plans and roles, and what is stored about them."""
+
+import json
+import sys
+from typing import Annotated
+
+from typer import Abort, Argument, Option, confirm
+
+from rag_app.console.commands import (
+    Application,
+    Json,
+    Output,
+    Subject,
+    UserArgument,
+    fail,
+    group,
+    on_application,
+    on_unchecked_application,
+)
+from rag_app.console.plans import limit_text
+from rag_app.console.printing import open_output, plain, print_list, record, report_leftovers
+
+users = group("Manage users and their plans.")
+_USER = "{0.name}\t{0.id}\t{0.plan}\t{0.role}"
+
+
+@users.command("create")
+@on_unchecked_application
+async def create_user(
+    application: Application,
+    name: Annotated[str, Argument(help="a name, such as an e-mail address")],
+    plan: Annotated[str, Option("--plan", metavar="P", help="one of `plans list`")] = "free",
+    role: Annotated[str, Option("--role", metavar="user|admin", help="the user's role")] = "user",
+    org: Annotated[
+        list[str] | None,
+        Option("--org", "-o", metavar="O", help="an organization to join: slug or id; repeatable"),
+    ] = None,
+    subject: Subject = None,
+) -> None:
+    """Create a user."""
+    # all of them exist, or nobody is made
+    organizations = [await application.people.organization(each) for each in org or []]
+    made = await application.people.create_user(name, plan, role, subject)
+    for organization in organizations:
+        await application.people.add_member(organization, made)
+    print(_USER.format(made))
+
+
+@users.command("list")
+@on_unchecked_application
+async def list_users(application: Application, as_json: Json = False) -> None:
+    """List all users with their plan, role and organizations.
+
+    The last column is the number of messages of this month. The list includes the service users of API
+    keys. Their names are `key:` and the key's id.
+    """
+    from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
+
+    known = await application.people.users()
+    limits = {plan.code: plan.messages for plan in await Plans(application.database).list()}
+    used = await Accounts(application.database).messages_used(user.id for user, _ in known)
+    found = [
+        record(user, "name id plan role")
+        | {"organizations": organizations, "used": used[user.id], "limit": limits[user.plan]}
+        for user, organizations in known
+    ]
+    lines = (
+        f"{_USER.format(user)}\t{','.join(organizations) or '-'}"
+        f"\t{used[user.id]} of {limit_text(limits[user.plan])} this month"
+        for user, organizations in known
+    )
+    print_list(as_json, found, lines, "users")
+
+
+@users.command()
+@on_unchecked_application
+async def set_plan(
+    application: Application,
+    user: UserArgument,
+    plan: Annotated[str, Argument(help="one of `plans list`")],
+) -> None:
+    """Change the plan of a user at once.
+
+    Messages already used this month still count.
+    """
+    print(_USER.format(await application.people.set_plan(await application.people.user(user), plan)))
+
+
+@users.command()
+@on_unchecked_application
+async def set_role(
+    application: Application,
+    user: UserArgument,
+    role: Annotated[str, Argument(metavar="user|admin", help="the user's role")],
+) -> None:
+    """Make a user an administrator or an ordinary user, at once.
+
+    An administrator may read the conversations of all organizations and apply other plans to their own messages. Reads of conversations are
+    recorded in the audit log.
+    """
+    print(_USER.format(await application.people.set_role(await application.people.user(user), role)))
+
+
+@users.command()
+@on_application
+async def export(application: Application, user: UserArgument, output: Output = None) -> None:
+    """Print all stored data about a user as JSON.
+
+    The export contains the user's messages and answers, usage counts and audit log entries.
+    """
+    from rag_app.surfaces.administration.personal import Personal
+
+    who = await application.people.user(user)
+    organizations = [each.id for each in await application.people.organizations()]
+    found = await Personal(application.database).everything(organizations, who.id)
+    with open_output(output) as document:
+        document.write(json.dumps(found, ensure_ascii=False, indent=2, default=plain) + "\n")
+    counted = ", ".join(f"{len(rows)} {kind}" for kind, rows in found.items() if isinstance(rows, list) and rows)
+    print(f"{who.name}: {counted or 'only the account'}", file=sys.stderr)
+
+
+@users.command()
+def erase(
+    user: UserArgument,
+    yes: Annotated[bool, Option("--yes", help="do not ask")] = False,
+) -> None:
+    """Delete a user and all data about them permanently.
+
+    Deletes the sources that only this user sees from every index. Shared sources stay, without an owner. docs/privacy.md
+    lists what remains. Safe to repeat: an interrupted command continues. Exit status 2 if data is left in a store that
+    is not configured here.
+    """
+    if not yes:
+        try:
+            confirm(f"Erase {user} with all conversations and private sources?", abort=True, err=True)
+        except Abort:  # or nobody is there to answer
+            fail("nothing is erased", 1)
+    _erase(user)
+
+
+@on_application
+async def _erase(application: Application, name: str) -> None:
+    from rag_app.surfaces.administration.personal import erase
+
+    user = await application.people.user(name)
+    done = await erase(application, user)
+    print(f"{user.name} ({user.id}) is erased, with {done.private} private sources")
+    if done.shared:
+        print(f"{done.shared} shared sources stay and have no owner now")
+    report_leftovers(done)
