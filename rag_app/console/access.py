@@ -4,9 +4,8 @@ them."""
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 from typer import Argument, Option
@@ -28,33 +27,18 @@ from rag_app.console.commands import (
     on_unchecked_application,
     read_limits,
 )
-from rag_app.console.printing import (
-    counting,
-    format_limits,
-    moment,
-    open_output,
-    print_list,
-    print_result,
-    record,
-    report_leftovers,
-)
-from rag_app.domain import InvalidInput, JsonObject, NotFound, require
+from rag_app.console.printing import counting, format_limits, open_output, print_list, record, report_leftovers
+from rag_app.domain import InvalidInput, NotFound, require
 
 if TYPE_CHECKING:
-    from rag_app.access.people import ApiKey
     from rag_app.settings import Settings
 
-KeyArgument = Annotated[str, Argument(help="the key's id or first characters, as shown by `keys list`")]
 
 app = group()
-keys = group("Manage API keys. Each key belongs to an organization.")
 orgs = group("Manage organizations, their members and sites.")
 training = group("Export answers of consenting users as training data.")
 
 _ORGANIZATION = "{0.slug}\t{0.id}\t{0.name}"
-_KEY = (
-    "{beginning}...\t{name}\t{organization}\t{indexes}\tcreated {created:.10}\tlast used {last_used:.10}\t{state}\t{id}"
-)
 
 
 @orgs.command("create")
@@ -262,82 +246,6 @@ async def export_training_data(
         " a source was deleted or their user may no longer see it",
         file=sys.stderr,
     )
-
-
-@keys.command("create")
-@on_unchecked_application
-async def create_key(
-    application: Application,
-    org: Org,
-    name: Annotated[str, Option("--name", "-n", metavar="N", help="the purpose of the key")],
-    indexes: Annotated[
-        list[str] | None,
-        Option("--index", "-i", metavar="I", help="an index it may search; repeatable; all by default"),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Create an API key and print it. It is shown only once.
-
-    Send it in a header: `Authorization: Bearer KEY`. It sees what all members of the organization see.
-    """
-    bound = [application.index(index).name for index in indexes] if indexes else None
-    made, secret = await application.keys.create(await application.people.organization(org), name, bound)
-    print_result(as_json, {**_key_json(made), "key": secret}, secret)
-    print("store this key now: it is not shown again, because only its hash is kept", file=sys.stderr)
-
-
-@keys.command("list")
-@on_unchecked_application
-async def list_keys(
-    application: Application,
-    org: Annotated[
-        str | None, Option("--org", "-o", metavar="O", help="only keys of this organization: slug or id")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """List all API keys with their first characters."""
-    of = await application.people.organization(org) if org else None
-    found = [_key_json(each) for each in await application.keys.list(of)]
-    print_list(as_json, found, map(_key_text, found), "keys")
-
-
-@keys.command()
-@on_unchecked_application
-async def revoke(
-    application: Application,
-    key: KeyArgument,
-) -> None:
-    """Revoke an API key.
-
-    Every process refuses the key at once. Requests that are already running are completed.
-    """
-    print(_key_text(_key_json(await application.keys.revoke(key))))
-
-
-@keys.command("set-limits")
-@on_unchecked_application
-async def set_key_limits(
-    application: Application, key: KeyArgument, requests: Requests = None, at_once: AtOnce = None
-) -> None:
-    """Set the request limits of an API key.
-
-    This applies from its next request on. They replace the limits of its organization and of all surfaces.
-    """
-    limited = await application.keys.set_limits(key, read_limits(requests, at_once))
-    print(f"{limited.beginning}...\t{format_limits(limited)}")
-
-
-def _key_json(key: "ApiKey") -> JsonObject:
-    moments = {"created": key.created_at, "last_used": key.last_used_at, "revoked": key.revoked_at}
-    return record(key, "id beginning name organization=organization.slug indexes") | {
-        name: at and moment(at) for name, at in moments.items()
-    }
-
-
-def _key_text(key: Mapping[str, Any]) -> str:
-    indexes = "all indexes" if key["indexes"] is None else ",".join(key["indexes"])
-    state = f"revoked {key['revoked']:.10}" if key["revoked"] else "valid"
-    return _KEY.format_map({**key, "indexes": indexes, "last_used": key["last_used"] or "never", "state": state})
 
 
 @app.command()

@@ -47,7 +47,7 @@ _COMMANDS = {
     "groups": "groups.groups",
     "users": "users.users",
     "plans": "plans.plans",
-    "keys": "access.keys",
+    "keys": "keys.keys",
     "grant": "access.app",
     "prompts": "database.prompts",
     "training": "access.training",
