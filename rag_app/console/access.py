@@ -1,9 +1,7 @@
 """`rag-app orgs`, `groups`, `users`, `plans`, `keys`, `token` and `training`: who there is, what they may use, and what is kept of
 them."""
 
-import json
 import sys
-from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -16,7 +14,6 @@ from rag_app.console.commands import (
     Json,
     Org,
     OrgArgument,
-    Output,
     Requests,
     Subject,
     UserArgument,
@@ -27,7 +24,7 @@ from rag_app.console.commands import (
     on_unchecked_application,
     read_limits,
 )
-from rag_app.console.printing import counting, format_limits, open_output, print_list, record, report_leftovers
+from rag_app.console.printing import format_limits, print_list, record, report_leftovers
 from rag_app.domain import InvalidInput, NotFound, require
 
 if TYPE_CHECKING:
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
 
 app = group()
 orgs = group("Manage organizations, their members and sites.")
-training = group("Export answers of consenting users as training data.")
 
 _ORGANIZATION = "{0.slug}\t{0.id}\t{0.name}"
 
@@ -212,40 +208,6 @@ async def set_time_zone(
     organization = await application.people.organization(org)
     await application.people.set_time_zone(organization, None if name == "none" else name)
     print(f"{organization.slug}\t{'UTC' if name == 'none' else name}")
-
-
-@training.command("export")
-@on_application
-async def export_training_data(
-    application: Application,
-    output: Output = None,
-    since: Annotated[
-        str | None,
-        Option(metavar="DATE", help="only export answers collected on or after this date, such as 2026-01-31"),
-    ] = None,
-    capability: Annotated[str | None, Option(metavar="C", help="only export answers of this capability")] = None,
-) -> None:
-    """Print training examples as JSON lines for fine-tuning.
-
-    The export only contains users who consent now and sources that they may still see. It names no users.
-    """
-    from rag_app.surfaces.administration.personal import training_examples
-
-    consenting = await application.conversations.training.list_consenting()
-    lessons = Counter[UUID]()
-    withheld = 0
-    with open_output(output) as lines, counting("users", len(consenting)) as count:
-        async for user, example in training_examples(application, consenting, since, capability, count):
-            if example is None:
-                withheld += 1
-            else:
-                lessons[user] += 1
-                lines.write(json.dumps(example, ensure_ascii=False) + "\n")
-    print(
-        f"{lessons.total()} examples of {len(lessons)} users; {withheld} left out because"
-        " a source was deleted or their user may no longer see it",
-        file=sys.stderr,
-    )
 
 
 @app.command()

@@ -50,7 +50,7 @@ _COMMANDS = {
     "keys": "keys.keys",
     "grant": "access.app",
     "prompts": "database.prompts",
-    "training": "access.training",
+    "training": "training.training",
 }
 
 
