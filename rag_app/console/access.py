@@ -2,9 +2,7 @@
 them."""
 
 import sys
-from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
-from uuid import UUID
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -25,11 +23,7 @@ from rag_app.console.commands import (
     read_limits,
 )
 from rag_app.console.printing import format_limits, print_list, record, report_leftovers
-from rag_app.domain import InvalidInput, NotFound, require
-
-if TYPE_CHECKING:
-    from rag_app.settings import Settings
-
+from rag_app.domain import InvalidInput, NotFound
 
 app = group()
 orgs = group("Manage organizations, their members and sites.")
@@ -208,49 +202,3 @@ async def set_time_zone(
     organization = await application.people.organization(org)
     await application.people.set_time_zone(organization, None if name == "none" else name)
     print(f"{organization.slug}\t{'UTC' if name == 'none' else name}")
-
-
-@app.command()
-@on_unchecked_application
-async def token(
-    application: Application,
-    user: Annotated[str, Option(metavar="U", help="name or id")],
-    hours: Annotated[float, Option(min=0.01, max=8760, help="hours until the token expires")] = 24.0,
-    client: Annotated[
-        str | None,
-        Option(metavar="extension", help="a token for a browser extension, which must also send x-ext-client"),
-    ] = None,
-    link: Annotated[
-        bool, Option("--link", help="print a link instead that signs a browser in, once, within five minutes")
-    ] = False,
-) -> None:
-    """Print a token for a user of the HTTP API.
-
-    Send it in a header: `Authorization: Bearer TOKEN`. Not available if an identity provider issues the tokens.
-    """
-    who = (await application.people.user(user)).id
-    if link:
-        from rag_app.console.serving import served_url
-
-        off = InvalidInput("--link", None, "requires the pages, but RAG_PAGES is off")
-        code = await require(application.sessions, off).make_code(who)
-        # browsers send what stands behind the # to nobody: no log has it
-        print(f"{served_url(application.settings)}/sign-in#{code}")
-    else:
-        print(issue(application.settings, who, hours, client))
-
-
-def issue(settings: "Settings", user: UUID, hours: float, client: str | None = None) -> str:
-    """A token that this deployment accepts."""
-    from rag_app.access.tokens import EXTENSION, issue_token
-
-    if client not in {None, EXTENSION}:
-        raise InvalidInput("--client", client, f"accepted: {EXTENSION}")
-    return issue_token(
-        str(user),
-        settings.jwt_secret(),
-        audience=settings.api.jwt_audience,
-        issuer=settings.api.jwt_issuer,
-        lifetime=timedelta(hours=hours),
-        client=client,
-    )

@@ -31,7 +31,7 @@ _COMMANDS = {
     "ingest": "sources.app",
     "search": "questions.app",
     "ask": "questions.app",
-    "token": "access.app",
+    "token": "token.app",
     "evaluate": "questions.app",
     "calibrate": "questions.app",
     "doctor": "database.app",
