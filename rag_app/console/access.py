@@ -10,7 +10,6 @@ from rag_app.console.commands import (
     Application,
     AtOnce,
     Json,
-    Org,
     OrgArgument,
     Requests,
     Subject,
@@ -25,7 +24,6 @@ from rag_app.console.commands import (
 from rag_app.console.printing import format_limits, print_list, record, report_leftovers
 from rag_app.domain import InvalidInput, NotFound
 
-app = group()
 orgs = group("Manage organizations, their members and sites.")
 
 _ORGANIZATION = "{0.slug}\t{0.id}\t{0.name}"
@@ -115,34 +113,6 @@ async def remove_member(application: Application, org: OrgArgument, user: UserAr
     organization, member = await application.people.organization(org), await application.people.user(user)
     await application.people.remove_member(organization, member)
     print(f"{member.name}\t{member.id}\tno longer a member of {organization.slug}")
-
-
-@app.command()
-@on_unchecked_application
-async def grant(
-    application: Application,
-    who: Annotated[str, Argument(help="a member's name or id, or a key's id or first characters")],
-    role: Annotated[str, Argument(metavar="read|write|admin|none")],
-    org: Org,
-    index: Annotated[str | None, Option("--index", "-i", metavar="I", help="the index; all indexes by default")] = None,
-) -> None:
-    """Give a member or an API key a role for sources.
-
-    read: search and read (the default). write: also add, change and delete sources. admin: also empty an index. A new
-    role replaces the earlier one; none removes it.
-    """
-    from rag_app.access.people import beginning_of
-    from rag_app.access.roles import EVERY_INDEX, Role
-
-    if role not in [*Role, "none"]:
-        raise InvalidInput("role", role, f"accepted: {', '.join([*Role, 'none'])}")
-    organization = await application.people.organization(org)
-    name = application.index(index).name if index else EVERY_INDEX
-    user, shown = await application.keys.user_of(organization, who), beginning_of(who)
-    if user is None:
-        user = (await application.people.user(shown)).id
-    await application.roles.grant(organization.id, user, None if role == "none" else Role(role), name)
-    print(f"{shown}\t{role}\t{'every index' if name == EVERY_INDEX else name} of {organization.slug}")
 
 
 @orgs.command()

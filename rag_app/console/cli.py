@@ -48,7 +48,7 @@ _COMMANDS = {
     "users": "users.users",
     "plans": "plans.plans",
     "keys": "keys.keys",
-    "grant": "access.app",
+    "grant": "grant.app",
     "prompts": "database.prompts",
     "training": "training.training",
 }
