@@ -43,7 +43,7 @@ _COMMANDS = {
     "import": "sources.bring",
     "worker": "serving.app",
     "indexes": "indexes.app",
-    "orgs": "access.orgs",
+    "orgs": "orgs.orgs",
     "groups": "groups.groups",
     "users": "users.users",
     "plans": "plans.plans",

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from rag_app.access.tokens import Claims, Tokens
 from rag_app.application import create_app
-from rag_app.console import access, database
+from rag_app.console import database, orgs
 from rag_app.console.database import doctor
 from rag_app.console.serving import _prepare
 from rag_app.console.token import token
@@ -30,7 +30,7 @@ pytestmark = ON_DEFAULT
 def slug(environment: str) -> str:
     database.upgrade()
     slug = f"signing-{uuid4().hex[:12]}"
-    access.create_organization(slug)
+    orgs.create_organization(slug)
     return slug
 
 
@@ -38,7 +38,7 @@ def slug(environment: str) -> str:
 def user(slug: str, capsys: pytest.CaptureFixture[str]) -> str:
     """The id of a member of the organization."""
     capsys.readouterr()
-    access.add_member(slug, f"ada@{slug}")
+    orgs.add_member(slug, f"ada@{slug}")
     return capsys.readouterr().out.split("\t")[1]
 
 

@@ -1,5 +1,4 @@
-"""`rag-app orgs`, `groups`, `users`, `plans`, `keys`, `token` and `training`: who there is, what they may use, and what is kept of
-them."""
+"""`rag-app orgs`: organizations, their members, sites, budgets and limits."""
 
 import sys
 from typing import Annotated
