@@ -49,7 +49,7 @@ _COMMANDS = {
     "plans": "plans.plans",
     "keys": "keys.keys",
     "grant": "grant.app",
-    "prompts": "database.prompts",
+    "prompts": "prompts.prompts",
     "training": "training.training",
 }
 
