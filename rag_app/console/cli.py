@@ -38,7 +38,7 @@ _COMMANDS = {
     "db": "database.db",
     "backup": "backup.app",
     "restore": "backup.app",
-    "retention": "database.app",
+    "retention": "retention.app",
     "sources": "sources.sources",
     "import": "sources.bring",
     "worker": "serving.app",

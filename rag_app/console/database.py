@@ -1,21 +1,13 @@
 """`rag-app db`, `prompts` and `doctor`: what the database has and what a new version brings along, and what is amiss."""
 
 import asyncio
-import sys
 from collections.abc import Awaitable
 from contextlib import aclosing
 from typing import Annotated
 
 from typer import Exit, Option
 
-from rag_app.console.commands import (
-    Application,
-    command_after,
-    group,
-    on_closed_application,
-    on_unchecked_application,
-    read_settings,
-)
+from rag_app.console.commands import Application, command_after, group, on_closed_application, read_settings
 from rag_app.domain import PUBLIC_ORGANIZATION, Misconfigured, RagError, Scope, require, resource_folder
 
 app = group()
@@ -68,25 +60,6 @@ async def url(
         Misconfigured("RAG_DATABASE_OWNER_URL is not set, so the owner's URL is not known"),
     )
     print(asyncpg_url(chosen).set(drivername="postgresql").render_as_string(hide_password=False))
-
-
-@app.command()
-@on_unchecked_application
-async def retention(application: Application) -> None:
-    """Delete data that is too old, by RAG_RETENTION_DAYS_* settings.
-
-    A running server does this every day.
-    """
-    from rag_app.surfaces.lexybrain.retention import enforce
-
-    gone = require(
-        await enforce(application.database, application.settings.retention.model_dump()),
-        Misconfigured("another process is already deleting old data: wait until it has finished"),
-    )
-    for name, count in gone.items():
-        print(f"{name}\t{count} deleted")
-    if not gone:
-        print("nothing to delete: no RAG_RETENTION_DAYS_... setting is set", file=sys.stderr)
 
 
 @app.command()
