@@ -34,7 +34,7 @@ _COMMANDS = {
     "token": "token.app",
     "evaluate": "questions.app",
     "calibrate": "questions.app",
-    "doctor": "database.app",
+    "doctor": "doctor.app",
     "db": "database.db",
     "backup": "backup.app",
     "restore": "backup.app",

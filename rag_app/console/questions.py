@@ -243,7 +243,7 @@ async def _choose(application: Application, index: str | None, org: str | None) 
 
 async def _tell_of_other_store(application: Application, index: str) -> None:
     """Where nothing is found because `RAG_VECTOR_STORE` was changed and the index was not copied."""
-    from rag_app.console.database import elsewhere
+    from rag_app.console.doctor import elsewhere
     from rag_app.retrieval.index import find_index
 
     name = find_index(application.indexes, index).name

@@ -17,7 +17,7 @@ from llama_index.core.schema import TextNode
 from sqlalchemy import text
 
 from rag_app.application import Application
-from rag_app.console.database import elsewhere
+from rag_app.console.doctor import elsewhere
 from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.generations import Generation
 from rag_app.documents.ingest import Ingestor

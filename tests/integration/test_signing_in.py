@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from rag_app.access.tokens import Claims, Tokens
 from rag_app.application import create_app
 from rag_app.console import database, orgs
-from rag_app.console.database import doctor
+from rag_app.console.doctor import doctor
 from rag_app.console.serving import _prepare
 from rag_app.console.token import token
 from rag_app.database.urls import DatabaseUrls
