@@ -41,7 +41,7 @@ _COMMANDS = {
     "retention": "retention.app",
     "sources": "sources.sources",
     "import": "sources.bring",
-    "worker": "serving.app",
+    "worker": "worker.app",
     "indexes": "indexes.app",
     "orgs": "orgs.orgs",
     "groups": "groups.groups",
