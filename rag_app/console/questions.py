@@ -1,9 +1,11 @@
 """`rag-app search`, `rag-app ask` and `rag-app evaluate`."""
 
+import inspect
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec.structs import replace
 from typer import Argument, Option, launch
@@ -35,7 +37,12 @@ AnyOrg = Annotated[
     Option("--org", "-o", metavar="O", help="organization: slug or id; by default the only one with sources"),
 ]
 Question = Annotated[str, Argument(metavar="Q")]
-TopK = Annotated[int | None, Option("--top-k", "-k", min=1, max=1000, help="maximum number of chunks")]
+TopK = Annotated[
+    int | None,
+    Option(
+        "--top-k", "-k", min=1, max=1000, help="maximum number of chunks; search: 8, ask: as the capability declares"
+    ),
+]
 Queries = Annotated[
     Path | None, Option(metavar="F", help="JSONL file with `id` and `text`; the index's own judgments by default")
 ]
@@ -55,53 +62,53 @@ def _open_once(application: Application) -> "Rag":
     return Rag(application)
 
 
-@app.command()
-@on_application
-async def search(
-    application: Application,
+def _declare(
     question: Question,
     index: AnyIndex = None,
-    org: AnyOrg = None,
-    user: User = None,
-    site: Site = None,
-    top_k: TopK = 8,
-    mode: Mode = "hybrid",
-    filters: Filter = None,
-    as_json: Json = False,
-) -> None:
-    """Search for chunks. No answering model is called."""
-    rag = _open_once(application)
-    index, org = await _choose(application, index, org)
-    hits = await rag.search(
-        question,
-        index=index,
-        organization=org,
-        user=user,
-        site=site,
-        filters=filters or (),
-        top_k=top_k or 8,
-        mode=mode,
-    )
-    print_result(as_json, {"question": question, "hits": [hit_json(hit) for hit in hits]}, hits_text(hits))
-    if not hits:
-        await _tell_of_other_store(application, index)
-
-
-@app.command()
-@on_application
-async def ask(
-    application: Application,
-    question: Question,
-    index: AnyIndex = None,
-    org: AnyOrg = None,
+    organization: AnyOrg = None,
     user: User = None,
     site: Site = None,
     top_k: TopK = None,
     mode: Mode = "hybrid",
+    filters: Filter = None,
+) -> None:
+    """The parameters that `search` and `ask` share. Their names are those of `Rag.search` and `Rag.ask`."""
+
+
+def on_question(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Decorates work on the arguments for `Rag`. The command takes the shared parameters, then those of `work`."""
+    shared = inspect.signature(_declare).parameters
+    first, _, *others = inspect.signature(work).parameters.values()
+
+    @wraps(work)
+    async def command(application: Application, **given: Any) -> None:
+        asked = {name: value for name in shared if (value := given.pop(name)) is not None}
+        place = await _choose(application, asked.get("index"), asked.get("organization"))
+        await work(application, asked | dict(zip(("index", "organization"), place, strict=True)), **given)
+
+    command.__signature__ = inspect.Signature([first, *shared.values(), *others])  # type: ignore[attr-defined]
+    return on_application(command)
+
+
+@app.command()
+@on_question
+async def search(application: Application, asked: dict[str, Any], as_json: Json = False) -> None:
+    """Search for chunks. No answering model is called."""
+    hits = await _open_once(application).search(**asked)
+    found = {"question": asked["question"], "hits": [hit_json(hit) for hit in hits]}
+    print_result(as_json, found, hits_text(hits))
+    if not hits:
+        await _tell_of_other_store(application, asked["index"])
+
+
+@app.command()
+@on_question
+async def ask(
+    application: Application,
+    asked: dict[str, Any],
     capability: Annotated[
         str | None, Option(metavar="NAME", help="the capability that answers; the index's own by default")
     ] = None,
-    filters: Filter = None,
     open_source: Annotated[
         bool, Option("--open", help="open the first cited source that has a web address in the browser")
     ] = False,
@@ -111,22 +118,10 @@ async def ask(
 
     Only the best hits are used for an answer. If they are not good enough, the question is refused.
     """
-    rag = _open_once(application)
-    index, org = await _choose(application, index, org)
-    answer = await rag.ask(
-        question,
-        index=index,
-        organization=org,
-        user=user,
-        site=site,
-        filters=filters or (),
-        top_k=top_k,
-        mode=mode,
-        capability=capability,
-    )
-    print_result(as_json, {"question": question, **answer_json(answer)}, answer_text(answer))
+    answer = await _open_once(application).ask(**asked, capability=capability)
+    print_result(as_json, {"question": asked["question"], **answer_json(answer)}, answer_text(answer))
     if answer.refused and not answer.citations:
-        await _tell_of_other_store(application, index)
+        await _tell_of_other_store(application, asked["index"])
     if open_source and not answer.refused:
         addresses = [
             uri for each in answer.citations if (uri := each.hit.uri) and uri.startswith(("https://", "http://"))
