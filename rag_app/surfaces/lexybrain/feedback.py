@@ -60,30 +60,32 @@ class FeedbackResponse(Struct, frozen=True, rename="camel"):
     next_cursor: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
 
 
-# its columns are the fields of a FeedbackReview. The question is the last message of the user before the answer
+MESSAGE_FEEDBACK = """
+    SELECT f.id, f.user_id, m.thread_id, f.message_id, f.rating, f.feedback_text AS comment, f.expected_source_id,
+        f.created_at, f.updated_at, m.content AS answer, m.created_at AS answered_at, m.capability,
+        m.model_id AS model, coalesce(m.generation_metadata -> 'prompts', '{}') AS prompts, (
+            SELECT CASE WHEN q.deleted_at IS NULL THEN q.content END FROM rag_messages q
+            WHERE q.thread_id = m.thread_id AND q.role = 'user' AND (q.created_at, q.id) < (m.created_at, m.id)
+            ORDER BY q.created_at DESC, q.id DESC LIMIT 1
+        ) AS question, coalesce((
+            SELECT jsonb_agg(jsonb_build_object('label', s -> 'label', 'cited', s -> 'cited' <> 'null') ORDER BY place)
+            FROM jsonb_array_elements(m.retrieved_source_ids) WITH ORDINALITY AS each (s, place)
+        ), '[]') AS sources
+    FROM rag_feedback f JOIN rag_messages m ON m.id = f.message_id WHERE m.deleted_at IS NULL
+"""
+"""Its columns are the fields of a FeedbackReview. The question is the last message of the user before the answer."""
 _REVIEWS = (
     text(
-        """
-        SELECT f.id, f.user_id, m.thread_id, f.message_id, f.rating, f.feedback_text AS comment, f.expected_source_id,
-            f.created_at, f.updated_at, m.content AS answer, m.created_at AS answered_at, m.capability,
-            m.model_id AS model, coalesce(m.generation_metadata -> 'prompts', '{}') AS prompts, (
-                SELECT CASE WHEN q.deleted_at IS NULL THEN q.content END FROM rag_messages q
-                WHERE q.thread_id = m.thread_id AND q.role = 'user' AND (q.created_at, q.id) < (m.created_at, m.id)
-                ORDER BY q.created_at DESC, q.id DESC LIMIT 1
-            ) AS question, coalesce((
-                SELECT jsonb_agg(jsonb_build_object('label', s -> 'label', 'cited', s -> 'cited' <> 'null') ORDER BY place)
-                FROM jsonb_array_elements(m.retrieved_source_ids) WITH ORDINALITY AS each (s, place)
-            ), '[]') AS sources
-        FROM rag_feedback f JOIN rag_messages m ON m.id = f.message_id
-        WHERE m.deleted_at IS NULL AND f.rating = coalesce(:rating, f.rating)
-            AND (CAST(:capability AS text) IS NULL OR m.capability = :capability)
+        f"""
+        SELECT * FROM ({MESSAGE_FEEDBACK}) AS f WHERE rating = coalesce(:rating, rating)
+            AND (CAST(:capability AS text) IS NULL OR capability = :capability)
             AND (CAST(:prompt AS text) IS NULL OR EXISTS (
-                SELECT FROM jsonb_each_text(m.generation_metadata -> 'prompts') AS version WHERE version.value = :prompt
+                SELECT FROM jsonb_each_text(prompts) AS version WHERE version.value = :prompt
             ))
-            AND f.created_at >= coalesce(CAST(:since AS timestamp) AT TIME ZONE 'UTC', '-infinity')
-            AND f.created_at < coalesce(CAST(:until + 1 AS timestamp) AT TIME ZONE 'UTC', 'infinity')
-            AND (CAST(:moment AS timestamptz) IS NULL OR (f.created_at, f.id) < (:moment, :row))
-        ORDER BY f.created_at DESC, f.id DESC LIMIT :most
+            AND created_at >= coalesce(CAST(:since AS timestamp) AT TIME ZONE 'UTC', '-infinity')
+            AND created_at < coalesce(CAST(:until + 1 AS timestamp) AT TIME ZONE 'UTC', 'infinity')
+            AND (CAST(:moment AS timestamptz) IS NULL OR (created_at, id) < (:moment, :row))
+        ORDER BY created_at DESC, id DESC LIMIT :most
         """
     )
     .bindparams(

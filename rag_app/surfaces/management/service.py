@@ -18,6 +18,7 @@ from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, require
 from rag_app.evaluation.kept_answers import ANSWER_EVENT, REFUSAL_EVENT
+from rag_app.surfaces.lexybrain.feedback import MESSAGE_FEEDBACK
 from rag_app.surfaces.lexybrain.statistics import bounded_period, midnight
 from rag_app.surfaces.management.tables import settlements_table
 from rag_app.surfaces.management.types import (
@@ -119,23 +120,15 @@ class Belonging:
 # one statement: a page, and how many are open, of the same moment
 _QUEUE = (
     text(
-        """
+        f"""
         WITH given AS (
-            SELECT f.id, 'message' AS kind, f.user_id, f.rating, f.feedback_text AS comment, f.expected_source_id,
-                f.created_at AS given_at, m.content AS answer, m.capability, m.model_id AS model,
-                coalesce(m.generation_metadata -> 'prompts', '{}') AS prompts, (
-                    SELECT CASE WHEN q.deleted_at IS NULL THEN q.content END FROM rag_messages q
-                    WHERE q.thread_id = m.thread_id AND q.role = 'user' AND (q.created_at, q.id) < (m.created_at, m.id)
-                    ORDER BY q.created_at DESC, q.id DESC LIMIT 1
-                ) AS question, coalesce((
-                    SELECT jsonb_agg(jsonb_build_object('label', s -> 'label', 'cited', s -> 'cited' <> 'null'))
-                    FROM jsonb_array_elements(m.retrieved_source_ids) s
-                ), '[]') AS sources
-            FROM rag_feedback f JOIN rag_messages m ON m.id = f.message_id WHERE m.deleted_at IS NULL
+            SELECT id, 'message' AS kind, user_id, rating, comment, expected_source_id, created_at AS given_at, answer,
+                capability, model, prompts, question, sources
+            FROM ({MESSAGE_FEEDBACK}) AS of_messages
             UNION ALL
             SELECT id, 'answer', user_id, CASE verdict WHEN 'right' THEN 'positive' ELSE 'negative' END, comment,
                 expected_source_id, judged_at, answer, capability, model,
-                CASE WHEN prompt IS NULL THEN '{}' ELSE jsonb_build_object(capability, prompt) END, question, coalesce((
+                CASE WHEN prompt IS NULL THEN '{{}}' ELSE jsonb_build_object(capability, prompt) END, question, coalesce((
                     SELECT jsonb_agg(jsonb_build_object('label', s -> 'label', 'cited', true))
                     FROM jsonb_array_elements(sources) s
                 ), '[]')
