@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from rag_app.domain import EmbeddingFailed
-from rag_app.retrieval.embedding import RememberedVectors, alike, asking, asks_once, open_session
+from rag_app.retrieval.embedding import RememberedVectors, asking, open_session
 from rag_app.retrieval.text import tokens
 
 MODEL_FILE = Path(__file__).with_name("reader.onnx")
@@ -55,18 +54,15 @@ def encode_reading(reading: Reading) -> list[int]:
     return [*chain.from_iterable((*part, _SEP) for part in parts)]
 
 
-def as_arrays(asked: Sequence[int], told: Sequence[Sequence[int]]) -> dict[str, NDArray[np.int64]]:
-    """What the model takes for one question and several readings: a row a pair, padded with zeros."""
-    ids = np.zeros((len(told), len(asked) + max(map(len, told))), dtype=np.int64)
-    mask, types = np.zeros_like(ids), np.zeros_like(ids)
-    for row, reading in enumerate(told):
-        end = len(asked) + len(reading)
-        ids[row, :end], mask[row, :end], types[row, len(asked) : end] = [*asked, *reading], 1, 1
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+def as_arrays(asked: Sequence[int], told: Sequence[int]) -> dict[str, NDArray[np.int64]]:
+    """What the model takes for a question and one reading; read together, pairs would share the range of their numbers."""
+    ids = np.array([[*asked, *told]], np.int64)
+    types = np.array([[0] * len(asked) + [1] * len(told)], np.int64)
+    return {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types}
 
 
 class Reader:
-    """all-MiniLM-L6-v2, trained to tell the sentence that answers from those beside it; int8 weights, on the CPU, offline.
+    """all-MiniLM-L6-v2, trained to tell the sentence that answers from those beside it; in int8, on the CPU, offline.
 
     >>> says = [Reading("Refunds are paid within five working days."), Reading("Refunds are paid by bank transfer.")]
     >>> scores = Reader().scores("How soon do I get my money back?", says)
@@ -76,7 +72,6 @@ class Reader:
 
     def __init__(self) -> None:
         self._session: Any = None
-        self._asks_once = asks_once.get()
         self._loading = Lock()
         self._remembered = RememberedVectors(_MOST_REMEMBERED)
         self._pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="read")
@@ -90,11 +85,9 @@ class Reader:
     def scores(self, question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
         """Log-odds that each sentence answers the question, about -8 to 8; each is the same whatever it is read with."""
         session = self._session or self.load()
-        asked, scores = encode_question(question), np.empty(len(readings))
-        for group in alike([*map(encode_reading, readings)], self._asks_once):
-            (odds,) = session.run(None, as_arrays(asked, [told for _, told in group]))
-            scores[[place for place, _ in group]] = odds
-        return scores
+        asked = encode_question(question)
+        pairs = [as_arrays(asked, encode_reading(each)) for each in readings]
+        return np.array([session.run(None, pair)[0][0] for pair in pairs], np.float64)
 
     async def read(self, question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
         """`scores`; those that are not remembered for the organizations that ask are read, half of them on each of two threads
@@ -109,21 +102,14 @@ class Reader:
         return np.asarray([odds for (odds,) in await remembered.complete(keys, read_new)], np.float64)
 
     async def _read(self, readings: Sequence[Reading], question: str) -> NDArray[np.float64]:
-        """A process that asks once reads those of the same length together, since each run unpacks the weights."""
         loop, scores = asyncio.get_running_loop(), np.empty(len(readings))
-        order = sorted(range(len(readings)), key=lambda place: sum(map(len, astuple(readings[place]))))
-        middle = len(order) // 2
-        halves = [order[:middle], order[middle:]] if self._asks_once else [order[::2], order[1::2]]
+        halves = [half for half in (readings[::2], readings[1::2]) if half]
         try:
             if self._session is None:
                 await asyncio.to_thread(self.load)  # not in a thread of the pool, where `asks_once` is not known
-            halves = [half for half in halves if half]
-            read = [
-                loop.run_in_executor(self._pool, self.scores, question, [readings[place] for place in half])
-                for half in halves
-            ]
-            for half, odds in zip(halves, await asyncio.gather(*read), strict=True):
-                scores[half] = odds
+            read = [loop.run_in_executor(self._pool, self.scores, question, half) for half in halves]
+            for place, odds in enumerate(await asyncio.gather(*read)):
+                scores[place::2] = odds
             return scores
         except Exception as error:
             raise EmbeddingFailed(f"{MODEL_FILE.name}: {error}") from error

@@ -31,7 +31,7 @@ from rag_app.answering.verification.entailment import (
 )
 from rag_app.retrieval.text import sentences, tokens
 from tests.entailment.claims import Label, Passage, further_passages, passages
-from tests.reader.train import Model, export, scores_of, shipped_weights
+from tests.reader.train import MEASURED, Model, export, scores_of, shipped_weights
 
 PASSAGES_TOGETHER, PAIRS_TOGETHER, WIDTH = 5, 20, 16
 RATE, HEAD_RATE, WARM_UP, DROPOUT = 7e-5, 4e-4, 60, 0.1
@@ -131,6 +131,13 @@ def _header(title: str) -> str:
     return " | ".join(each for each in fields if random.random() < 0.6)
 
 
+def inputs_of(known: Sequence[Passage]) -> list[dict[str, Any]]:
+    """Some of the passages with a claim, as the model reads them."""
+    chosen = random.sample([*known], min(MEASURED, len(known)))
+    pairs = [(encode_claim(next(claims_of(each))[0]), encode_window(window_of(each, known))) for each in chosen]
+    return [reader.as_arrays(claim, window) for claim, window in pairs]
+
+
 def odds_of(model: Any, pairs: Sequence[Pair]) -> Any:
     """Those of about the same length at once, in a few widths: each other one is compiled for anew."""
     order = sorted(range(len(pairs)), key=lambda place: sum(map(len, pairs[place])))
@@ -194,8 +201,9 @@ def main() -> None:
     torch.manual_seed(1)
     model = Model(DROPOUT)
     model.load_state_dict(shipped_weights(reader.MODEL_FILE))
-    train(model, passages(put_aside=False) + 2 * further_passages(), chosen.minutes)
-    export(model, chosen.to)
+    known = passages(put_aside=False) + 2 * further_passages()
+    train(model, known, chosen.minutes)
+    export(model, chosen.to, inputs_of(known))
 
 
 if __name__ == "__main__":

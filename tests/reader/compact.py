@@ -7,11 +7,18 @@ same numbers. Needs what the project does not: `pip install onnx`. `rag_app/retr
 """
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
+from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+
+_HIDDEN = 384
+_SMOOTH, _NARROW, _BLOCK = 0.8, 63, 128
+"""The share of a channel's size that the weights take over, the largest weight of 7 bits, and the numbers of a block."""
 
 
 def store_in_bytes(file: Path) -> None:
@@ -33,6 +40,98 @@ def store_in_bytes(file: Path) -> None:
     look_up_first(model)
     onnx.checker.check_model(model)
     onnx.save(model, file)
+
+
+def compute_in_bytes(file: Path, inputs: Sequence[Mapping[str, NDArray[np.int64]]]) -> None:
+    """Makes a model that `store_in_bytes` stored compute its matrices in integers; `inputs` are what it usually reads.
+
+    What goes into a matrix is rounded to 8 bits while the model runs, with one range for a whole run. A channel that is
+    larger than the others would take the range for itself, so the channels are made alike first, and the weights take
+    what that leaves out (SmoothQuant, https://arxiv.org/abs/2211.10438). What comes out of GELU has too few large
+    channels for that and is rounded in blocks of each row. Weights have 7 bits where a sum of two products has to fit
+    into 16, as it does on a processor without VNNI: scores are the same on all.
+    """
+    model = onnx.load(file)
+    graph = model.graph
+    values = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    stored = {node.output[0]: node.input for node in graph.node if node.op_type == "Mul" and node.input[1] in values}
+    layers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in stored:
+            layers.setdefault(node.input[0], []).append(node)
+    largest = _largest_inputs(model, [*layers], inputs)
+    for name, nodes in layers.items():
+        weights = [values[each.input[1] + "_bytes"] * values[each.input[1] + "_scale"] for each in nodes]
+        if len(weights[0]) > _HIDDEN:
+            _round_in_blocks(graph, nodes[0], weights[0])
+            continue
+        each_largest = np.maximum(np.max([np.abs(each).max(1) for each in weights], 0), 1e-5)
+        smooth = largest[name] ** _SMOOTH / each_largest ** (1 - _SMOOTH)
+        smooth = (smooth / np.exp(np.log(smooth).mean())).astype(np.float32)
+        graph.initializer.append(numpy_helper.from_array(1 / smooth, f"{name}_smooth"))
+        place = list(graph.node).index(nodes[0])
+        graph.node.insert(place, helper.make_node("Mul", [name, f"{name}_smooth"], [f"{name}_even"]))
+        for node, each in zip(nodes, weights, strict=True):
+            _round_while_running(graph, node, f"{name}_even", each * smooth[:, None])
+    _drop_unused(graph)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    onnx.save(model, file)
+
+
+def _largest_inputs(
+    model: onnx.ModelProto, names: Sequence[str], inputs: Sequence[Mapping[str, NDArray[np.int64]]]
+) -> dict[str, NDArray[np.float32]]:
+    """The largest absolute value of each channel that goes into these matrices."""
+    shown = onnx.ModelProto()
+    shown.CopyFrom(model)
+    shown.graph.output.extend([helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names])
+    session = onnxruntime.InferenceSession(shown.SerializeToString(), providers=["CPUExecutionProvider"])
+    runs = [session.run([*names], dict(each)) for each in inputs]
+    return {name: np.max([np.abs(run[place]).max((0, 1)) for run in runs], 0) for place, name in enumerate(names)}
+
+
+def _round_while_running(
+    graph: onnx.GraphProto, node: onnx.NodeProto, source: str, weights: NDArray[np.float32]
+) -> None:
+    """Replaces a product with one in integers, the bias that is added to it included."""
+    scale = (np.maximum(np.abs(weights).max(0), 1e-9) / _NARROW).astype(np.float32)
+    rounded = np.clip(np.round(weights / scale), -_NARROW, _NARROW).astype(np.int8)
+    name, (out,) = node.input[1], node.output
+    graph.initializer.extend(
+        [numpy_helper.from_array(rounded, f"{name}_narrow"), numpy_helper.from_array(scale, f"{name}_column")]
+    )
+    taken = [source, f"{name}_narrow", f"{name}_column"]
+    (after,) = [each for each in graph.node if out in each.input][:1]
+    bias = next((each.name for each in graph.initializer if each.name in after.input and len(each.dims) == 1), "")
+    if after.op_type == "Add" and bias:
+        taken, out = [*taken, "", bias], after.output[0]
+        graph.node.remove(after)
+    made = helper.make_node("DynamicQuantizeMatMul", taken, [out], domain="com.microsoft", name=node.name)
+    _replace(graph, node, made)
+
+
+def _round_in_blocks(graph: onnx.GraphProto, node: onnx.NodeProto, weights: NDArray[np.float32]) -> None:
+    """Replaces a product with one whose input is rounded in blocks of each row."""
+    size, columns = weights.shape
+    name = node.input[1]
+    scale = (np.maximum(np.abs(weights).max(0), 1e-9) / 127).astype(np.float32)
+    rounded = (np.round(weights / scale) + 128).astype(np.uint8).T.reshape(columns, size // _BLOCK, _BLOCK)
+    graph.initializer.extend(
+        [
+            numpy_helper.from_array(np.ascontiguousarray(rounded), f"{name}_blocks"),
+            numpy_helper.from_array(np.repeat(scale, size // _BLOCK), f"{name}_block_scale"),
+        ]
+    )
+    taken, given = [node.input[0], f"{name}_blocks", f"{name}_block_scale"], node.output
+    sizes = {"K": size, "N": columns, "bits": 8, "block_size": _BLOCK, "accuracy_level": 4}
+    made = helper.make_node("MatMulNBits", taken, given, domain="com.microsoft", name=node.name, **sizes)
+    _replace(graph, node, made)
+
+
+def _replace(graph: onnx.GraphProto, node: onnx.NodeProto, other: onnx.NodeProto) -> None:
+    place = list(graph.node).index(node)
+    graph.node.remove(node)
+    graph.node.insert(place, other)
 
 
 def look_up_first(model: onnx.ModelProto) -> None:

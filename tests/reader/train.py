@@ -29,9 +29,9 @@ from torch import nn
 from torch.nn import functional
 from transformers import BertModel
 
-from rag_app.answering.reader import MODEL_FILE, encode_question, encode_reading
+from rag_app.answering.reader import MODEL_FILE, as_arrays, encode_question, encode_reading
 from rag_app.retrieval.embedding import MiniLM
-from tests.reader.compact import store_in_bytes
+from tests.reader.compact import compute_in_bytes, store_in_bytes
 from tests.reader.questions import SECTORS, Asked, Candidate, questions, questions_of, worlds
 
 WEIGHTS = Path(package).parent / "model"
@@ -49,6 +49,8 @@ DROPOUT = 0.1
 WARM_UP = 0.08
 IN_THREADS, SAME_DOCUMENT = 0.2, 0.7
 FROZEN_LAYERS = 2
+MEASURED = 500
+"""Pairs that say how large the numbers in the model become."""
 SEED = 1
 
 
@@ -80,13 +82,24 @@ def shipped_weights(file: Path) -> dict[str, Any]:
     """The weights in a file that `export` wrote, by their names in `Model`."""
     graph = onnx.load(file).graph
     values = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
-    for stored, weights in [each for each in values.items() if each[1].dtype == np.int8]:
+    for stored, weights in [each for each in values.items() if each[1].dtype in (np.int8, np.uint8)]:
         name, _, kind = stored.rpartition("_")
-        values[name] = weights.astype(np.float32) * values[f"{name}_{'s' if kind == 'q' else 'scale'}"]
+        if kind == "blocks":
+            whole = weights.reshape(len(weights), -1).astype(np.float32) - 128
+            values[stored] = (whole * values[f"{name}_block_scale"].reshape(len(weights), -1)[:, :1]).T
+        else:
+            values[stored if kind == "narrow" else name] = (
+                weights * values[f"{name}_{'column' if kind == 'narrow' else 'scale'}"]
+            )
+    even = {
+        node.output[0]: values[node.input[1]]
+        for node in graph.node
+        if node.input[1:] and node.input[1].endswith("_smooth")
+    }
     for node in graph.node:
-        if node.op_type == "MatMul" and node.input[1] in values:
-            layer = node.output[0].removesuffix("/MatMul_output_0").strip("/").replace("/", ".")
-            values[f"{layer}.weight"] = values[node.input[1]].T
+        if node.op_type in ("MatMul", "DynamicQuantizeMatMul", "MatMulNBits") and node.input[1] in values:
+            weights = values[node.input[1]] * even.get(node.input[0], np.ones(1, np.float32))[:, None]
+            values[f"{node.name.removesuffix('/MatMul').strip('/').replace('/', '.')}.weight"] = weights.T
     names = Model().state_dict()
     return {name: torch.tensor(values[name]) for name in names if name in values or "position_ids" not in name}
 
@@ -178,9 +191,18 @@ def _shown(asked: Asked) -> list[Candidate]:
     return [*right, *chosen, *random.sample(easy, min(len(easy), room - len(chosen)))]
 
 
-def export(model: Model, file: Path) -> None:
-    """Weights of eight bits, with a scale for each column (of the words' vectors: each row), which are made floats when
-    the model is loaded: a score is the same whatever it is computed with."""
+def inputs_of(asked: Sequence[Asked]) -> list[dict[str, Any]]:
+    """Some of the questions with a sentence, as the model reads them."""
+    chosen = random.sample([*asked], min(MEASURED, len(asked)))
+    readings = [random.choice(one.candidates).reading for one in chosen]
+    return [
+        as_arrays(encode_question(one.text), encode_reading(each)) for one, each in zip(chosen, readings, strict=True)
+    ]
+
+
+def export(model: Model, file: Path, inputs: Sequence[dict[str, Any]]) -> None:
+    """Weights of eight bits and less, with a scale for each column (of the words' vectors: each row); the `inputs` say
+    how large what they are multiplied with becomes."""
     model.eval()
     ids = torch.tensor([[101, 2054, 102, 2009, 102, 102, 102]] * 2)
     arrays = {
@@ -199,6 +221,7 @@ def export(model: Model, file: Path) -> None:
         dynamo=False,
     )
     store_in_bytes(file)
+    compute_in_bytes(file, inputs)
 
 
 def in_threads(asked: Sequence[Asked]) -> list[Asked]:
@@ -256,7 +279,7 @@ def main() -> None:
     else:
         model = Model()
         train(model, in_threads(asked), chosen.epochs or EPOCHS, RATE, HEAD_RATE)
-    export(model, chosen.to)
+    export(model, chosen.to, inputs_of(asked))
 
 
 if __name__ == "__main__":

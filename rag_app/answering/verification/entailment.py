@@ -110,7 +110,7 @@ def _parts(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
 
 
 class Entailment:
-    """all-MiniLM-L6-v2, trained with `tests/entailment` to tell what a passage states; int8 weights, on the CPU, offline.
+    """all-MiniLM-L6-v2, trained with `tests/entailment` to tell what a passage states; in int8, on the CPU, offline.
 
     >>> rules = [Source("Rules", "Dogs are welcome on the terrace. Cats stay outside.")]
     >>> the_entailment().odds("You may bring your dog to the terrace.", rules) > the_entailment().odds("Cats may come in.", rules)
@@ -130,7 +130,7 @@ class Entailment:
             self._session = self._session or open_session(MODEL_FILE, 1)
         asked = encode_claim(claim)
         return max(
-            float(self._session.run(None, as_arrays(asked, [encode_window(window)]))[0][0])
+            float(self._session.run(None, as_arrays(asked, encode_window(window)))[0][0])
             for window in windows_of(claim, sources)
         )
 
