@@ -32,13 +32,13 @@ def speaks_of_another(question: str, text: str, *, times: bool = False) -> bool:
     return any(others) and not _EVERYTHING & {*_words(text)}
 
 
-def names_time(question: str, text: str) -> bool:
-    """Whether a text names the day of the week or the month that a question names.
+def speaks_of_asked(question: str, text: str, *, times: bool = False) -> bool:
+    """Whether a text names the thing of a sort that a question names; with `times` the day of the week or the month.
 
-    >>> names_time("Is it open on Friday?", "Thursday to Saturday: 9 to 5"), names_time("Is it open?", "Friday: 9 to 5")
-    (True, False)
+    >>> speaks_of_asked("Open on Friday?", "Thursday to Saturday: 9 to 5", times=True), speaks_of_asked("A girl?", "Dog, female")
+    (True, True)
     """
-    return any(wanted in named for wanted, named in _compare(question, text, times=True))
+    return any(wanted in named for wanted, named in _compare(question, text, times))
 
 
 def exchange_thing(question: str, thing: str) -> str:

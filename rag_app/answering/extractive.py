@@ -19,10 +19,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from rag_app.answering.alternatives import cells_in, fits_figure, settle_rows
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.comparing import compare, name_thing, order_of
 from rag_app.answering.context import Context, header_line, neutralise
-from rag_app.answering.contrasts import names_time, speaks_of_another
+from rag_app.answering.contrasts import speaks_of_another, speaks_of_asked
 from rag_app.answering.disagreement import disagree
 from rag_app.answering.kinds import (
     FIGURES,
@@ -242,7 +243,7 @@ def lacks_thing(question: str, found: Sequence[Passage], titles: Sequence[str]) 
     """
     thing = thing_priced(question)
     return [
-        thing != "" and not names_thing(f"{title} {each.said}", thing)
+        thing != "" and not names_thing(f"{title} {each.section if cells_in(each.text) else ''} {each.said}", thing)
         for each, title in zip(found, titles, strict=True)
     ]
 
@@ -259,9 +260,14 @@ def holds(question: str, found: Sequence[Passage]) -> list[bool]:
     measured = figure or _PRICE.search(question) is not None
     return [
         not (lacks or (measured and speaks_of_another(question, each.said)))
-        and (result is None or states(result, each.said, question))
+        and (result is None or states(result, each.said, question) or _counts_for(result, each, question))
         for each, lacks in zip(found, lacking, strict=True)
     ]
+
+
+def _counts_for(result: Calculation, row: Passage, question: str) -> bool:
+    """Whether a row says how many there are for the figure of the question: "Contract: 32 hours; Leave: 23"."""
+    return result is Calculation.COUNT and cells_in(row.text) != {} and fits_figure(question, row) is True
 
 
 async def rank_passages(embedder: BaseEmbedding, question: Question, context: Context) -> Ranking:
@@ -277,7 +283,7 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
         for each in _passages_of(context, range(len(context.blocks)))
         if not _is_of_another(each, context, question.text) and not only_lists_names(each.text, question.text)
     )
-    timed = {each.block for each in pool if names_time(question.text, each.said)}
+    timed = {each.block for each in pool if speaks_of_asked(question.text, each.said, times=True)}
     pool = tuple(
         each for each in pool if not (each.block in timed and speaks_of_another(question.text, each.said, times=True))
     )
@@ -303,7 +309,7 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
     cosines, others = questions @ own.T, questions @ windows.T
     priors = _priors(ranked, question, context)
     read = await _read(add_context(question, asked), pool, ranked, (cosines + others) / 2 + priors, context)
-    return Ranking(asked, pool, ranked, cosines, others, priors, read)
+    return settle_rows(Ranking(asked, pool, ranked, cosines, others, priors, read), question.text)
 
 
 def _passages_of(context: Context, blocks: Iterable[int]) -> list[Passage]:

@@ -1,0 +1,121 @@
+"""Rows of a table and items of a list of which a question means one: that of its figure, or of the sort that it names.
+
+A reader of sentences compares no figures. What it says of the likeliest row of a table, it says of the one that is meant.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from rag_app.answering.citations import content_words
+from rag_app.answering.contrasts import speaks_of_another, speaks_of_asked
+from rag_app.answering.passages import Passage, Ranking
+from rag_app.answering.ranges import fits
+from rag_app.retrieval.text import LABEL
+
+_CELL = re.compile(rf"({LABEL})\s+(\S.*)")
+_HEAD = re.compile(r"([^:.;!?]{1,50}?)(?::| [–—-]| =)\s")
+Group = tuple[int, str, str]
+"""The number of a block, the heading of a section in it, and the first column of a table; of what is no row nothing."""
+
+
+def settle_rows(ranking: Ranking, question: str) -> Ranking:
+    """The ranking without the rows and items beside those that the question means, which are as likely as the likeliest of them.
+
+    >>> told = [Passage(0, n, f"Distance: {each} miles; Price: {n}0") for n, each in enumerate(("up to 5", "5 to 12", "12 to 25"))]
+    >>> rows = Ranking(("",), tuple(told), tuple(told), *(np.array([[0.0, 1.0, 2.0]]),) * 2, np.zeros(3), np.array([[4.0, 1.0, 2.0]]))
+    >>> settled = settle_rows(rows, "What is it for 8 miles?")
+    >>> [each.text for each in settled.ranked], settled.read.tolist()
+    (['Distance: 5 to 12 miles; Price: 10'], [[4.0]])
+    """
+    groups: dict[Group, list[Passage]] = {}
+    for each in ranking.pool:
+        groups.setdefault(_group_of(each), []).append(each)
+    beside: dict[Passage, list[Passage]] = {}
+    left_out: set[Passage] = set()
+    for rows in groups.values():
+        for means in (fits_figure, _names_sort):
+            meant, others = _separate(rows, question, means)
+            left_out |= {*others}
+            for each in (each for each in meant if _head_of(each)):
+                beside.setdefault(each, []).extend(other for other in others if _head_of(other))
+    return _leave_out(ranking, left_out, beside) if left_out else ranking
+
+
+def _separate(
+    rows: Sequence[Passage], question: str, means: Callable[[str, Passage], bool | None]
+) -> tuple[list[Passage], list[Passage]]:
+    """The rows that a question means, and those that it does not: also those of a table that say nothing of it, nor have a word of
+    the question. Where no row is of its figure, and several are of others, it means nothing that is there.
+    """
+    said = [(each, means(question, each)) for each in rows]
+    meant, others = ([each for each, found in said if found is wanted] for wanted in (True, False))
+    if not meant:
+        return [], others if means is fits_figure and len(others) > 1 else []
+    wanted = content_words(question)
+    silent = [each for each, found in said if found is None and others and cells_in(each.text)]
+    return meant, [*others, *(each for each in silent if not wanted & content_words(_head_of(each)))]
+
+
+def fits_figure(question: str, row: Passage) -> bool | None:
+    """Whether a figure of the question is in a range that a row or what an item begins with states, or is all that a row begins with.
+
+    >>> fits_figure("For 30 h?", Passage(0, 0, "Contract: 30 hours; Leave: 20")), fits_figure("For 9 kg?", Passage(0, 0, "up to 5 kg: £4"))
+    (True, False)
+    """
+    cells = [*cells_in(row.text).items()]
+    if not cells:
+        head = _head_of(row)
+        return fits(question, head, f"{row.lead} {row.section}") if head else None
+    found = [fits(question, said, label, exact=place == 0) for place, (label, said) in enumerate(cells)]
+    compared = [each for each in found if each is not None]
+    return any(compared) if compared else None
+
+
+def _head_of(row: Passage) -> str:
+    """The first cell of a row, or what an item has before a colon or a dash; empty of a sentence."""
+    cells = [*cells_in(row.text).values()]
+    head = _HEAD.match(row.text)
+    return cells[0] if cells else head[1] if head else ""
+
+
+def _names_sort(question: str, row: Passage) -> bool | None:
+    """Whether the row is of the thing of a sort that the question names; False where it is of another one."""
+    text = " ; ".join(cells_in(row.text).values()) or row.said
+    if speaks_of_another(question, text):
+        return False
+    return True if speaks_of_asked(question, text) else None
+
+
+def _leave_out(ranking: Ranking, left_out: set[Passage], beside: Mapping[Passage, Iterable[Passage]]) -> Ranking:
+    places = {each: place for place, each in enumerate(ranking.ranked)}
+    read = ranking.read.copy()
+    for each, others in beside.items():
+        if each in places:
+            of_table = [places[each], *(places[other] for other in others if other in places)]
+            read[:, places[each]] = ranking.read[:, of_table].max(axis=1)
+    kept = [place for place, each in enumerate(ranking.ranked) if each not in left_out]
+    return replace(
+        ranking,
+        pool=tuple(each for each in ranking.pool if each not in left_out),
+        ranked=tuple(ranking.ranked[place] for place in kept),
+        cosines=ranking.cosines[:, kept],
+        windows=ranking.windows[:, kept],
+        priors=ranking.priors[kept],
+        read=read[:, kept],
+    )
+
+
+def _group_of(passage: Passage) -> Group:
+    return passage.block, passage.section, next(iter(cells_in(passage.text)), "")
+
+
+def cells_in(text: str) -> dict[str, str]:
+    """The cells of a table's row of two or more columns, by the column's name; of any other text none.
+
+    >>> cells_in("Contract: 32 hours; Days: 23"), cells_in("Note: we open at 9; come early.")
+    ({'Contract': '32 hours', 'Days': '23'}, {})
+    """
+    found = [_CELL.fullmatch(cell) for cell in text.split("; ")]
+    return {each[1].rstrip(":"): each[2] for each in found if each} if len(found) > 1 and all(found) else {}
