@@ -6,8 +6,9 @@ and `[Source N]` inside it becomes `(its Source N)`, so it can neither pose as a
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from datetime import UTC, date, datetime
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TypeVar
 from uuid import UUID
@@ -15,6 +16,7 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rag_app.answering.editions import outdated_sources
 from rag_app.answering.passages import Ranking
 from rag_app.domain import Hit, MetadataValue
 from rag_app.retrieval.text import sentence_pieces, tokens
@@ -30,6 +32,7 @@ _MARKER = re.compile(
 _INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\u200b\u2060\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _CHAT_TOKEN = re.compile(r"<\||\|>")  # <|eot_id|> and its like, which some servers take for what they look like
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_OUTDATED = "no longer in force: it says of itself that it was replaced, withdrawn or has ended"
 _LABEL_LENGTH = 160
 _MIN_OVERLAP = 20
 _LONGEST_WORD = 100
@@ -40,7 +43,7 @@ class ContextBlock(Struct, frozen=True):
 
     `body` is neutralised but not quoted; `text` is how a prompt shows the block. `sections` are the headings that parts of
     the body stand under in their document, each with the place where its part begins. `told` is the sentence of a record
-    that has no text but its fields.
+    that has no text but its fields. `outdated`: the source says of itself that it no longer holds.
     """
 
     number: int
@@ -49,6 +52,7 @@ class ContextBlock(Struct, frozen=True):
     hits: tuple[Hit, ...] = ()
     sections: tuple[tuple[int, str], ...] = ()
     told: str = ""
+    outdated: bool = False
 
     @property
     def text(self) -> str:
@@ -87,17 +91,25 @@ class Context(Struct, frozen=True):
 
 
 def build_context(
-    hits: Sequence[Hit], *, max_tokens: int, max_sources: int, chunks_per_source: int | None = None
+    hits: Sequence[Hit],
+    *,
+    max_tokens: int,
+    max_sources: int,
+    chunks_per_source: int | None = None,
+    today: date | None = None,
 ) -> Context:
-    """The best sources, each with its best chunks in document order, in at most `max_tokens`. Hits come best first.
+    """The best sources, each with its best chunks in document order, in at most `max_tokens`. Hits come best first; those of
+    sources that say of themselves that they no longer hold `today` come last, and their headers say so.
 
     `max_tokens` counts headers and quotes, with the bundled tokenizer.
     """
-    groups: dict[object, list[Hit]] = {}
-    for hit in hits:
+    outdated = outdated_sources(hits, today or datetime.now(UTC).date())
+    groups: dict[UUID, list[Hit]] = {}
+    for hit in sorted(hits, key=lambda hit: hit.source_id in outdated):
         groups.setdefault(hit.source_id, []).append(hit)
     best = [group[:chunks_per_source] for group in groups.values()][:max_sources]
-    return Context(tuple(block for block, _ in fill(best, _block, count_tokens, max_tokens)))
+    make = partial(_block, outdated=outdated)
+    return Context(tuple(block for block, _ in fill(best, make, count_tokens, max_tokens)))
 
 
 def widen(context: Context, further: Iterable[Hit], *, max_tokens: int) -> Context:
@@ -111,7 +123,7 @@ def widen(context: Context, further: Iterable[Hit], *, max_tokens: int) -> Conte
         block = blocks.get(hit.source_id)
         if block is None or any(known.chunk_id == hit.chunk_id for known in block.hits):
             continue
-        wider = _block(block.number, [*block.hits, hit])
+        wider = _block(block.number, [*block.hits, hit], {hit.source_id} if block.outdated else frozenset())
         if (cost := count_tokens(wider.text) - count_tokens(block.text)) <= left:
             blocks[hit.source_id] = wider
             left -= cost
@@ -195,7 +207,7 @@ def _take_fitting(
     return (first(fitting) if fitting else None), chunks[:1], False
 
 
-def _block(number: int, chunks: Sequence[Hit]) -> ContextBlock:
+def _block(number: int, chunks: Sequence[Hit], outdated: Set[UUID] = frozenset()) -> ContextBlock:
     ordered = tuple(sorted(chunks, key=lambda hit: hit.position))
     body = ordered[0].text.strip()
     begins = [(0, ordered[0])]
@@ -203,9 +215,10 @@ def _block(number: int, chunks: Sequence[Hit]) -> ContextBlock:
         if after.section != before.section:
             begins.append((len(body), after))
         body += _text_to_append(body, after.text.strip(), adjacent=after.position == before.position + 1)
-    header = f" (Relevance: {max(hit.relevance for hit in ordered):.1%})\n{_header(ordered[0])}"
+    late = ordered[0].source_id in outdated
+    header = f" (Relevance: {max(hit.relevance for hit in ordered):.1%})\n{_header(ordered[0], late)}"
     sections = tuple((len(neutralise(body[:start])), neutralise(_heading(hit))) for start, hit in begins)
-    return ContextBlock(number, header, neutralise(body), ordered, sections)
+    return ContextBlock(number, header, neutralise(body), ordered, sections, outdated=late)
 
 
 def _heading(hit: Hit) -> str:
@@ -224,8 +237,9 @@ def _text_to_append(before: str, after: str, *, adjacent: bool) -> str:
     return f"\n{after}"
 
 
-def _header(hit: Hit) -> str:
+def _header(hit: Hit, outdated: bool) -> str:
     fields = {
+        "status": _OUTDATED if outdated else None,
         "type": hit.source_type.replace("_", " ").title(),
         "date": f"{hit.moment:%Y-%m-%d %H:%M}".removesuffix(" 00:00") if hit.moment else None,
         **{key: _truncate_value(value) for key, value in hit.metadata.items()},

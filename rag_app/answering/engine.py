@@ -499,6 +499,7 @@ class CapabilityEngine(BaseQueryEngine):
             max_tokens=max_tokens or self.capability.max_context_tokens,
             max_sources=self.capability.max_sources,
             chunks_per_source=self.capability.chunks_per_source,
+            today=self._question.today,
         )
         if self._tell is None:
             return context

@@ -25,6 +25,7 @@ from rag_app.answering.comparing import compare, name_thing, order_of
 from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.contrasts import speaks_of_another, speaks_of_asked
 from rag_app.answering.disagreement import disagree
+from rag_app.answering.editions import asks_for_outdated
 from rag_app.answering.kinds import (
     FIGURES,
     Calculation,
@@ -51,7 +52,7 @@ from rag_app.answering.passages import (
 )
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
-from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
+from rag_app.answering.refusals import language_of, not_understood_here, outdated_text, unanswered_text
 from rag_app.answering.restating import take_apart
 from rag_app.answering.rival_answers import Account, answer_differently, are_comparable
 from rag_app.answering.sections import name_sections, of_named_sections
@@ -97,6 +98,8 @@ _AROUND_WEIGHT, _RANK_WEIGHT, _LITTLE_NEWS_WEIGHT = 0.1, 0.1, 0.01
 READ_WEIGHT = 0.08
 """Of the reader's log-odds."""
 MOST_ODDS = 8
+AHEAD = 0.2
+"""How much better than all others what no longer holds has to answer, in cosine: no other is likely to, then."""
 UNLIKELY = -4.0
 """Log-odds of the reader: where no passage has more, nothing answers a part of a question that asks several things."""
 LIKELY = 2.0
@@ -119,6 +122,7 @@ _PART_WEIGHT = 0.5  # of a part of the question; the rest is the whole question'
 # For a sentence that follows a chosen one: an answer often goes on where the question's words are no longer repeated.
 _NEXT_WEIGHT = 0.05
 _SAME = 0.8
+_ALIKE, _FEWEST_ALIKE = 0.6, 3  # of the words of a sentence, those of the one that holds now; and how many these are
 # Of a part of a question: it is about what the part before is about, and is not answered where that is not.
 _REFERS = re.compile(r"\b(?:it|its|they|them|theirs?|that|this|those|these)\b", re.IGNORECASE)
 _POINTS_BACK = re.compile(r"(?:it|its|they|their|he|his|she|her|this|these|those|such)\b", re.IGNORECASE)
@@ -159,6 +163,8 @@ class ExtractiveSynthesizer(Synthesizer):
             return Draft("", EXTRACTIVE)  # what is asked beside a result is about that result
         if context.rows and len({passage.block for passage in chosen}) > 1:
             return Draft("", EXTRACTIVE)
+        outdated = _outdated_blocks(question, context)
+        chosen = _prefer_current(chosen, ranking.pool, outdated)
         rivals = _rivals(chosen, ranking, question, context)
         said = [passage for passage in chosen if passage not in rivals][: len(chosen) - len(rivals)]
         said = [each for each in add_sequels([*said, *rivals], ranking.pool, question.text) if each not in rivals]
@@ -169,7 +175,8 @@ class ExtractiveSynthesizer(Synthesizer):
         warning = not_understood_here(question.text, self._embedder.model_name, understood)
         written = (
             rivals and f"Sources disagree: {_tell(rivals, context)}",
-            _compose_text(said, context),
+            _compose_text([each for each in said if each.block not in outdated], context),
+            _tell_outdated([each for each in said if each.block in outdated], context, question),
             unanswered_text(question.text, missing),
             warning and f"{warning}.",
         )
@@ -278,6 +285,18 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
     Who needs it before the answer is written puts it into the context's `ranking`, where the synthesizer finds it.
     Raises EmbeddingFailed.
     """
+    pool = _select_passages(question, context)
+    outdated = _outdated_blocks(question, context)
+    current = tuple(each for each in pool if each.block not in outdated)
+    ranking = await _rank(embedder, question, context, current)
+    if len(current) == len(pool) or ranking.read.max(initial=-MOST_ODDS) >= LIKELY:
+        return ranking
+    everything = await _rank(embedder, question, context, pool)
+    return everything if _strength(everything) > _strength(ranking) + AHEAD else ranking
+
+
+def _select_passages(question: Question, context: Context) -> tuple[Passage, ...]:
+    """The passages of a context that are of what the question names."""
     pool = tuple(
         each
         for each in _passages_of(context, range(len(context.blocks)))
@@ -287,7 +306,41 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
     pool = tuple(
         each for each in pool if not (each.block in timed and speaks_of_another(question.text, each.said, times=True))
     )
-    pool = tuple(of_named_sections(pool, question))
+    return tuple(of_named_sections(pool, question))
+
+
+def _outdated_blocks(question: Question, context: Context) -> frozenset[int]:
+    """Those of sources that no longer hold, unless the question is about what once held."""
+    titles = [block.title for block in context.blocks]
+    return frozenset(
+        number
+        for number, block in enumerate(context.blocks)
+        if block.outdated
+        and not asks_for_outdated(question.text, block.title, [*titles[:number], *titles[number + 1 :]])
+    )
+
+
+def _prefer_current(chosen: Sequence[Passage], pool: Sequence[Passage], outdated: Set[int]) -> list[Passage]:
+    """What was chosen, with the passage of another source that says it in much the same words in place of one that no longer holds."""
+    words = {each: {word for word in content_words(each.text) if word.isalpha()} for each in pool}
+
+    current = [each for each in pool if each.block not in outdated]
+
+    def say_now(one: Passage) -> Passage:
+        shares = [len(words[one] & words[other]) / max(_FEWEST_ALIKE, len(words[one])) for other in current]
+        return current[int(np.argmax(shares))] if max(shares, default=0.0) >= _ALIKE else one
+
+    told = [say_now(each) if each.block in outdated else each for each in chosen]
+    return [*dict.fromkeys(told)]
+
+
+def _strength(ranking: Ranking) -> float:
+    """How well the best passage answers, by its meaning and by the reader."""
+    return float((ranking.cosines + READ_WEIGHT * ranking.read).max(initial=-MOST_ODDS))
+
+
+async def _rank(embedder: BaseEmbedding, question: Question, context: Context, pool: tuple[Passage, ...]) -> Ranking:
+    """The passages of `pool`, with what speaks for each."""
     promises = _promises(pool, question)
     asked = (question.searched or question.text, *parts(question.text))
     echoed = frozenset() if any(map(_ASKS_WHETHER.match, asked)) else content_words(asked[0])
@@ -679,13 +732,15 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
     nearest = [ranking.ranked[i] for i in np.argsort(-ranking.cosines[0])[:MAX_RIVALS]]
     for row, one in enumerate(chosen[: len(ranking.asked) - 1], 1):  # of each part the sentence that answers it
         part = ranking.asked[row]
-        for other in (each for each in nearest if each.block != one.block):
+        if context.blocks[one.block].outdated:
+            continue
+        for other in (each for each in nearest if each.block != one.block and not context.blocks[each.block].outdated):
             apart = disagree(one.text, other.text) and agree_in_title(one, other)
             if apart and are_comparable(part, said(one), said(other)):
                 return one, other
         for other, certain in _find_other_answers(one, row, ranking):
             apart = is_under_another(one, other) or is_under_another(other, one)
-            is_text = not context.blocks[other.block].told and not apart
+            is_text = not (context.blocks[other.block].told or context.blocks[other.block].outdated or apart)
             if is_text and answer_differently(part, said(one), said(other), certain=certain):
                 return one, other
     return ()
@@ -729,6 +784,10 @@ def _compose_text(chosen: Sequence[Passage], context: Context) -> str:
     """Best source first, each in reading order, each sentence with its citation before the full stop."""
     sources = [passage.block for passage in chosen]
     return _tell(sorted(chosen, key=lambda each: (sources.index(each.block), each.place)), context)
+
+
+def _tell_outdated(said: Sequence[Passage], context: Context, question: Question) -> str:
+    return f"{outdated_text(question.text)}: {_compose_text(said, context)}" if said else ""
 
 
 def _tell(said: Sequence[Passage], context: Context) -> str:

@@ -95,6 +95,16 @@ def unanswered_text(question: str, missing: Collection[str]) -> str:
     return f"{told.get(language_of(question), told['en'])}: {parts}" if parts else ""
 
 
+def outdated_text(question: str) -> str:
+    """Said before what only a source answers that no longer holds.
+
+    >>> outdated_text("What is a cut?")
+    'From a source that says of itself that it no longer holds'
+    """
+    told: Mapping[str, str] = _TEXTS["outdated"]
+    return told.get(language_of(question), told["en"])
+
+
 def elsewhen_text(asked: Period, found: Period, *, recorded: bool = False) -> str:
     """Said before an answer that is about another period than the question: nothing is recorded for that one, or what is
     recorded does not answer.
