@@ -27,7 +27,7 @@ from rag_app.documents.readers.rows import says_nothing, typed_value
 from rag_app.documents.reading import File, Readers
 from rag_app.domain import FieldType, RowMapping, RowsRule, column_name
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
-from rag_app.retrieval.text import singular_of
+from rag_app.retrieval.text import singular
 
 # In this order: a column of 0 and 1 is one of numbers.
 _GUESSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME, FieldType.BOOLEAN)
@@ -387,8 +387,8 @@ def _singular(noun: str, language: str) -> str:
     >>> _singular("orders", "en"), _singular("movies", "en"), _singular("boxes", "en"), _singular("fiches", "fr")
     ('order', 'movie', 'box', 'fiche')
     """
-    if language == _ENGLISH and (found := re.fullmatch("(.{2,}ies)|(.+(?:ch|sh|ss|x))es", noun)):
-        return singular_of(noun) if found[1] else found[2]
+    if language == _ENGLISH:
+        return singular(noun)
     return noun.removesuffix("s") if not noun.endswith("ss") else noun
 
 

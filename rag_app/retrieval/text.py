@@ -31,16 +31,30 @@ def words_in(text: str) -> list[str]:
     return text.split()
 
 
-@lru_cache(4096)
-def singular_of(plural: str) -> str:
-    """The singular of an English word in "ies" that the bundled tokenizer knows; in "y" where it knows none.
+_ENDINGS = {
+    "ies": ("y", "ie", "ies"),
+    "ves": ("ve", "f", "fe"),
+    **dict.fromkeys(("ches", "shes", "sses", "xes"), ("", "e")),
+    **dict.fromkeys(("ses", "zes", "oes"), ("e", "", "is")),
+}
+"""Of a plural, how its singular may end, the likeliest first: behind what is left of it without these letters."""
 
-    >>> singular_of("movies"), singular_of("countries"), singular_of("wallabies"), singular_of("species")
-    ('movie', 'country', 'wallaby', 'species')
+
+@lru_cache(8192)
+def singular(word: str) -> str:
+    """The singular of an English word in lower case: of what it may be, the first that the bundled tokenizer knows.
+
+    >>> [singular(each) for each in "boxes classes categories dishes movies buses knives houses heroes wallabies".split()]
+    ['box', 'class', 'category', 'dish', 'movie', 'bus', 'knife', 'house', 'hero', 'wallaby']
+    >>> [singular(each) for each in ("status", "species", "analysis", "glass", "week")]
+    ['status', 'species', 'analysis', 'glass', 'week']
     """
-    stem, known = plural.removesuffix("ies"), tokenizer().token_to_id
-    forms = [f"{stem}y", f"{stem}ie", plural]
-    return next((each for each in forms if known(each) is not None), forms[0])
+    for plural, endings in _ENDINGS.items():
+        if word.endswith(plural) and len(word) > len(plural) + 1:
+            kept = word[: -3 if plural in ("ies", "ves") else -2]
+            forms = [f"{kept}{each}" for each in endings]
+            return next((each for each in forms if tokenizer().token_to_id(each) is not None), forms[0])
+    return word if word.endswith(("ss", "us", "is")) else word.removesuffix("s")
 
 
 def sentences(text: str, lang: str = "en") -> list[str]:

@@ -20,7 +20,7 @@ from rag_app.answering.records.wording import in_money, noun_of, plural_of, says
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text, time_text
 from rag_app.retrieval.index import IndexSpec, template_fields
 from rag_app.retrieval.records import Aggregate, Grain, Record, RecordQuery, Records
-from rag_app.retrieval.text import sentences
+from rag_app.retrieval.text import sentences, singular
 
 _CELLS = re.compile(r"\w[\w ]*: [^;\n]*; \w[\w ]*: [^;\n]*; ")  # a row without a text of its own: its sentence tells it
 _CELL_END = re.compile(r"[,;|]\s+|\n")
@@ -570,7 +570,7 @@ def _singular(unit: str) -> str:
     >>> [_singular(each) for each in ("weeks", "readings per second", "inches", "degrees Celsius", "mbps", "celsius")]
     ['week', 'reading per second', 'inch', 'degree Celsius', 'mbps', 'celsius']
     """
-    return re.sub(r"^(\w*?[aeiouy]\w*?(?:(?:ch|sh|x)(?=es\b)|[^\Wus](?=s\b)))e?s\b", r"\1", unit)
+    return re.sub(r"^\w*[aeiouy]\w*s\b", lambda found: singular(found[0]), unit)
 
 
 def _one_line(text: str) -> str:

@@ -18,7 +18,7 @@ from rag_app.retrieval.formulas import names_in
 from rag_app.retrieval.index import IndexSpec, Kind, Vocabulary
 from rag_app.retrieval.records import NUMBER_FIELDS, NamedValue
 from rag_app.retrieval.spelling import SHORTEST
-from rag_app.retrieval.text import singular_of
+from rag_app.retrieval.text import singular
 
 Phrase = tuple[str, ...]
 _WORD = re.compile(r"(?<![\w.,-])-\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|[^\W\d_]+")
@@ -34,7 +34,6 @@ SUPERLATIVES = frozenset({"high", "low", "most", "least", "newest", "oldest", "b
 BOUND_ROLES = frozenset({"under", "over", "least_of", "most_of"})
 _FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total"})
 _HISSES = ("ch", "sh", "ss", "x")  # ends of words whose plural has "es"
-_PLURALS = tuple(f"{each}es" for each in _HISSES)
 _LONGEST = 6  # words of a phrase
 BEGINNING = 4  # letters by which "booked" is of a booking
 _SHORTEST_CUT, _CUT = 3, 3  # letters of a word that is cut short in a name, and what is cut off at least
@@ -265,15 +264,11 @@ def variants(word: str) -> tuple[str, ...]:
 
 def stem(word: str) -> str:
     """
-    >>> stem("Bookings"), stem("is"), stem("categories"), stem("brushes"), stem("movies")
-    ('booking', 'is', 'category', 'brush', 'movie')
+    >>> stem("Bookings"), stem("is"), stem("categories")
+    ('booking', 'is', 'category')
     """
     word = word.casefold()
-    if word.endswith(_PLURALS) and not word.endswith("lches"):  # "welches" is no plural
-        return word[:-2]
-    if word.endswith("ies") and len(word) > 4:
-        return singular_of(word)
-    return word[:-1] if word.endswith("s") and len(word) > 3 and not word.endswith("ss") else word
+    return singular(word) if len(word) > 3 and not word.endswith("lches") else word  # "welches" is no plural
 
 
 def plural_of(noun: str, number: int = 2) -> str:
