@@ -244,7 +244,7 @@ class Application:
         return read_models(self.settings.model.models_file)
 
     @cached_property
-    def bundled(self) -> BundledModel | None:
+    def bundled_model(self) -> BundledModel | None:
         """The embedding model, if it comes with this package."""
         given = self._parts.embedder or (self.settings.model.models_file and self._models_file.embedding)
         return None if given else EMBEDDERS[self.settings.embedding.kind].bundled
@@ -252,10 +252,10 @@ class Application:
     @property
     def embedding(self) -> tuple[str, int]:
         """The embedding model's name and dimension, by which a generation remembers it. A bundled model is not loaded."""
-        if self.bundled is None:
+        if self.bundled_model is None:
             return self.embedder.model_name, getattr(self.embedder, "dimension", self.settings.embedding.dimension)
         loaded = vars(self).get("embedder")
-        return (loaded.model_name if loaded else self.bundled.name), self.bundled.dimension
+        return (loaded.model_name if loaded else self.bundled_model.name), self.bundled_model.dimension
 
     @property
     def dimension(self) -> int:
@@ -263,8 +263,8 @@ class Application:
 
     @cached_property
     def embedder(self) -> "BaseEmbedding":
-        if self.bundled is not None:
-            return build_embedder(self.settings.embedding.kind, self.bundled.name, None, None)
+        if self.bundled_model is not None:
+            return build_embedder(self.settings.embedding.kind, self.bundled_model.name, None, None)
         return _embedder(self.settings, self._models_file, self._parts)
 
     @cached_property
@@ -431,7 +431,7 @@ class Application:
             store = self.backends.kind(spec)
             if await self.generations.active(spec.name, store) is not None:
                 continue
-            async with self.ledger.switching(spec.name):
+            async with self.ledger.lock_for_switching(spec.name):
                 if await self.generations.active(spec.name, store) is not None:
                     continue
                 generation = await self.backends.begin(spec, *self.embedding)

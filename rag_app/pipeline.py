@@ -109,7 +109,7 @@ class Pipeline(Searcher):
         """
         question = await self.resolve_dates(capability, question, scope)
         engine = self.engine(capability, question, scope)
-        with _recording(capability) as given:
+        with _record_outcome(capability) as given:
             await self._check_budgets(engine, scope)
             try:
                 given.append(answer_of(await engine.aquery(QuestionBundle(question))))
@@ -126,7 +126,7 @@ class Pipeline(Searcher):
         """
         question = await self.resolve_dates(capability, question, scope)
         engine, past = self.engine(capability, question, scope), list[Event]()
-        with _recording(capability) as given:
+        with _record_outcome(capability) as given:
             await self._check_budgets(engine, scope)
             try:
                 async with aclosing(engine.stream(question)) as events:
@@ -260,7 +260,7 @@ class Pipeline(Searcher):
 
 
 @contextmanager
-def _recording(capability: str) -> Iterator[list[Answer]]:
+def _record_outcome(capability: str) -> Iterator[list[Answer]]:
     """One line an exchange; without an answer where it failed, or nobody listened to a stream's end."""
     started, given = time.perf_counter(), list[Answer]()
     try:

@@ -33,7 +33,7 @@ class Act(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def administering(database: Database, principal: Principal, *acts: Act) -> AsyncIterator[AsyncConnection]:
+async def administrator_session(database: Database, principal: Principal, *acts: Act) -> AsyncIterator[AsyncConnection]:
     """One transaction that may read all users' rows and records these acts: both, or neither.
 
     Raises Forbidden for API keys and if PostgreSQL finds that the user is no administrator now.
@@ -46,16 +46,18 @@ async def administering(database: Database, principal: Principal, *acts: Act) ->
 
 
 async def record(database: Database, principal: Principal, *acts: Act) -> None:
-    """`administering` of what is read elsewhere. Raises Forbidden, too."""
-    async with administering(database, principal, *acts):
+    """`administrator_session` of what is read elsewhere. Raises Forbidden, too."""
+    async with administrator_session(database, principal, *acts):
         pass
 
 
-def acting(database: Database, principal: Principal | None, *acts: Act) -> AbstractAsyncContextManager[AsyncConnection]:
-    """`administering` for a principal. For the operator (None) a plain transaction, because commands are not audited."""
+def audited_session(
+    database: Database, principal: Principal | None, *acts: Act
+) -> AbstractAsyncContextManager[AsyncConnection]:
+    """`administrator_session` for a principal. For the operator (None) a plain transaction, because commands are not audited."""
     if principal is None:
         return database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION})))
-    return administering(database, principal, *acts)
+    return administrator_session(database, principal, *acts)
 
 
 async def write_down(session: AsyncConnection, actor: UUID | None, *acts: Act) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Row, Table, delete, false, func, or_, sele
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from rag_app.access.audit import Act, acting
+from rag_app.access.audit import Act, audited_session
 from rag_app.access.tables import (
     api_keys_table,
     memberships_table,
@@ -224,7 +224,7 @@ class People(Struct, frozen=True):
 
         `by`: the acting administrator; None is the operator. Raises NotFound, which lists the plans.
         """
-        async with acting(self._database, by, Act("users.plan", str(user.id), {"plan": plan})) as session:
+        async with audited_session(self._database, by, Act("users.plan", str(user.id), {"plan": plan})) as session:
             await _check_plan(session, plan)
             return await _update_user(session, user, plan=plan)
 
@@ -291,13 +291,13 @@ class People(Struct, frozen=True):
             memberships_table.c.user_id.not_in(select(api_keys_table.c.user_id)),
         )
         act = Act("members.remove", str(user.id), {"organization": organization.slug})
-        async with acting(self._database, by, act) as session:
+        async with audited_session(self._database, by, act) as session:
             require(await session.scalar(gone.returning(memberships_table.c.user_id)), NotFound("member", user.name))
 
     async def add_member(self, organization: Organization, user: User, by: Principal | None = None) -> None:
         """Idempotent. `by`: as in `set_plan`."""
         act = Act("members.add", str(user.id), {"organization": organization.slug})
-        async with acting(self._database, by, act) as session:
+        async with audited_session(self._database, by, act) as session:
             await session.execute(
                 insert(memberships_table).values(user_id=user.id, org_id=organization.id).on_conflict_do_nothing()
             )
@@ -382,7 +382,7 @@ class Keys(Struct, frozen=True):
         secret = PREFIX + secrets.token_urlsafe(32)  # bytes: 43 characters
         key_id, user_id = uuid4(), uuid4()
         details = {"organization": organization.slug, "indexes": None if indexes is None else list(indexes)}
-        async with acting(self._database, by, Act("keys.create", str(key_id), details)) as session:
+        async with audited_session(self._database, by, Act("keys.create", str(key_id), details)) as session:
             await session.execute(insert(users_table).values(id=user_id, name=f"key:{key_id}"))
             await session.execute(insert(memberships_table).values(user_id=user_id, org_id=organization.id))
             await session.execute(
@@ -412,7 +412,7 @@ class Keys(Struct, frozen=True):
         InvalidInput if the beginning is ambiguous.
         """
         shown = key if uuid_in(key) else key[:_BEGINNING_LENGTH]
-        async with acting(self._database, by, Act("keys.revoke", shown)) as session:
+        async with audited_session(self._database, by, Act("keys.revoke", shown)) as session:
             row = await _find_key(session, key)
             if by is not None and row.org_id not in by.organizations:
                 raise NotFound("key", shown)

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import Text
 
-from rag_app.access.audit import Act, acting
+from rag_app.access.audit import Act, audited_session
 from rag_app.answering.prompts import (
     PromptConfig,
     PromptVersion,
@@ -102,7 +102,7 @@ class PromptConfigs:
 
     async def versions(self, principal: Principal) -> list[PromptVersion]:
         """All of them, by type and name, with who gets them."""
-        async with acting(self._database, principal, Act("prompts.list", "all")) as session:
+        async with audited_session(self._database, principal, Act("prompts.list", "all")) as session:
             return [*(await _versions(session, principal)).values()]
 
     async def publish(self, principal: Principal | None, config: PromptConfig) -> PromptVersion:
@@ -110,7 +110,7 @@ class PromptConfigs:
         check(config)
         details = {"type": config.type, "weight": config.weight, "active": config.active}
         statement = insert(prompt_configs_table).values(asdict(config)).on_conflict_do_nothing()
-        async with acting(self._database, principal, Act("prompts.add", config.name, details)) as session:
+        async with audited_session(self._database, principal, Act("prompts.add", config.name, details)) as session:
             if await session.scalar(statement.returning(prompt_configs_table.c.name)) is None:
                 problem = f"{config.name!r} already exists. A version cannot be changed; add one with another name"
                 raise InvalidInput("name", config.name, problem)
@@ -134,7 +134,7 @@ class PromptConfigs:
             check_value("weight", weight, Weight)
             values["weight"] = weight
             acts.append(Act("prompts.weigh", name, {"weight": weight}))
-        async with acting(self._database, principal, *acts) as session:
+        async with audited_session(self._database, principal, *acts) as session:
             known = await _versions(session, principal)
             if name not in known:
                 raise NotFound("prompt version", name, known)

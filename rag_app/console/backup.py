@@ -105,7 +105,7 @@ async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], s
         archive = stack.enter_context(ZipFile(whole, "w", ZIP_DEFLATED))
         async with AsyncExitStack() as unwritten:
             for index in sorted({generation.index for generation in apart}):
-                await unwritten.enter_async_context(application.ledger.switching(index))
+                await unwritten.enter_async_context(application.ledger.lock_for_switching(index))
             url = urls.backup or urls.owner or ""
             taken = await stack.enter_async_context(snapshot(await reading_role(url) if urls.private else url))
             if [each.id for each in await _apart(application)] != [each.id for each in apart]:

@@ -22,7 +22,7 @@ from rag_app.console.lazy_packages import import_lazily
 # garbage among them takes a fifth of a command.
 _OBJECTS_WHILE_STARTING = 1_000_000
 
-_INTERRUPTED = 130  # what typer returns after Ctrl-C, and shells expect
+_INTERRUPT_STATUS = 130  # what typer returns after Ctrl-C, and shells expect
 
 # Command or group of commands -> the module that declares it, and what it is declared in there.
 _COMMANDS = {
@@ -99,7 +99,7 @@ def main() -> None:
     try:
         status = get_command(app).main(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()
-        if status == _INTERRUPTED:
+        if status == _INTERRUPT_STATUS:
             print("interrupted", file=sys.stderr)
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)

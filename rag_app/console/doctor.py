@@ -76,7 +76,7 @@ async def _look(application: Application, findings: _Findings, models: bool) -> 
     if not await findings.check("PostgreSQL", application.database.check(), f"{where}; schema and role fit"):
         return
     if urls.owner is None:
-        findings.add("owner", "RAG_DATABASE_OWNER_URL is not set: `rag-app db upgrade` runs elsewhere")
+        findings.add("owner", "RAG_DATABASE_OWNER_URL is not set: `rag-app db upgrade` runs describe_other_store")
     else:
         await findings.check("owner", _connect(urls.owner), "can connect, for `rag-app db upgrade`")
     stores = ", ".join(sorted({application.backends.place(spec) for spec in application.indexes.values()}))
@@ -88,12 +88,12 @@ async def _look(application: Application, findings: _Findings, models: bool) -> 
                 findings.add(name, state, problem=True)
                 continue
             notes = [await note(application, name) for note in (_calibration, _limits)]
-            left = await elsewhere(application, name)
+            left = await describe_other_store(application, name)
             findings.add(name, left or "index, built with these settings" + "".join(notes), problem=bool(left))
 
 
 async def _check_embedder(application: Application, findings: _Findings, models: bool) -> None:
-    bundled, name = application.bundled, application.embedding[0]
+    bundled, name = application.bundled_model, application.embedding[0]
     known = bundled.languages if bundled else ()
     understood = (
         f"; it knows {' and '.join(known)} only: questions in other languages are answered badly" if known else ""
@@ -142,7 +142,7 @@ async def _limits(application: Application, index: str) -> str:
     return f"; {said}" if said else ""
 
 
-async def elsewhere(application: Application, index: str) -> str:
+async def describe_other_store(application: Application, index: str) -> str:
     """Of an index that nothing is in: the other store that its sources are in, if there is one."""
     asked = await application.backends.active(application.indexes[index])
     totals = await application.ledger.totals([each.id for each in await application.people.organizations()])

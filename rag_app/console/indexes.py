@@ -9,7 +9,7 @@ from uuid import UUID
 from typer import Argument, Exit, Option
 
 from rag_app.console.commands import Application, Json, group, on_unchecked_application
-from rag_app.console.printing import counting, moment, print_list, print_result, record, render_text
+from rag_app.console.printing import moment, print_list, print_result, progress_counter, record, render_text
 from rag_app.domain import JsonObject
 from rag_app.stores.registry import STORES
 
@@ -146,12 +146,12 @@ async def move(
     shown = {
         **_outcome_json(moved, slugs),
         "moved_from": record(moved.origin, "store generation=number"),
-        "differing": moved.differing,
+        "differing": moved.differing_sources,
         "compared": compared,
         **record(moved, "setting others"),
     }
     print_result(as_json, shown, render_text("moved.txt", **shown))
-    if moved.built.failed or moved.differing:
+    if moved.built.failed or moved.differing_sources:
         raise Exit(2)
 
 
@@ -162,7 +162,7 @@ def _indexing_of(application: Application) -> "Indexing":
 
 
 def _open_bar(bars: ExitStack, generation: "Generation", sources: int) -> "Callable[[RebuildResult], None]":
-    count = bars.enter_context(counting(f"{generation.index}, generation {generation.number}", sources))
+    count = bars.enter_context(progress_counter(f"{generation.index}, generation {generation.number}", sources))
     return lambda built: count(built.sources + built.compared)
 
 

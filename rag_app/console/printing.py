@@ -189,7 +189,7 @@ def _fold_failures(failures: Iterable[UnreadableDocument]) -> Iterator[str]:
 
 
 @contextmanager
-def counting(what: str, total: int, *columns: Any) -> Iterator[Callable[..., None]]:
+def progress_counter(what: str, total: int, *columns: Any) -> Iterator[Callable[..., None]]:
     """A bar on a terminal, nothing otherwise. Gives what is called with how many are done, and with fields of the columns."""
     from rich.console import Console
     from rich.progress import Progress
@@ -200,7 +200,7 @@ def counting(what: str, total: int, *columns: Any) -> Iterator[Callable[..., Non
 
 
 @contextmanager
-def stepping(what: str, things: str) -> Iterator[Callable[[int], None]]:
+def progress_lines(what: str, things: str) -> Iterator[Callable[[int], None]]:
     """A line on stderr every few seconds with how many things are done, where nobody knows how many there are."""
     began = last_line = time.monotonic()
 
@@ -225,7 +225,7 @@ def progress_bar(title: str, total: int) -> "Iterator[Progress]":
     rest = TextColumn(
         "{task.fields[rate]:.1f} files/s, {task.fields[chunks]} chunks  {task.fields[file]}", markup=False
     )
-    with counting(title, total, *columns, rest) as update:
+    with progress_counter(title, total, *columns, rest) as update:
 
         def step(path: Path, summary: "Summary") -> None:
             nonlocal began, last_line

@@ -12,7 +12,15 @@ from typer import Argument, Option, launch
 
 from rag_app.console.commands import Application, Filter, Index, Json, Mode, Site, User, group, on_application
 from rag_app.console.lazy_packages import build_schemas_later
-from rag_app.console.printing import answer_json, answer_text, counting, hit_json, hits_text, print_result, render_text
+from rag_app.console.printing import (
+    answer_json,
+    answer_text,
+    hit_json,
+    hits_text,
+    print_result,
+    progress_counter,
+    render_text,
+)
 from rag_app.domain import PUBLIC_ORGANIZATION, Hit, InvalidInput, Scope, source_id
 
 if TYPE_CHECKING:
@@ -180,7 +188,7 @@ async def evaluate(
         return await application.searcher.search(spec.name, question_of(query.text, depth, mode, []), scope)
 
     names = names_of_judged_sources(judgments.qrels, spec.name, [organization.id])
-    with counting("questions", len(judgments.queries)) as count:
+    with progress_counter("questions", len(judgments.queries)) as count:
         done = await run_retrieval(judgments.queries, search, names, rule=spec.confidence, progress=count)
     report = make_report(spec.name, chosen.mode, done, judgments, spec.confidence)
     print_result(as_json, report_to_json(report), render_text("report.txt", report=report))
@@ -212,7 +220,7 @@ async def calibrate(
     spec = application.index(index)
     judgments = await _judgments(application, org, spec.name, queries, qrels, recorded)
     slug = None if org is None else (await application.people.organization(org)).slug
-    with counting("questions", len(judgments.queries)) as count:
+    with progress_counter("questions", len(judgments.queries)) as count:
         shown = await calibrate_index(application, spec, slug, judgments, not try_only, count)
     print_result(as_json, shown, render_text("calibration.txt", **shown))
 
@@ -238,11 +246,11 @@ async def _choose(application: Application, index: str | None, org: str | None) 
 
 async def _tell_of_other_store(application: Application, index: str) -> None:
     """Where nothing is found because `RAG_VECTOR_STORE` was changed and the index was not copied."""
-    from rag_app.console.doctor import elsewhere
+    from rag_app.console.doctor import describe_other_store
     from rag_app.retrieval.index import find_index
 
     name = find_index(application.indexes, index).name
-    if said := await elsewhere(application, name):
+    if said := await describe_other_store(application, name):
         print(f"{name}: {said}", file=sys.stderr)
 
 
@@ -269,7 +277,7 @@ async def _evaluate_answers(
     threads = [each for each in read_jsonl(path, Thread) if each.corpus in asked]
     if not threads:
         raise InvalidInput("--corpus", corpus, f"{path} has no question of {', '.join(sorted(asked))}")
-    with counting("turns", sum(len(each.turns) for each in threads)) as count:
+    with progress_counter("turns", sum(len(each.turns) for each in threads)) as count:
         scored = await ask_threads(application, threads, index, org, user, count)
     text = render_text("answers.txt", counts=count_outcomes(scored), outcomes=[*Outcome])
     print_result(as_json, answers_json(scored), text)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 app = group()
 
-_SERVED = "served-url"  # the file in RAG_HOME with the URL of the server that started last
+_URL_FILE = "served-url"  # the file in RAG_HOME with the URL of the server that started last
 
 
 @app.command()
@@ -86,7 +86,7 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
         url = http_url(host, port)
         with suppress(OSError):  # a folder that cannot be written is not needed to serve
             settings.database.home.mkdir(parents=True, exist_ok=True)
-            (settings.database.home / _SERVED).write_text(url, "utf-8")
+            (settings.database.home / _URL_FILE).write_text(url, "utf-8")
         print(f"rag-app on {url}  (docs: {url}/docs)", file=sys.stderr, flush=True)
         language_identifier()  # loaded once: workers, which are forks, share it
         # What is left of the preparations ends here, or never: in a worker, which is a fork, the end of a model's session
@@ -175,7 +175,7 @@ def served_url(settings: "Settings") -> str:
     if settings.pages.public_url:
         return settings.pages.public_url
     with suppress(OSError, ValueError):
-        url = (settings.database.home / _SERVED).read_text("utf-8")
+        url = (settings.database.home / _URL_FILE).read_text("utf-8")
         address = urlsplit(url)
         with socket.create_connection((address.hostname or "", address.port or 0), timeout=1):
             return url

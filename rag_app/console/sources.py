@@ -32,9 +32,9 @@ from rag_app.console.printing import (
     print_list,
     print_result,
     progress_bar,
+    progress_lines,
     render_text,
     source_json,
-    stepping,
     summary_json,
     summary_text,
 )
@@ -374,7 +374,7 @@ async def from_llamaindex(
     target = await target_of(application, org, None, None, None, {}, [])
     within = source_id(target.org_id, spec.name, "")
     bringing = Bringing(await application.node_writer(spec, target), application.embedder, within)
-    with stepping(f"{spec.name}/{org}", "nodes") as step:
+    with progress_lines(f"{spec.name}/{org}", "nodes") as step:
         await bringing.run(read, lambda brought: step(brought.nodes), dry_run=dry_run)
     said = "are" if bringing.same_model else "are not"
     text = f"{bringing.brought.summary()}\nthe store's vectors {said} those of {application.embedder.model_name}"

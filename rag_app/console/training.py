@@ -9,7 +9,7 @@ from uuid import UUID
 from typer import Option
 
 from rag_app.console.commands import Application, Output, group, on_application
-from rag_app.console.printing import counting, open_output
+from rag_app.console.printing import open_output, progress_counter
 
 training = group("Export answers of consenting users as training data.")
 
@@ -34,7 +34,7 @@ async def export_training_data(
     consenting = await application.conversations.training.list_consenting()
     lessons = Counter[UUID]()
     withheld = 0
-    with open_output(output) as lines, counting("users", len(consenting)) as count:
+    with open_output(output) as lines, progress_counter("users", len(consenting)) as count:
         async for user, example in training_examples(application, consenting, since, capability, count):
             if example is None:
                 withheld += 1

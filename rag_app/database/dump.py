@@ -52,7 +52,7 @@ class Snapshot(Struct, frozen=True):
         Raises StoreFailed with pg_dump's message.
         """
         options = ["--format=custom", f"--snapshot={self.name}", "--no-owner", "--no-privileges", "--schema=public"]
-        async with _running("pg_dump", self.url, *options, "--no-unlogged-table-data") as (_, said):
+        async with _run_program("pg_dump", self.url, *options, "--no-unlogged-table-data") as (_, said):
             while piece := await said.read(_PIECE):
                 file.write(piece)
 
@@ -105,7 +105,7 @@ async def restore(owner_url: str, file: IO[bytes], sums: Sums, closed: list[str]
     """
     options = ["--format=custom", "--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"]
     options.append("--schema=public")  # what is in it: it is there itself
-    async with _running("pg_restore", owner_url, *options) as (told, _):
+    async with _run_program("pg_restore", owner_url, *options) as (told, _):
         with suppress(BrokenPipeError, ConnectionResetError):  # it has ended, and says why
             while piece := file.read(_PIECE):
                 told.write(piece)
@@ -157,7 +157,7 @@ async def _path(program: str, url: str) -> str:
 
 
 @asynccontextmanager
-async def _running(
+async def _run_program(
     program: str, url: str, *options: str
 ) -> AsyncIterator[tuple[asyncio.StreamWriter, asyncio.StreamReader]]:
     """Its stdin and stdout. Raises StoreFailed if it fails.

@@ -52,7 +52,7 @@ _SECONDS_IN_LINE = 30  # a request waits no longer than this for one of the pool
 _SECONDS_TO_ANSWER = 60  # a search that takes longer has failed
 _OUT_OF_ORDER = frozenset({"08", "53", "57", "58"})
 # SQLSTATE classes: connection exception, insufficient resources, operator intervention, system error
-_BROKEN = OSError | asyncpg.InternalClientError
+_CONNECTION_ERRORS = OSError | asyncpg.InternalClientError
 # What asyncpg says of a connection that went; the second where that was between two statements
 FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, OSError, asyncpg.InternalClientError)
 """What a driver raises whose server refuses, fails or goes."""
@@ -123,7 +123,7 @@ def _store_failed(context: ExceptionContext) -> BaseException | None:
     if not isinstance(original, Exception):  # cancelled: SQLAlchemy drops the connection, the database is well
         return None
     # no DBAPI errors to SQLAlchemy, which would keep the broken connection
-    context.is_disconnect = context.is_disconnect or isinstance(original, _BROKEN)
+    context.is_disconnect = context.is_disconnect or isinstance(original, _CONNECTION_ERRORS)
     if context.is_disconnect or _is_out_of_order(original):
         return _failure(original)
     return None
@@ -197,8 +197,8 @@ class Database:
         self._leaving: set[asyncio.Task[None]] = set()
 
     @cached_property
-    def _dedicated(self) -> AsyncEngine:
-        """For `dedicated`, which few commands use: without a pool, so there is nothing to close."""
+    def _own_engine(self) -> AsyncEngine:
+        """For `own_connection`, which few commands use: without a pool, so there is nothing to close."""
         return create_engine(self._url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
 
     def with_preparation(self, prepare: Prepare) -> "Database":
@@ -352,9 +352,9 @@ class Database:
             yield connection
 
     @asynccontextmanager
-    async def dedicated(self) -> AsyncIterator[AsyncConnection]:
+    async def own_connection(self) -> AsyncIterator[AsyncConnection]:
         """A connection beside the pool, in autocommit, closed at exit: for locks that last as long as a connection."""
-        async with self._dedicated.connect() as connection:
+        async with self._own_engine.connect() as connection:
             yield connection
 
     async def check(self) -> None:

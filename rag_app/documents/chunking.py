@@ -119,7 +119,7 @@ class NodeWriter:
         for node in nodes:
             self._check(node)
             documents.setdefault(node.ref_doc_id or node.node_id, []).append(node)
-        async with self._ledger.writing(self._target.org_id, self._spec.name):
+        async with self._ledger.lock_for_writing(self._target.org_id, self._spec.name):
             await self._write(documents)
         return [str(self._chunk_id(node)) for node in nodes]
 

@@ -82,7 +82,7 @@ class JobInfo(Struct, frozen=True, kw_only=True):
     link: Annotated[str, Meta(description="the path of this job", examples=[f"{PATH}/{JOB}"])]
 
     @property
-    def ended(self) -> bool:
+    def is_finished(self) -> bool:
         return self.state not in _UNFINISHED_STATES
 
 

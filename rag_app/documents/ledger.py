@@ -83,7 +83,7 @@ NO_BUILD = Build("", "writing", 0)
 
 
 WriteLock = Callable[[], AbstractAsyncContextManager[None]]
-"""Takes the lock of `SourceLedger.writing`, repeatedly on one connection. Not for two tasks at once."""
+"""Takes the lock of `SourceLedger.lock_for_writing`, repeatedly on one connection. Not for two tasks at once."""
 
 
 class SourceLedger:
@@ -92,11 +92,11 @@ class SourceLedger:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def _acting_for(self, *organizations: UUID) -> AbstractAsyncContextManager[AsyncConnection]:
+    def _open_session(self, *organizations: UUID) -> AbstractAsyncContextManager[AsyncConnection]:
         return self._database.scoped(Scope(frozenset(organizations)), operator=True)
 
     async def _execute(self, organizations: Iterable[UUID], *statements: TextClause, **values: Any) -> None:
-        async with self._acting_for(*organizations) as session:
+        async with self._open_session(*organizations) as session:
             for statement in statements:
                 await session.execute(statement, values)
 
@@ -112,23 +112,23 @@ class SourceLedger:
     # -- writing
 
     @asynccontextmanager
-    async def writing(self, org_id: UUID, index: str) -> AsyncIterator[None]:
+    async def lock_for_writing(self, org_id: UUID, index: str) -> AsyncIterator[None]:
         """Hold the lock for writing this organization's sources in this index; waits until it is free.
 
         Meanwhile no generation of the index can be activated. The lock belongs to a database session, so it is freed at
         exit or when the process dies. Behind a connection pooler it needs session pooling.
         """
-        async with self.writer(org_id, index) as writing, writing():
+        async with self.writer(org_id, index) as lock, lock():
             yield
 
     @asynccontextmanager
     async def writer(self, org_id: UUID, index: str) -> AsyncIterator[WriteLock]:
         """The same for repeated writes: one connection, on which the lock is taken and released each time."""
         names = {"name": f"rag_app/write/{org_id}/{index}", "shared": f"rag_app/switch/{index}"}
-        async with self._database.dedicated() as connection:
+        async with self._database.own_connection() as connection:
 
             @asynccontextmanager
-            async def writing() -> AsyncIterator[None]:
+            async def lock() -> AsyncIterator[None]:
                 await connection.execute(_LOCK_TO_WRITE, names)
                 try:
                     yield
@@ -138,29 +138,29 @@ class SourceLedger:
                     raise
                 await connection.execute(_UNLOCK, names)
 
-            yield writing
+            yield lock
 
     @asynccontextmanager
-    async def counting(self, org_id: UUID) -> AsyncIterator[None]:
-        """Hold the lock for counting an organization's sources and adding to them, like `writing`."""
-        async with self._database.dedicated() as connection:
+    async def lock_for_counting(self, org_id: UUID) -> AsyncIterator[None]:
+        """Hold the lock for counting an organization's sources and adding to them, like `lock_for_writing`."""
+        async with self._database.own_connection() as connection:
             await connection.execute(_LOCK, {"name": f"rag_app/count/{org_id}"})
             yield
 
     @asynccontextmanager
-    async def switching(self, index: str) -> AsyncIterator[None]:
-        """Hold the lock that excludes all writers of this index, like `writing`."""
-        async with self._database.dedicated() as connection:
+    async def lock_for_switching(self, index: str) -> AsyncIterator[None]:
+        """Hold the lock that excludes all writers of this index, like `lock_for_writing`."""
+        async with self._database.own_connection() as connection:
             await connection.execute(_LOCK, {"name": f"rag_app/switch/{index}"})
             yield
 
     @asynccontextmanager
-    async def rebuilding(self, index: str) -> AsyncIterator[None]:
-        """Hold the lock for creating and dropping generations of this index, like `writing`.
+    async def lock_for_rebuilding(self, index: str) -> AsyncIterator[None]:
+        """Hold the lock for creating and dropping generations of this index, like `lock_for_writing`.
 
         Raises Misconfigured if another process holds it.
         """
-        async with self._database.dedicated() as connection:
+        async with self._database.own_connection() as connection:
             if not await connection.scalar(_TRY_LOCK, {"name": f"rag_app/rebuild/{index}"}):
                 raise Misconfigured(f"another command rebuilds, switches or drops a generation of {index}: wait for it")
             yield
@@ -178,7 +178,7 @@ class SourceLedger:
             return
         sources = [source for source, _ in batch]
         try:
-            async with self._acting_for(*{source.org_id for source in sources}) as session:
+            async with self._open_session(*{source.org_id for source in sources}) as session:
                 gone = await session.scalar(_NO_LONGER, {"generation": generation_id})
                 if gone is not None:
                     raise Misconfigured(f"index {gone} has been switched to another generation: run the command again")
@@ -217,7 +217,7 @@ class SourceLedger:
         """
         if not batch:
             return set()
-        async with self._acting_for(*{source.org_id for source in batch}) as session:
+        async with self._open_session(*{source.org_id for source in batch}) as session:
             return await _claim(session, batch, generation_id)
 
     async def move(self, org_id: UUID, sources: Sequence[Source]) -> None:
@@ -316,7 +316,7 @@ class SourceLedger:
     ) -> dict[str, tuple[str, list[UUID]]]:
         """The digests and sources of those files whose sources are in the generation as they were read."""
         values = {"org": org_id, "index": index, "generation": generation_id, "origins": [*origins]}
-        async with self._acting_for(org_id) as session:
+        async with self._open_session(org_id) as session:
             rows = (await session.execute(_AS_READ, values)).all()
         return {origin: (digest, sources) for origin, digest, sources in rows}
 

@@ -43,7 +43,7 @@ class Originals:
         copy.chmod(0o600)
         row = {"version": source.version, "sha256": digest, "size": copy.stat().st_size, "file_name": name}
         try:
-            async with self._changing(source.org_id) as session:
+            async with self._lock_originals(source.org_id) as session:
                 before = await session.scalar(
                     select(originals_table.c.sha256).where(originals_table.c.source_id == source.id)
                 )
@@ -59,7 +59,7 @@ class Originals:
 
     async def restamp(self, before: Source, after: Source) -> None:
         """Keep the file for the new version of a source whose metadata have changed."""
-        async with self._changing(before.org_id) as session:
+        async with self._lock_originals(before.org_id) as session:
             await session.execute(
                 update(originals_table)
                 .where(originals_table.c.source_id == before.id, originals_table.c.version == before.version)
@@ -82,7 +82,7 @@ class Originals:
 
     async def forget(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
         """Delete the files of these sources and their rows."""
-        async with self._changing(org_id) as session:
+        async with self._lock_originals(org_id) as session:
             gone = await session.scalars(
                 delete(originals_table)
                 .where(
@@ -111,7 +111,7 @@ class Originals:
                 _path(self._folder, org_id, digest).unlink()
 
     @asynccontextmanager
-    async def _changing(self, org_id: UUID) -> AsyncIterator[AsyncConnection]:
+    async def _lock_originals(self, org_id: UUID) -> AsyncIterator[AsyncConnection]:
         async with self._database.scoped(Scope(frozenset({org_id})), operator=True) as session:
             lock = func.pg_advisory_xact_lock(func.hashtextextended(f"rag_app/originals/{org_id}", 0))
             await session.execute(select(lock))

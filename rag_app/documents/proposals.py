@@ -148,7 +148,7 @@ def _proposal(file: str, rows: int, values: Values) -> str:
     clock = _clock_beside(date, values)
     fields = _field_names(name for name, kind in kinds.items() if kind is not None and name not in (date, clock))
     figures = {
-        name: _words_of(name, columns[name].sign, columns) | _said_of(name, date, kinds[name])
+        name: _words_of(name, columns[name].sign, columns) | _vocabulary_of(name, date, kinds[name])
         for name in fields
         if kinds[name] in _NUMBERS and name != key and not _NAMES_A_ROW.search(column_name(name))
     }
@@ -232,12 +232,12 @@ def _clock_beside(date: str | None, values: Values) -> str | None:
     return next(times, None) if date is not None else None
 
 
-def _said_of(name: str, date: str | None, kind: FieldType | None) -> dict[str, str]:
+def _vocabulary_of(name: str, date: str | None, kind: FieldType | None) -> dict[str, str]:
     """What else is sure of a column of figures: that it adds up, where something is paid for each row; its two ends.
 
-    >>> _said_of("fee_eur", "day", FieldType.NUMBER)["adds_up"], _said_of("price", "day", FieldType.NUMBER).get("adds_up")
+    >>> _vocabulary_of("fee_eur", "day", FieldType.NUMBER)["adds_up"], _vocabulary_of("price", "day", FieldType.NUMBER).get("adds_up")
     ('true', None)
-    >>> _said_of("Temp", None, FieldType.NUMBER)
+    >>> _vocabulary_of("Temp", None, FieldType.NUMBER)
     {'high': '["warmest", "hottest"]', 'low': '["coldest"]'}
     """
     tokens, table, said = _fold(_without_unit(name)[0]).replace("_", " ").split(), _table(), dict[str, str]()

@@ -114,7 +114,7 @@ class Filling(ABC):
         return await self.ledger.next_unindexed(org_id, self.spec.name, self.generation_id, after, self.batch)
 
     async def _write(self, org_id: UUID, work: Work, locked: bool) -> None:
-        async with self.ledger.writing(org_id, self.spec.name) if locked else nullcontext():
+        async with self.ledger.lock_for_writing(org_id, self.spec.name) if locked else nullcontext():
             claimed = await self.ledger.claim([source for source, _ in work], self.generation_id)
             todo = [(source, nodes) for source, nodes in work if source.id in claimed]
             self.built.chunks += await write_sources(self.ledger, self.open_store(org_id), self.generation_id, todo)
@@ -237,7 +237,7 @@ class Move(Filling):
         """Nobody writes between reading and writing: no ingest is in between."""
         after = UUID(int=0)
         while True:
-            async with self.ledger.writing(org_id, self.spec.name) if locked else nullcontext():
+            async with self.ledger.lock_for_writing(org_id, self.spec.name) if locked else nullcontext():
                 batch = [source for source, _ in await self._next(org_id, after)]
                 if not batch:
                     return

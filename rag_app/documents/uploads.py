@@ -235,7 +235,7 @@ class Uploads:
             yield
             return
         most, size = self._limits.sources, self._limits.size
-        async with self._ledger.counting(org_id):
+        async with self._ledger.lock_for_counting(org_id):
             sources, taken = await self._catalogue.usage(org_id, [source.id for source, _ in found])
             if most is not None and sources + len(found) > most:
                 raise OrganizationFull(

@@ -113,7 +113,7 @@ class Hit(Struct, frozen=True):
         return passage_link(self.source_id, self.chunk_id)
 
     @property
-    def sent(self) -> JsonObject:
+    def sent_metadata(self) -> JsonObject:
         """The source's metadata as they were sent: declared ones in their types, times as they were written."""
         return {**self.metadata, **self.untyped}
 

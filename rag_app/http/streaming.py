@@ -81,7 +81,7 @@ async def event_stream(
     """
     first = await anext(events)
 
-    async def named() -> AsyncGenerator[tuple[str, Any], None]:
+    async def name_events() -> AsyncGenerator[tuple[str, Any], None]:
         yield "meta", {"request_id": exchange(request.scope).request_id, **meta}
         event = first
         while not isinstance(event, Answer):
@@ -94,7 +94,7 @@ async def event_stream(
         yield "citations", citations(event)
         yield "done", body(event)
 
-    frames = _frames(request, named())
+    frames = _frames(request, name_events())
     if keep is None:
         return _EventStream(frames, events)
     resumable = Resumable(frames, events)
@@ -158,11 +158,11 @@ def progress_stream(request: AnyRequest, events: AsyncGenerator[tuple[str, Struc
     return _EventStream(_frames(request, events), events)
 
 
-async def _frames(request: AnyRequest, named: AsyncGenerator[tuple[str, Any], None]) -> AsyncGenerator[bytes, None]:
+async def _frames(request: AnyRequest, events: AsyncGenerator[tuple[str, Any], None]) -> AsyncGenerator[bytes, None]:
     """An error becomes the event `error`, the last one."""
     try:
-        async with aclosing(named):
-            async for name, data in named:
+        async with aclosing(events):
+            async for name, data in events:
                 yield _frame(name, data)
     except Exception as error:
         handle: Any = request.app.exception_handlers[Exception]  # the one of plain errors, which also logs

@@ -26,13 +26,13 @@ GT, GTE, LT, LTE = FilterOperator.GT, FilterOperator.GTE, FilterOperator.LT, Fil
 ANY, ALL, CONTAINS, IS_EMPTY = FilterOperator.ANY, FilterOperator.ALL, FilterOperator.CONTAINS, FilterOperator.IS_EMPTY
 
 _EQUALITY = (EQ, NE, IN, NIN, IS_EMPTY)
-_ORDERED = (EQ, NE, LT, LTE, GT, GTE, IN, NIN, IS_EMPTY)
+_ORDER_OPERATORS = (EQ, NE, LT, LTE, GT, GTE, IN, NIN, IS_EMPTY)
 OPERATORS: Mapping[FieldType, tuple[FilterOperator, ...]] = {
     FieldType.KEYWORD: _EQUALITY,
     FieldType.UUID: _EQUALITY,
-    FieldType.INTEGER: _ORDERED,
-    FieldType.NUMBER: _ORDERED,
-    FieldType.TIME: _ORDERED,
+    FieldType.INTEGER: _ORDER_OPERATORS,
+    FieldType.NUMBER: _ORDER_OPERATORS,
+    FieldType.TIME: _ORDER_OPERATORS,
     FieldType.BOOLEAN: (EQ, NE, IS_EMPTY),
     FieldType.TAGS: (CONTAINS, ANY, ALL, IS_EMPTY),
 }
@@ -42,7 +42,7 @@ LIST_OPERATORS = frozenset({IN, NIN, ANY, ALL})
 
 _SIGNS = "==|!=|>=|<=|=|>|<"
 _NAMES = "not in|nin|in|any|all|contains|has"
-_WRITTEN = re.compile(
+_CONDITION_TEXT = re.compile(
     rf"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:({_SIGNS}|\b(?:{_NAMES})\b)\s*(.*)|\s(is_empty|is empty)\s*)", re.DOTALL
 )
 _SPELLINGS = {"=": "==", "not in": "nin", "has": "contains"}
@@ -262,10 +262,10 @@ def coerce(name: str, kind: FieldType, value: object) -> Value:
             return float(text)
     except (ValueError, KeyError):
         pass
-    raise InvalidInput(name, value, f"must be {_EXPECTED[kind]}, not {value!r}"[:200])
+    raise InvalidInput(name, value, f"must be {_EXPECTED_VALUES[kind]}, not {value!r}"[:200])
 
 
-_EXPECTED = {
+_EXPECTED_VALUES = {
     FieldType.KEYWORD: "a text",
     FieldType.TAGS: "a text",
     FieldType.UUID: "a UUID",
@@ -352,7 +352,7 @@ def parse_condition(written: str) -> MetadataFilter | MetadataFilters:
             raise InvalidInput("filter", written, "begins with a brace but is not valid JSON") from None
         return parse_where(said, "filter")
     problem = f"{written!r} is not `field=value`, `field>=value`, `field in a,b` ..."[:200]
-    found = require(_WRITTEN.fullmatch(written), InvalidInput("filter", written, problem))
+    found = require(_CONDITION_TEXT.fullmatch(written), InvalidInput("filter", written, problem))
     field, sign, value, empty = found.groups()
     if empty:
         return condition(field, IS_EMPTY)

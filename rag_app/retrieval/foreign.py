@@ -75,7 +75,7 @@ def _complete_node(found: NodeWithScore) -> NodeWithScore:
     whole = (node.source_node.metadata if node.source_node is not None else None) or {}
     name = texts.get("title") or texts.get("file_name") or whole.get("title") or whole.get("file_name") or document
     meta = {
-        **{key: value for key, value in said.items() if key not in _TYPED},
+        **{key: value for key, value in said.items() if key not in _TYPED_KEYS},
         **texts,
         "org_id": str(uuid_in(str(said.get("org_id"))) or NOWHERE),
         "source_id": str(uuid_in(document) or uuid5(NAMESPACE_URL, document)),
@@ -99,7 +99,9 @@ def _complete_node(found: NodeWithScore) -> NodeWithScore:
 
 
 # Fields of a hit whose values are not taken over as they come.
-_TYPED = frozenset({"position", "date", "page", "site_id", "owner_id", "private_to", "version", "untyped", "metadata"})
+_TYPED_KEYS = frozenset(
+    {"position", "date", "page", "site_id", "owner_id", "private_to", "version", "untyped", "metadata"}
+)
 
 
 def _number(value: Any, kind: type[int] | type[float]) -> float | int | None:

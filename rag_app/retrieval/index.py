@@ -207,7 +207,7 @@ class IndexSpec(_Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _told_apart(cls, said: Any) -> Any:
+    def _split_fields(cls, said: Any) -> Any:
         """A table among the fields is a type and a vocabulary."""
         if not isinstance(said, dict) or not isinstance(said.get("fields", {}), dict):
             return said

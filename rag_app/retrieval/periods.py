@@ -59,7 +59,7 @@ _YEAR = r"(?:19|20)\d\d"
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?!\d)(?:st|nd|rd|th|er|\.)?"
 _DATES = ("dated", "written", "quarter")
 # Kinds of days of which some may be listed, each with the kind that it is one of.
-_LISTED = {
+_KINDS_IN_LISTS = {
     **dict.fromkeys(("numbered", "weekday_day"), "numbered"),
     **dict.fromkeys(("weekday", "stepped_weekday"), "weekday"),
     "near": "near",
@@ -83,7 +83,7 @@ def conditions_of(period: Period) -> Filters:
 
 
 _MONTHS = {name: number for names in (MONTHS, FRENCH_MONTHS, GERMAN_MONTHS) for number, name in enumerate(names, 1)}
-_NAMED = re.compile(
+_DAY_NAME = re.compile(
     rf"(?<!\d)(?:(?P<y1>{_YEAR})-(?P<m1>0[1-9]|1[0-2])(?:-(?P<d1>\d\d))?"
     rf"|(?:(?P<d2>\d{{1,2}})(?:st|nd|rd|th|er|\.)?\s+)?\b(?P<m2>{'|'.join(_MONTHS)})\b(?:,?\s+(?P<y2>{_YEAR}))?(?!\s+\d{{1,2}}\b)"
     rf"|\b(?P<m3>{'|'.join(_MONTHS)})\s+(?P<d3>\d{{1,2}})\b(?:,?\s+(?P<y3>{_YEAR}))?|(?P<y4>{_YEAR}))(?!\d)"
@@ -244,7 +244,7 @@ def names_day(text: str, day: date) -> bool:
 
 def _days_named(text: str, dated: date | None, grain: str) -> Iterator[Days]:
     long = grain not in ("day", "week")
-    for found in _NAMED.finditer(text):
+    for found in _DAY_NAME.finditer(text):
         said = found["y1"] or found["y2"] or found["y3"] or found["y4"]
         name = found["m2"] or found["m3"]
         month = _MONTHS[name] if name else int(found["m1"] or 1)
@@ -681,7 +681,7 @@ class _Reading:
                 if self.grammar.has("together", self.text):  # July and August together
                     joined = self._short_range(begun, "next_day")
                     yield from (each for each in joined if each.start and _is_next_month(each.start, each.end))
-            elif begun.lastgroup in (*_DATES, *_LISTED):
+            elif begun.lastgroup in (*_DATES, *_KINDS_IN_LISTS):
                 yield from self._short_range(begun, "dash", alone=begun.lastgroup in _DATES or self._is_led(begun))
         yield from self._list_ranges()
         yield from self._years()
@@ -690,9 +690,14 @@ class _Reading:
         """Days that follow each other: Monday, Tuesday and Wednesday; the 5th and the 6th; today and tomorrow."""
         listed = list[re.Match[str]]()
         for match in (*self.grammar.point.finditer(self.text), None):
-            kind = match and _LISTED.get(match.lastgroup or "")
+            kind = match and _KINDS_IN_LISTS.get(match.lastgroup or "")
             gap = self.text[listed[-1].end() : match.start()] if listed and match else ""
-            if match and listed and kind == _LISTED[listed[-1].lastgroup or ""] and self.grammar.listed.fullmatch(gap):
+            if (
+                match
+                and listed
+                and kind == _KINDS_IN_LISTS[listed[-1].lastgroup or ""]
+                and self.grammar.listed.fullmatch(gap)
+            ):
                 listed.append(match)
                 continue
             if len(listed) > 1:

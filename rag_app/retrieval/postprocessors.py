@@ -154,13 +154,13 @@ def rank_by_match(node: NodeWithScore, text: str, terms: Set[str]) -> Rank:
     is about, its `related_terms` for what it is related to. Case and a plural s do not matter.
     """
 
-    def asked(name: object) -> bool:
+    def is_named(name: object) -> bool:
         words = words_of(str(name or ""))
         return bool(words.strip()) and (words in text or words in terms)
 
     meta = node.node.metadata
-    about = asked(meta.get("term")) or asked(meta.get("title"))
-    related = any(map(asked, meta.get("related_terms") or []))
+    about = is_named(meta.get("term")) or is_named(meta.get("title"))
+    related = any(map(is_named, meta.get("related_terms") or []))
     return not about, not (about or related), -(node.score or 0.0)
 
 

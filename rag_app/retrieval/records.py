@@ -15,8 +15,8 @@ from rag_app.retrieval.index import IndexSpec
 
 LARGEST_LIMIT = 50
 NUMBER_FIELDS = frozenset({FieldType.INTEGER, FieldType.NUMBER})
-_ORDERED = NUMBER_FIELDS | {FieldType.TIME}
-_GROUPED = NUMBER_FIELDS | {FieldType.KEYWORD, FieldType.BOOLEAN, FieldType.TIME}
+_ORDER_TYPES = NUMBER_FIELDS | {FieldType.TIME}
+_GROUP_TYPES = NUMBER_FIELDS | {FieldType.KEYWORD, FieldType.BOOLEAN, FieldType.TIME}
 
 
 class Aggregate(StrEnum):
@@ -118,9 +118,9 @@ def check_query(query: RecordQuery, spec: IndexSpec) -> RecordQuery:
     from rag_app.retrieval.filters import check_filters  # LlamaIndex, which the words of records do without
 
     for role, name, accepted in (
-        ("order", query.order, _ORDERED),
+        ("order", query.order, _ORDER_TYPES),
         ("of", query.of, NUMBER_FIELDS),
-        ("group", query.group, _GROUPED),
+        ("group", query.group, _GROUP_TYPES),
     ):
         if name is None:
             continue

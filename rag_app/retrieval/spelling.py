@@ -18,7 +18,7 @@ SHORTEST, MOST = 4, 3
 _LONGEST = 20
 _TWICE = 6  # letters from which two slips by ear are looked for
 _AT_MOST = 1.3  # of a word's slips together
-_SLIP, _MISSING, _EXTRA, _OTHER, _FIRST = 0.5, 0.8, 0.8, 1.0, 0.5
+_SLIP, _OMISSION, _EXTRA, _OTHER, _FIRST = 0.5, 0.8, 0.8, 1.0, 0.5
 _LETTERS, _VOWELS = "abcdefghijklmnopqrstuvwxyz", "aeiouy"
 _SPELLINGS = read_table(__file__)
 _ENDINGS = ("est", "er", "ed", "ing", "ly")
@@ -126,12 +126,12 @@ def _edits(word: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for place in range(len(word) + 1):
         before, after = word[:place], word[place:]
-        found |= {before + letter + after: _MISSING for letter in _LETTERS}
+        found |= {before + letter + after: _OMISSION for letter in _LETTERS}
         if after:
             found |= {before + letter + after[1:]: _OTHER for letter in _LETTERS}
             found[before + after[1:]] = _EXTRA
         if min(len(before), len(after)) >= SHORTEST - 1:
-            found[f"{before} {after}"] = _MISSING
+            found[f"{before} {after}"] = _OMISSION
     return found
 
 

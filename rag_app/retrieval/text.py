@@ -15,7 +15,7 @@ _WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 _DAY = re.compile(r"\b\d{1,2}\.\s*\Z")
 _GERMAN_DATE = re.compile(r"(?:Jan|Jän|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|(?:bis|und|oder|auf) )")
 # Abbreviations that it takes for the end of a sentence.
-_SHORTENED = re.compile(r"\b(?:incl|excl|approx|max|tel)\.\s*\Z", re.IGNORECASE)
+_ABBREVIATION = re.compile(r"\b(?:incl|excl|approx|max|tel)\.\s*\Z", re.IGNORECASE)
 _GOES_ON = re.compile(r"[\d£$€+(a-z]|[A-Z]{2}")
 # It takes all that follows brackets for one sentence, and "(1) ..." begins a clause of a contract.
 _BRACKETS = re.compile(r"(?:\s*\([^()]*\))+\s*")
@@ -118,7 +118,7 @@ def _belongs_together(before: str, after: str) -> bool:
     if _DAY.search(before) and _GERMAN_DATE.match(after):
         return True
     return bool(
-        (_SHORTENED.search(before) and _GOES_ON.match(after)) or (_LABEL_CUT.search(before) and after[:1].islower())
+        (_ABBREVIATION.search(before) and _GOES_ON.match(after)) or (_LABEL_CUT.search(before) and after[:1].islower())
     )
 
 

@@ -24,7 +24,7 @@ from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.store import searchable_text
 
 _AT_ONCE = 500  # nodes that are read, embedded and written together
-_COMPARED = 8  # nodes whose vectors are made again, to see whether the model is the same
+_SAMPLE_SIZE = 8  # nodes whose vectors are made again, to see whether the model is the same
 _TABLE = re.compile(r"([A-Za-z_]\w*\.)?[A-Za-z_]\w*")
 _SAME = 0.99  # the cosine of a stored vector and one made again above which both are of one model
 
@@ -76,7 +76,7 @@ class Bringing:
 
     async def run(self, read: Callable[[], Nodes], progress: Callable[[ImportCounts], None], *, dry_run: bool) -> None:
         """Raises StoreFailed if the store cannot be read."""
-        sample = await asyncio.to_thread(lambda: [*islice(read(), _COMPARED)])
+        sample = await asyncio.to_thread(lambda: [*islice(read(), _SAMPLE_SIZE)])
         self.same_model = await asyncio.to_thread(is_same_model, sample, self._embedder.get_text_embedding_batch)
         batches = _batches(groupby(self._readable(read()), key=_source))
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:

@@ -53,7 +53,7 @@ P = ParamSpec("P")
 
 # Chunks that a walk through the graph looks at before it asks whether it has found enough (docs/adr/0003 has the
 # recall), and after how many it gives up: some 60 ms.
-_WALKED, _FARTHEST = 600, 6_000
+_GRAPH_CANDIDATES, _FARTHEST = 600, 6_000
 # Chunks that a write takes into the graph, in chunks written: an organization that has become large is in it whole soon.
 _CATCHING_UP = 3
 # For how long a search goes by the number of chunks that its scope had, and how many scopes' numbers are kept.
@@ -66,7 +66,7 @@ _ROWS = 500
 _PLANS = (
     "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_sort = off; "
     "SET max_parallel_workers_per_gather = 0; SET jit = off; "
-    f"SET hnsw.ef_search = {_WALKED}; SET hnsw.iterative_scan = relaxed_order; SET hnsw.max_scan_tuples = {_FARTHEST}"
+    f"SET hnsw.ef_search = {_GRAPH_CANDIDATES}; SET hnsw.iterative_scan = relaxed_order; SET hnsw.max_scan_tuples = {_FARTHEST}"
 )
 # For what is written, a hundred rows at once. Rows of postings are looked up by their place, however many they are: they
 # would be joined with all rows of the organization.

@@ -33,7 +33,7 @@ _SQL_TYPES = {
     FieldType.TIME: "double precision",
     FieldType.TAGS: "text[]",
 }
-_COMPARED = {
+_COMPARISONS = {
     FilterOperator.EQ: "{name} = {value}",
     FilterOperator.NE: "{name} <> {value}",
     FilterOperator.LT: "{name} < {value}",
@@ -261,14 +261,16 @@ _WALK = """sizes AS MATERIALIZED (
             scanned AS MATERIALIZED (
                 SELECT coalesce(array_agg(org_id), '{{}}') AS organizations FROM sizes
                 WHERE NOT (SELECT small FROM size) AND NOT (graphed IS TRUE AND (SELECT enough FROM enough))),"""
-_WALKED = "SELECT no FROM walked WHERE (SELECT enough FROM enough) UNION ALL"
+_WALK_ROWS = "SELECT no FROM walked WHERE (SELECT enough FROM enough) UNION ALL"
 
 # What is remembered is taken if it is not outdated; what only some members may see is looked up beside it.
-_REMEMBERED = """remembered AS MATERIALIZED (
+_MEMORY_STATE = """remembered AS MATERIALIZED (
                 SELECT {version} <> {known} AS outdated, {version} <> {known} OR sum(p.chunks) > sum(p.shared) AS scan
                 FROM {t}_sizes p WHERE p.org_id = ANY({organizations})),"""
-_PROPOSED = "SELECT unnest({far}) AS far WHERE NOT (SELECT outdated FROM remembered) UNION ALL"
-_LEFT = "AND (SELECT scan FROM remembered) AND (v.private_to IS NOT NULL OR (SELECT outdated FROM remembered))"
+_MEMORY_ROWS = "SELECT unnest({far}) AS far WHERE NOT (SELECT outdated FROM remembered) UNION ALL"
+_UNREMEMBERED_ROWS = (
+    "AND (SELECT scan FROM remembered) AND (v.private_to IS NOT NULL OR (SELECT outdated FROM remembered))"
+)
 
 _SCAN = """{walk}
             signs AS MATERIALIZED (
@@ -291,7 +293,7 @@ _DENSE = """{near} dense AS MATERIALIZED (
                 SELECT no, id, distance FROM ({compared}) each ORDER BY distance, id LIMIT {limit})"""
 
 # The chunks of `near` that share a term, and behind them the best, in one pass.
-_MET = """,
+_SHARED_TERMS = """,
             met AS MATERIALIZED (
                 SELECT no, bm25 FROM lexical
                 ORDER BY CASE WHEN (no IN (SELECT no FROM {near})) IS TRUE THEN 'infinity' ELSE bm25 END DESC
@@ -327,7 +329,7 @@ class Method(Enum):
 
 
 # What the rows of a statement tell beside chunks, by its method.
-_TOLD = {
+_COLUMNS_BESIDE = {
     Method.ANY: {"chunks": "size", "largest": "size"},
     Method.REMEMBERED: {"outdated": "remembered"},
 }
@@ -398,7 +400,7 @@ class Query:
             values: Any = value if isinstance(value, list) else [value]
             if all(len(each.encode()) <= _LONGEST_INDEXED for each in values):  # then the partial index can be used
                 indexed = f"octet_length({name}) <= {_LONGEST_INDEXED} AND "
-        return indexed + _COMPARED[operator].format(name=name, value=self.bind(value, sql_type))
+        return indexed + _COMPARISONS[operator].format(name=name, value=self.bind(value, sql_type))
 
     def best(self, asked: Search, method: Method) -> str:
         """`candidates` in the order of `rag_app.retrieval.fusion.rank`, the `top_k` first, each with its text.
@@ -410,13 +412,13 @@ class Query:
             return self._write_best(asked, method)
         weights, bm25 = self.spec.fusion, self.spec.bm25
         shape = (self.t, asked.mode, method, len(asked.vector), weights.dense, weights.lexical, bm25.k1, bm25.b)
-        if (written := _WRITTEN.get(shape)) is not None:
+        if (written := _STATEMENTS.get(shape)) is not None:
             statement, names = written
             values = self._search_values(asked, method)
             self.values = [values[name] for name in names]
             return statement
         statement = self._write_best(asked, method)
-        _WRITTEN[shape] = statement, [name for name in self._names if name]
+        _STATEMENTS[shape] = statement, [name for name in self._names if name]
         return statement
 
     def _search_values(self, asked: Search, method: Method) -> dict[str, Any]:
@@ -622,20 +624,20 @@ class Query:
             )
         proposed = left = ""
         if method is Method.REMEMBERED:
-            sizes = _REMEMBERED.format(
+            sizes = _MEMORY_STATE.format(
                 version=VERSION,
                 known=self.bind(self.proposal.version, "text", "version"),
                 t=self.t,
                 organizations=self.organizations,
             )
-            proposed = _PROPOSED.format(far=self.bind(self.proposal.far, "float8[]", "far"))
-            left = _LEFT
+            proposed = _MEMORY_ROWS.format(far=self.bind(self.proposal.far, "float8[]", "far"))
+            left = _UNREMEMBERED_ROWS
         return _SCAN.format(
             t=self.t,
             walk=sizes,
             proposed=proposed,
             left=left,
-            walked=_WALKED if method is Method.ANY else "",
+            walked=_WALK_ROWS if method is Method.ANY else "",
             scanned="v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[])" if method is Method.ANY else "TRUE",
             limit=limit,
             visible=visible,
@@ -657,7 +659,7 @@ class Query:
         The rows of `words` contain tenant and reader; filters look up the chunk.
         """
         bm25 = self.spec.bm25
-        return (words.LEXICAL + (_MET if near else "") + _BEST).format(
+        return (words.LEXICAL + (_SHARED_TERMS if near else "") + _BEST).format(
             by_length=f"{bm25.k1 * bm25.b}::float8",
             plain=f"{bm25.k1 * (1 - bm25.b)}::float8",
             most=f"{bm25.k1 + 1}::float8",
@@ -677,7 +679,7 @@ class Query:
 
 
 # Statements of `best` by what they depend on, each with the names of its values.
-_WRITTEN = LRUCache[tuple[Any, ...], tuple[str, list[str]]](1_000)
+_STATEMENTS = LRUCache[tuple[Any, ...], tuple[str, list[str]]](1_000)
 
 
 def _scan_bounds(asked: Search, sure: int) -> tuple[int, int]:
@@ -694,7 +696,7 @@ def propose(signs: Signs, asked: Search) -> Proposal:
 
 
 def _columns_told(asked: Search, method: Method) -> Mapping[str, str]:
-    return {} if asked.mode is Mode.TEXT else _TOLD.get(method, {})
+    return {} if asked.mode is Mode.TEXT else _COLUMNS_BESIDE.get(method, {})
 
 
 def _planes(vector: Sequence[float]) -> tuple[BitString, BitString]:

@@ -11,10 +11,10 @@ from rag_app.domain import PUBLIC_ORGANIZATION, FieldType
 from rag_app.retrieval.records import Aggregate, Grain, Record, RecordQuery, Records
 from rag_app.stores.postgres_tables import Query, column
 
-_CITED = 5  # sources that are named of a group, or of all that a total was computed from
+_MOST_CITED = 5  # sources that are named of a group, or of all that a total was computed from
 _MOST_VALUES = 500
 # Of rows that have the `size` and the sum of so many records.
-_COMPUTED = {
+_AGGREGATES = {
     Aggregate.COUNT: "sum(size)::float8",
     Aggregate.SUM: "sum(number)::float8",
     Aggregate.AVERAGE: "(sum(number) / nullif(sum(size), 0))::float8",
@@ -35,7 +35,7 @@ class RecordStatement(Query):
     def _single(self, query: RecordQuery) -> str:
         # all chunks of a source have its type: grouping by it is cheaper than its minimum
         value = f"min(v.{column(query.order or 'date')})"
-        aggregate = _COMPUTED[query.aggregate] if query.aggregate else "NULL::float8"
+        aggregate = _AGGREGATES[query.aggregate] if query.aggregate else "NULL::float8"
         direction = "DESC" if query.descending else "ASC"
         return f"""WITH found AS MATERIALIZED (
                 SELECT v.source_id, {value} AS value, {self._number(query)} AS number, v.source_type, min(v.no) AS no
@@ -87,9 +87,9 @@ class RecordStatement(Query):
                 SELECT of_group, source_type, count(*) AS size, sum(number) AS number
                 FROM found {self._of_size(query)} GROUP BY of_group, source_type),
             groups AS MATERIALIZED (
-                SELECT of_group, {_COMPUTED[aggregate]} AS value, sum(size)::bigint AS size FROM parts GROUP BY of_group),
+                SELECT of_group, {_AGGREGATES[aggregate]} AS value, sum(size)::bigint AS size FROM parts GROUP BY of_group),
             totals AS MATERIALIZED (
-                SELECT count(DISTINCT of_group) AS total, {_COMPUTED[aggregate]} AS aggregate,
+                SELECT count(DISTINCT of_group) AS total, {_AGGREGATES[aggregate]} AS aggregate,
                     array_agg(DISTINCT source_type ORDER BY source_type) AS types
                 FROM parts),
             told AS MATERIALIZED (
@@ -100,7 +100,7 @@ class RecordStatement(Query):
                     row_number() OVER (PARTITION BY place ORDER BY date DESC NULLS LAST, source_id) AS at
                 FROM found JOIN told USING (of_group)),
             cited AS (
-                SELECT place, array_agg(source_id ORDER BY at) AS sources FROM newest WHERE at <= {_CITED} GROUP BY place)
+                SELECT place, array_agg(source_id ORDER BY at) AS sources FROM newest WHERE at <= {_MOST_CITED} GROUP BY place)
             SELECT sources, value, of_group, size, total, aggregate, types
             FROM told JOIN cited USING (place), totals ORDER BY place"""
 

@@ -16,7 +16,7 @@ from cachetools import LRUCache
 MOST_BYTES = 32 * 2**20
 """Of signs in the memory of one process: some 500,000 chunks with 384 dimensions."""
 # Searches after which signs are read: reading takes as long as ten searches, and a write makes it vain.
-_ASKED = 3
+_USES_BEFORE_CACHING = 3
 _MOST_COUNTED = 1_000
 
 VERSION = "coalesce(string_agg(concat_ws(' ', p.org_id, p.xmin, p.chunks, p.length), ',' ORDER BY p.org_id), '')"
@@ -90,7 +90,7 @@ class SignMemory:
     def is_wanted(self, key: Hashable) -> bool:
         """Whether it has been asked for often enough, now, that its signs should be read. True once: for who reads them."""
         self._asked[key] = self._asked.get(key, 0) + 1
-        return self._asked[key] == _ASKED
+        return self._asked[key] == _USES_BEFORE_CACHING
 
     def keep(self, key: Hashable, signs: Signs) -> None:
         if signs.size <= MOST_BYTES:

@@ -208,7 +208,12 @@ async def test_check(database: Database, database_urls: tuple[str, str]) -> None
 async def fails(url: str) -> str:
     database = Database(url)
     try:
-        for entered in database.session(), database.autocommit(), database.dedicated(), database.scoped(of(uuid4())):
+        for entered in (
+            database.session(),
+            database.autocommit(),
+            database.own_connection(),
+            database.scoped(of(uuid4())),
+        ):
             with pytest.raises(StoreFailed) as failure:
                 async with entered as anything:
                     await anything.execute(text("SELECT 1"))
@@ -315,7 +320,7 @@ async def test_an_exhausted_pool_has_failed(database_urls: tuple[str, str], monk
             with pytest.raises(StoreFailed, match="all connections"):
                 async with entered as anything:
                     await anything.execute(text("SELECT 1"))
-        async with small.dedicated() as connection:  # beside the pool
+        async with small.own_connection() as connection:  # beside the pool
             assert (await connection.execute(text("SELECT 1"))).scalar() == 1
     await small.close()
 

@@ -323,7 +323,7 @@ async def test_an_unreachable_database_has_failed() -> None:
     with pytest.raises(StoreFailed):
         await SourceLedger(database).visible(of(uuid4()), 1, [uuid4()])
     with pytest.raises(StoreFailed):
-        async with SourceLedger(database).writing(uuid4(), INDEX):
+        async with SourceLedger(database).lock_for_writing(uuid4(), INDEX):
             pass
     await database.close()
 
@@ -340,22 +340,22 @@ async def test_writers_of_one_organization_and_index_take_turns(
 
     async def write_once(ledger: SourceLedger) -> None:
         nonlocal inside
-        async with ledger.writing(ours, INDEX):
+        async with ledger.lock_for_writing(ours, INDEX):
             inside += 1
             assert inside == 1
             await asyncio.sleep(0.02)
             await ledger.find_by_origins(ours, INDEX, ["x"])  # the lock takes no connection from the pool
             inside -= 1
 
-    async with ledgers[0].writing(theirs, INDEX), ledgers[0].writing(ours, "another"):
+    async with ledgers[0].lock_for_writing(theirs, INDEX), ledgers[0].lock_for_writing(ours, "another"):
         await asyncio.wait_for(asyncio.gather(*map(write_once, ledgers)), PATIENCE)
 
-    async with ledgers[0].writing(ours, INDEX):
+    async with ledgers[0].lock_for_writing(ours, INDEX):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(write_once(ledgers[1]), 0.3)
     await asyncio.wait_for(write_once(ledgers[1]), PATIENCE)
     with pytest.raises(ZeroDivisionError):
-        async with ledgers[0].writing(ours, INDEX):
+        async with ledgers[0].lock_for_writing(ours, INDEX):
             raise ZeroDivisionError
     await asyncio.wait_for(write_once(ledgers[1]), PATIENCE)
 
@@ -367,7 +367,7 @@ from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 
 async def hold():
-    async with SourceLedger(Database(sys.argv[1])).writing(UUID(sys.argv[2]), "book"):
+    async with SourceLedger(Database(sys.argv[1])).lock_for_writing(UUID(sys.argv[2]), "book"):
         print("held", flush=True)
         await asyncio.sleep(60)
 
@@ -383,7 +383,7 @@ async def test_a_killed_writer_leaves_no_lock(ledger: SourceLedger, database_url
         assert await asyncio.to_thread(holder.stdout.readline) == "held\n"
 
         async def take() -> None:
-            async with ledger.writing(org, INDEX):
+            async with ledger.lock_for_writing(org, INDEX):
                 pass
 
         with pytest.raises(TimeoutError):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sqlalchemy import Row, event, func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from rag_app.access.audit import Act, administering
+from rag_app.access.audit import Act, administrator_session
 from rag_app.access.people import Keys, Organization
 from rag_app.access.tables import audit_events_table, users_table
 from rag_app.database import migrate, pages
@@ -790,14 +790,14 @@ async def test_a_role_is_not_taken_away_in_the_middle_of_what_it_allows(database
             await session.execute(update(users_table).where(users_table.c.id == admin.user).values(role="user"))
 
     act = Act("test", "nobody")
-    async with administering(database, admin, act) as session:
+    async with administrator_session(database, admin, act) as session:
         taking = asyncio.create_task(take_away())
         await until_blocked(database)
         assert not taking.done()
         assert await session.scalar(select(func.rag_administrator()))
     await asyncio.wait_for(taking, PATIENCE)
     with pytest.raises(Forbidden):
-        async with administering(database, admin, act):
+        async with administrator_session(database, admin, act):
             pass
 
 

@@ -302,7 +302,7 @@ async def test_a_switch_waits_for_whoever_writes_and_refuses_what_is_not_complet
         stale = await application.ingestor(SPEC, Target(org))
         await rebuild(application)
         (tmp_path / "docs" / "doc-000.md").write_text("# New\n\nThe submarine dives.", "utf-8")
-        async with application.ledger.writing(org, INDEX):
+        async with application.ledger.lock_for_writing(org, INDEX):
             switching = asyncio.create_task(indexing.switch(INDEX, 2))
             await until_blocked(application.database)
             assert not switching.done()

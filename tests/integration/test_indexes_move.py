@@ -17,7 +17,7 @@ from llama_index.core.schema import TextNode
 from sqlalchemy import text
 
 from rag_app.application import Application
-from rag_app.console.doctor import elsewhere
+from rag_app.console.doctor import describe_other_store
 from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.generations import Generation
 from rag_app.documents.ingest import Ingestor
@@ -169,12 +169,12 @@ async def test_an_empty_index_names_the_store_that_its_sources_are_in(urls: Data
         (tmp_path / "docs").mkdir()
         (tmp_path / "docs" / "till.md").write_text("The till is counted by two people.")
         await ingest(application, await new_org(application), tmp_path / "docs")
-        assert await elsewhere(application, INDEX) == ""
+        assert await describe_other_store(application, INDEX) == ""
     async with opened(urls, second) as application:
-        said = await elsewhere(application, INDEX)
+        said = await describe_other_store(application, INDEX)
         assert said == f"nothing is in it, its sources are in {first} (1): `rag-app indexes move {INDEX} --to {second}`"
         await move(application, second)
-        assert await elsewhere(application, INDEX) == ""
+        assert await describe_other_store(application, INDEX) == ""
 
 
 async def test_there_and_back_again_with_the_same_answers_and_nothing_embedded(
@@ -195,7 +195,7 @@ async def test_there_and_back_again_with_the_same_answers_and_nothing_embedded(
         moved = await move(application)
         assert len(embedded) == asked
         assert (moved.generation.store, moved.generation.number, moved.generation.state) == (second, 1, "active")
-        assert (moved.origin.store, moved.lacking, moved.built.failed, moved.differing) == (first, 0, [], 0)
+        assert (moved.origin.store, moved.lacking, moved.built.failed, moved.differing_sources) == (first, 0, [], 0)
         assert moved.setting == f"RAG_VECTOR_STORE={second}"
         compared = {each.org_id: each for each in moved.compared}
         assert (compared[mine].original.chunks, compared[mine].copy.chunks) == (len(original), len(original))
@@ -209,8 +209,12 @@ async def test_there_and_back_again_with_the_same_answers_and_nothing_embedded(
         assert_agree(await answers(application, scopes), before)
         for org, foreign in ((mine, theirs), (theirs, mine)):
             sources = await (await holding(application, second, org)).sources()
-            elsewhere = await holding(application, second, foreign)
-            assert sources and not sources & await elsewhere.sources() and not await elsewhere.export([*sources])
+            describe_other_store = await holding(application, second, foreign)
+            assert (
+                sources
+                and not sources & await describe_other_store.sources()
+                and not await describe_other_store.export([*sources])
+            )
         private = source_id(mine, INDEX, "one-to-ones.md")
         assert private in await (await holding(application, second, mine)).sources()
         found = [await application.pipeline.search(INDEX, Question(QUESTIONS[0]), each) for each in scopes]
@@ -218,14 +222,14 @@ async def test_there_and_back_again_with_the_same_answers_and_nothing_embedded(
 
         asked = len(embedded)
         again = await move(application, first)  # where it came from: all of it is there
-        assert (again.generation.number, again.built.sources, again.differing) == (1, 0, 0)
+        assert (again.generation.number, again.built.sources, again.differing_sources) == (1, 0, 0)
         async with application.database.session() as session:
             await session.execute(
                 text("UPDATE generations SET state = 'retired' WHERE index_name = :index AND store = :store"),
                 {"index": INDEX, "store": first},
             )
         back = await move(application, first)  # and to a new generation
-        assert (back.generation.number, back.generation.state, back.differing) == (2, "active", 0)
+        assert (back.generation.number, back.generation.state, back.differing_sources) == (2, "active", 0)
         assert (back.built.sources, back.built.chunks) == (moved.built.sources, moved.built.chunks)
         assert len(embedded) == asked
     async with opened(urls, first) as application:
@@ -255,7 +259,7 @@ async def test_what_is_ingested_and_deleted_between_two_moves_is_brought_over_an
         await (await application.ingestor(SPEC, Target(org))).delete([gone])
 
         again = await move(application)
-        assert (again.generation.number, again.built.sources, again.lacking, again.differing) == (1, 3, 0, 0)
+        assert (again.generation.number, again.built.sources, again.lacking, again.differing_sources) == (1, 3, 0, 0)
         assert sum(each.sources for each in again.compared) == 13
         copy = await holding(application, second, org)
         assert gone not in await copy.sources() and len(await copy.sources()) == 12  # its chunks, too, not only its row
@@ -263,14 +267,16 @@ async def test_what_is_ingested_and_deleted_between_two_moves_is_brought_over_an
             one, two = await exported(application, first, each), await exported(application, second, each)
             assert {k: n.text for k, n in one.items()} == {k: n.text for k, n in two.items()} != {}
         third = await move(application)
-        assert (third.built.sources, third.built.chunks, third.differing) == (0, 0, 0)
+        assert (third.built.sources, third.built.chunks, third.differing_sources) == (0, 0, 0)
 
-    async with opened(urls, second) as application:  # what is new there is not compared with what never was elsewhere
+    async with opened(
+        urls, second
+    ) as application:  # what is new there is not compared with what never was describe_other_store
         (docs / "later.md").write_text("# Later\n\nThe submarine rests.", "utf-8")
         (docs / "doc-002.md").write_text("# Later\n\nThe submarine rusts.", "utf-8")
         await ingest(application, org, docs)
         after = await move(application, second)
-        assert (after.built.sources, after.differing, after.built.failed, after.setting) == (0, 0, [], None)
+        assert (after.built.sources, after.differing_sources, after.built.failed, after.setting) == (0, 0, [], None)
         assert sum(each.sources for each in after.compared) == 12
         texts = {node.text for node in (await exported(application, second, org)).values()}
         assert {"The submarine rests.", "The submarine rusts."} <= texts
@@ -307,7 +313,7 @@ async def test_ingests_and_deletions_during_a_move_reach_both_stores(
 
         monkeypatch.setattr(Move, "run", run_then_change)
         moved = await move(application)
-        assert (moved.generation.state, moved.lacking, moved.differing) == ("active", 0, 0)
+        assert (moved.generation.state, moved.lacking, moved.differing_sources) == ("active", 0, 0)
         for each in (org, late):
             one, two = [await exported(application, store, each) for store in OTHER]
             assert {k: n.text for k, n in one.items()} == {k: n.text for k, n in two.items()}
@@ -406,7 +412,7 @@ async def test_a_copy_that_differs_is_told_not_switched_to_and_copied_anew(
         with monkeypatch.context() as patch:
             patch.setattr(Move, "is_right", spoilt)
             moved = await move(application)
-        assert (moved.generation.state, moved.differing, moved.lacking) == ("building", 1, 1)
+        assert (moved.generation.state, moved.differing_sources, moved.lacking) == ("building", 1, 1)
         found = {each.org_id: each for each in moved.compared}
         counts: dict[Spoil, int] = {no_chunk: 1, one_too_many: 3}
         assert (found[org].differing, found[org].original.chunks, found[org].copy.chunks) == (
@@ -420,7 +426,7 @@ async def test_a_copy_that_differs_is_told_not_switched_to_and_copied_anew(
 
         healed = await move(application)
         assert (healed.generation.number, healed.generation.state, healed.built.sources) == (1, "active", 1)
-        assert healed.differing == healed.lacking == 0
+        assert healed.differing_sources == healed.lacking == 0
 
 
 async def test_a_source_that_is_not_whole_where_it_comes_from_is_named_and_nothing_is_switched(
@@ -481,7 +487,7 @@ async def test_a_move_keeps_to_what_the_settings_fit(
             await Indexing(finer).rebuild(INDEX, switch=True, begin=quietly)
             moved = await move(finer, second)  # what answers there does not fit any longer: a new one
             assert (moved.generation.number, moved.origin.number, moved.generation.state) == (2, 2, "active")
-            assert moved.built.sources == 3 and moved.differing == 0
+            assert moved.built.sources == 3 and moved.differing_sources == 0
             assert (second, 1, "retired", 3) in await states(finer)
         finally:
             await finer.database.close()

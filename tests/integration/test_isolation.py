@@ -559,7 +559,7 @@ def test_each_line_of_defence_holds_alone(
     """
     if "filter" in removed:
         monkeypatch.setattr(Query, "where", _where_without_scope)
-        monkeypatch.setattr(postgres_tables, "_WRITTEN", {})
+        monkeypatch.setattr(postgres_tables, "_STATEMENTS", {})
         monkeypatch.setattr(qdrant.QdrantStore, "_filter", _qdrant_filter_without_scope)
     if "second line" in removed:
         fetch = Database.fetch_scoped

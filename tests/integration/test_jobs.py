@@ -100,7 +100,7 @@ async def ended(application: Application, *found: JobInfo) -> list[JobInfo]:
         now[:] = [
             await application.jobs.get(Scope(frozenset({each.organization})), each.id, operator=True) for each in found
         ]
-        return all(each.ended for each in now)
+        return all(each.is_finished for each in now)
 
     now: list[JobInfo] = []
     await until(over)

@@ -71,7 +71,7 @@ def test_a_deployment_on_a_store_of_a_file(
         await ingestor.delete([source.id async for source in listed])
         assert await found(application, theirs) == []
         moved = await Indexing(application).move(INDEX, "postgres", begin=lambda generation, count: lambda built: None)
-        assert (moved.generation.store, moved.origin.store, moved.differing) == ("postgres", "llamaindex", 0)
+        assert (moved.generation.store, moved.origin.store, moved.differing_sources) == ("postgres", "llamaindex", 0)
         return ours, theirs, await found(application, ours)
 
     ours, _, hits = opened(begin)

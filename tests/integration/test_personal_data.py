@@ -183,7 +183,7 @@ def world(new_database: NewPostgres, tmp_path_factory: pytest.TempPathFactory) -
         indexing = Indexing(application)
         await indexing.rebuild(INDEX, switch=True, begin=lambda *_: lambda built: None)
         moved = await indexing.move(INDEX, "qdrant", begin=lambda *_: lambda built: None)
-        assert not moved.built.failed and not moved.differing
+        assert not moved.built.failed and not moved.differing_sources
         return organization.id, root.id, key, people
 
     with ExitStack() as stack:

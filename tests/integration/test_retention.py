@@ -127,7 +127,7 @@ async def test_of_a_kind_what_is_too_old_goes_and_nothing_else(
 
 async def test_one_process_at_a_time(server: PrivatePostgres, database: Database) -> None:
     old, _ = await fill(server, database)
-    async with database.dedicated() as other:
+    async with database.own_connection() as other:
         await other.exec_driver_sql("SELECT pg_advisory_lock(hashtextextended('rag_app/retention', 0))")
         assert await enforce(database, days(THREADS=30)) is None
     assert "said" in await left(server, old)

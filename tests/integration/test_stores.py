@@ -55,7 +55,7 @@ async def test_a_third_store_is_searched_and_moved_to(urls: DatabaseUrls, tmp_pa
         assert (await application.problems())["vector_store"] == "ok"
 
         moved = await Indexing(application).move(INDEX, "postgres", begin=lambda generation, count: lambda built: None)
-        assert (moved.generation.store, moved.origin.store, moved.differing) == ("postgres", "memory", 0)
+        assert (moved.generation.store, moved.origin.store, moved.differing_sources) == ("postgres", "memory", 0)
         with pytest.raises(InvalidInput, match="accepted: postgres, qdrant, llamaindex, memory"):
             await Indexing(application).move(INDEX, "weaviate", begin=lambda generation, count: lambda built: None)
 

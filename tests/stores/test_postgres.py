@@ -248,11 +248,11 @@ async def test_remembered_signs_find_what_a_scan_finds(
         return found
 
     with monkeypatch.context() as without:
-        without.setattr(signs, "_ASKED", 10**9)
+        without.setattr(signs, "_USES_BEFORE_CACHING", 10**9)
         scanned = await find_all()
     key = (opened.generation, frozenset({org}))
     assert opened.backend.signs.get(key) is None
-    monkeypatch.setattr(signs, "_ASKED", 1)
+    monkeypatch.setattr(signs, "_USES_BEFORE_CACHING", 1)
     opened.backend.signs.forget(key)
     assert await find_all() == scanned
     assert opened.backend.signs.get(key) is not None
@@ -263,7 +263,7 @@ async def test_remembered_signs_are_forgotten_when_another_process_writes(
 ) -> None:
     """The same search finds what was written; what was taken out is not found."""
     monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
-    monkeypatch.setattr(signs, "_ASKED", 1)
+    monkeypatch.setattr(signs, "_USES_BEFORE_CACHING", 1)
     org, source = uuid4(), uuid4()
     scope, key = Scope(frozenset({org})), (opened.generation, frozenset({org}))
     other = PostgresBackend(Database(database_urls[1], pool_size=1))
@@ -292,7 +292,7 @@ async def test_remembered_signs_are_forgotten_when_another_process_writes(
 async def test_remembered_signs_only_propose(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of chunks of another organization, or of another user, are looked up under the scope and not found."""
     monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
-    monkeypatch.setattr(signs, "_ASKED", 1)
+    monkeypatch.setattr(signs, "_USES_BEFORE_CACHING", 1)
     org, neighbour, user = uuid4(), uuid4(), uuid4()
     mine, theirs = Scope(frozenset({org})), Scope(frozenset({neighbour}))
     await opened.of(mine).write([chunk(org, "mine", [1.0] * WIDE)])

@@ -39,7 +39,7 @@ _BOOLEANS = {
     **dict.fromkeys(("true", "yes", "y", "1", "ja", "wahr", "oui", "vrai", "sí", "sì", "si"), True),
     **dict.fromkeys(("false", "no", "n", "0", "nein", "falsch", "non", "faux"), False),
 }
-_TYPED = (FieldType.INTEGER, FieldType.NUMBER, FieldType.BOOLEAN, FieldType.TIME)
+_PARSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.BOOLEAN, FieldType.TIME)
 _NOTHING = frozenset(("na", "n/a", "n.a.", "#n/a", "null", "none", "-", "–", "—", "?", "k.a.", "k. a."))
 """What is written where there is no value."""
 
@@ -202,7 +202,7 @@ def says_nothing(text: str) -> bool:
 def _is_typed(name: str, rule: RowsRule, mapping: RowMapping) -> bool:
     fields = {column_name(column): field for column, field in rule.columns.items()}
     dated = name in map(column_name, rule.date)
-    return dated or mapping.fields.get(fields.get(name, name)) in _TYPED
+    return dated or mapping.fields.get(fields.get(name, name)) in _PARSED_TYPES
 
 
 def _key_part(texts: Mapping[str, str], column: str) -> str:

@@ -54,7 +54,7 @@ class MoveOutcome(Outcome, frozen=True, kw_only=True):
     others: list[str]
 
     @property
-    def differing(self) -> int:
+    def differing_sources(self) -> int:
         """The number of sources that differ between the stores."""
         return sum(each.differing for each in self.compared)
 
@@ -79,8 +79,8 @@ class Indexing:
         """
         spec = self._app.index(index)
         await self._app.check_embedder()
-        async with self._ledger.rebuilding(spec.name):
-            generation = await self._taken_up(spec) or await self._app.backends.begin(
+        async with self._ledger.lock_for_rebuilding(spec.name):
+            generation = await self._resume_building(spec) or await self._app.backends.begin(
                 spec, self._app.embedder.model_name, self._app.dimension
             )
             return await self._complete(spec, generation, begin, switch=switch)
@@ -91,7 +91,7 @@ class Indexing:
         Raises InvalidInput if it does not hold the present version of every source.
         """
         spec = self._app.index(index)
-        async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
+        async with self._ledger.lock_for_rebuilding(spec.name), self._ledger.lock_for_switching(spec.name):
             if number is not None:
                 generation = await self._find_generation(spec, number)
             elif built := [each for each in await self._ours(spec) if each.state == "building"]:
@@ -117,11 +117,11 @@ class Indexing:
         what to set). With `force` it becomes active at once without those sources: never with outdated ones.
         """
         spec = self._app.index(index)
-        async with self._ledger.rebuilding(spec.name):
+        async with self._ledger.lock_for_rebuilding(spec.name):
             generation = await self._before_the_active(spec)
             misfit = self._app.misfit(spec, generation)
             if force or misfit:
-                async with self._ledger.switching(spec.name):
+                async with self._ledger.lock_for_switching(spec.name):
                     if force:
                         await self._take_out_outdated(spec, generation)
                     lacking = await self._count_lacking(spec, generation)
@@ -139,7 +139,7 @@ class Indexing:
         """Remove an inactive generation from its store. Raises InvalidInput for the active one."""
         spec = self._app.index(index)
         self._app.backends.owner()  # refuses before anything is done
-        async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
+        async with self._ledger.lock_for_rebuilding(spec.name), self._ledger.lock_for_switching(spec.name):
             generation = await self._generations.drop((await self._find_generation(spec, number)).id)
             await self._app.backends.drop(generation)
             await self._ledger.forget_builds(await self.organizations(), generation.id)
@@ -154,7 +154,7 @@ class Indexing:
         spec = self._app.index(index)
         if to not in STORES:
             raise InvalidInput("--to", to, f"accepted: {', '.join(STORES)}")
-        async with self._ledger.rebuilding(spec.name):
+        async with self._ledger.lock_for_rebuilding(spec.name):
             origin = await self._origin(spec, to)
             if misfit := self._app.misfit(spec, origin):
                 raise Misconfigured(f"index {spec.name} in {origin.store} {misfit}")
@@ -193,7 +193,7 @@ class Indexing:
         there = await self._generations.active(spec.name, to)
         if there is not None and self._app.misfit(spec, there) is None:
             return there
-        if begun := await self._taken_up(spec, to):
+        if begun := await self._resume_building(spec, to):
             return begun
         return await self._app.backends.begin(
             spec, origin.embedding_model, origin.dimension, copied_to=(to, origin.settings)
@@ -214,7 +214,7 @@ class Indexing:
             each.name for each in others if await self._count_lacking(each, there[each.name])
         ]
 
-    async def _taken_up(self, spec: IndexSpec, store: str | None = None) -> Generation | None:
+    async def _resume_building(self, spec: IndexSpec, store: str | None = None) -> Generation | None:
         for each in reversed(await self._ours(spec, store)):
             if each.state == "building" and self._app.misfit(spec, each) is None:
                 if each.id not in await self._ledger.totals(await self.organizations()):
@@ -244,7 +244,7 @@ class Indexing:
         await filling.run()
         await self._app.backends.finish_load(generation)
         while switch and not filling.built.failed:
-            async with self._ledger.switching(spec.name):
+            async with self._ledger.lock_for_switching(spec.name):
                 if await filling.complete():
                     return await self._generations.activate(generation.id) if await filling.is_right() else generation
             await filling.run()  # an ingest was quick

@@ -113,7 +113,7 @@ class _Erasure:
             if goes:
                 going[source.org_id, source.index].append(source.id)
         for (org_id, index), ids in going.items():
-            async with self._ledger.writing(org_id, index):
+            async with self._ledger.lock_for_writing(org_id, index):
                 await self._ledger.mark_deleting(org_id, ids)
                 await self._app.originals.forget(org_id, ids)
                 for generation in await self._find_holding(org_id, ids):
@@ -132,7 +132,7 @@ class _Erasure:
         loses the source; completing that generation later builds it again.
         """
         org_id = source.org_id
-        async with self._ledger.writing(org_id, source.index):
+        async with self._ledger.lock_for_writing(org_id, source.index):
             content = await self._ledger.content(Scope(frozenset({org_id})), source.id, operator=True)
             after, written = add_version(replace(source, owner_id=None), content), dict[int, int]()
             for generation in await self._find_holding(org_id, [source.id]):

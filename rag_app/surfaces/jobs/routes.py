@@ -76,7 +76,7 @@ class JobService:
     async def watch(self, principal: Principal, job: JobInfo) -> AsyncGenerator[JobInfo, None]:
         """The job now and after each change, until it has ended."""
         yield job
-        while not job.ended:
+        while not job.is_finished:
             await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
             now = await self.call(Jobs.get, principal, str(job.id))
             if now != job:
@@ -148,7 +148,7 @@ async def get_events(request: Caller, job_id: FromPath[str], jobs: Injected[JobS
     """Sends `progress` after each update and `done` at the end. The data of both events is the job."""
     job = await jobs.call(Jobs.get, request.user, job_id)  # not found is an error like any other: nothing has been sent
     watched = jobs.watch(request.user, job)
-    return progress_stream(request, (("done" if each.ended else "progress", each) async for each in watched))
+    return progress_stream(request, (("done" if each.is_finished else "progress", each) async for each in watched))
 
 
 @SURFACE.post(

@@ -390,7 +390,7 @@ def _meta(hit: Hit) -> dict[str, str | float | bool | list[str]]:
     date = hit.untyped.get("date") or (_iso(hit.moment) if hit.moment else None)
     shown = ("section", "page", "external_id", "file_name", "link", "row", "sheet")
     ours = {"org_id": str(hit.org_id), "date": date, **{name: getattr(hit, name) for name in shown}}
-    return {**hit.sent, **{name: value for name, value in ours.items() if value is not None}}
+    return {**hit.sent_metadata, **{name: value for name, value in ours.items() if value is not None}}
 
 
 def _iso(moment: datetime) -> str:

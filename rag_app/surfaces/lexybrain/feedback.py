@@ -13,7 +13,7 @@ from sqlalchemy import Date, DateTime, Delete, Text, Uuid, bindparam, delete, in
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from rag_app.access.audit import EVERYBODY, Act, administering
+from rag_app.access.audit import EVERYBODY, Act, administrator_session
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
@@ -97,7 +97,7 @@ _REVIEWS = (
     .columns(prompts=JSONB(), sources=JSONB())
 )
 # the text searched for an answer; if unknown, the user's message before it
-_SEARCHED = text(
+_SEARCH_STATEMENT = text(
     """
     SELECT coalesce(answer.generation_metadata ->> 'searched', (
         SELECT content FROM rag_messages
@@ -146,7 +146,10 @@ class FeedbackLedger:
                 **({} if since is None else {"created_at": since}),
             )
             row = (await session.execute(made.returning(feedback_table))).one()
-            if source is not None and (asked := await session.scalar(_SEARCHED, {"answer": message})) is not None:
+            if (
+                source is not None
+                and (asked := await session.scalar(_SEARCH_STATEMENT, {"answer": message})) is not None
+            ):
                 await judge(session, principal, self._index, asked, source, feedback=row.id)
         return as_wire(KeptMessageFeedback, row)
 
@@ -181,7 +184,7 @@ class FeedbackLedger:
         asked = {**wanted, "from": since and str(since), "to": until and str(until)}
         act = Act("feedback.read", EVERYBODY, {name: value for name, value in asked.items() if value is not None})
         values = {**wanted, "since": since, "until": until, "moment": moment, "row": row, "most": limit + 1}
-        async with administering(self._database, principal, act) as session:
+        async with administrator_session(self._database, principal, act) as session:
             rows = (await session.execute(_REVIEWS, values)).all()
         page = convert(rows[:limit], list[FeedbackReview], from_attributes=True)
         return FeedbackResponse(page, pages.cursor(page[-1].created_at, page[-1].id) if len(rows) > limit else None)

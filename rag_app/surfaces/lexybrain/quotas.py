@@ -3,7 +3,7 @@
 A message is counted and reserved when it arrives. The reservation ends when its answer is stored; without an answer the
 count is given back. If its process died, that happens after it expires, at its user's next message.
 
-Months and days are those of the database's clock, in UTC. `now` is for tests. `admit` and `holding` begin a user's
+Months and days are those of the database's clock, in UTC. `now` is for tests. `admit` and `lock_user` begin a user's
 transaction; the functions below them work in it. They lock in one order (the user, reservations, counters, what is
 charged), so that two of them never wait for each other; `rag_app.surfaces.lexybrain.threads` puts threads in its middle.
 """
@@ -270,7 +270,7 @@ class Accounts(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def holding(database: Database, scope: Scope) -> AsyncIterator[tuple[AsyncConnection, bool | None]]:
+async def lock_user(database: Database, scope: Scope) -> AsyncIterator[tuple[AsyncConnection, bool | None]]:
     """A transaction of the scope's user, and whether they consent to training; None if the user no longer exists.
 
     Neither changes until the transaction ends, because erasing a user and withdrawing consent lock the same row first.
@@ -295,7 +295,7 @@ async def admit(
     may_extract: bool = False,
     now: datetime | None = None,
 ) -> AsyncIterator[tuple[AsyncConnection, Account, BudgetSpent | None]]:
-    """`holding` for a user who may ask now, with their entitlements. `plan` replaces their plan, for administrators.
+    """`lock_user` for a user who may ask now, with their entitlements. `plan` replaces their plan, for administrators.
 
     Raises Forbidden, InvalidInput for a plan, and FeatureDisabled where theirs has no conversations. Raises
     CostCapReached where today's answers, of all users, have cost `cost_cap_cents`; None is no bound. An answer is paid

@@ -49,7 +49,7 @@ async def enforce(database: Database, days: Mapping[str, int | None]) -> dict[st
     wanted = {name: kept for name, kept in days.items() if kept is not None}
     if not wanted:
         return {}
-    async with database.dedicated() as connection:
+    async with database.own_connection() as connection:
         if not await connection.scalar(_TRY_LOCK):
             return None
         gone = dict.fromkeys(wanted, 0)

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, convert, field
 from sqlalchemy import Date, DateTime, bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from rag_app.access.audit import EVERYBODY, Act, administering
+from rag_app.access.audit import EVERYBODY, Act, administrator_session
 from rag_app.database.session import Database
 from rag_app.domain import InvalidInput, Principal
 from rag_app.surfaces.lexybrain.types import Count, Rating, Share
@@ -325,7 +325,9 @@ class Statistics(Struct, frozen=True):
             "month": last.replace(day=1),
         }
         details = {"from": str(first), "to": str(last)}
-        async with administering(self._database, principal, Act("statistics.read", EVERYBODY, details)) as session:
+        async with administrator_session(
+            self._database, principal, Act("statistics.read", EVERYBODY, details)
+        ) as session:
             await session.execute(_PLAN)
             parts = dict((await session.execute(_FIGURES, values)).tuples().all())
         return convert({"from": first, "to": last, **round_figures(parts)}, LexyBrainStats)

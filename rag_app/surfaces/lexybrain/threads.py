@@ -45,7 +45,7 @@ from rag_app.domain import Forbidden, InvalidInput, NotFound, Principal, Scope, 
 from rag_app.http.fields import T, as_wire
 from rag_app.surfaces.lexybrain import quotas
 from rag_app.surfaces.lexybrain.messages import is_visible, title_of
-from rag_app.surfaces.lexybrain.quotas import Accounts, holding
+from rag_app.surfaces.lexybrain.quotas import Accounts, lock_user
 from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table, threads_table
 from rag_app.surfaces.lexybrain.types import (
     BegunTurn,
@@ -246,7 +246,7 @@ async def keep_answer(database: Database, begun: BegunTurn, outcome: Outcome) ->
     Its use is recorded even then, and the charge stands. For a user erased meanwhile, only the cost is recorded.
     It is eligible for training if the user consented when the turn began, and does still. Raises StoreFailed.
     """
-    async with holding(database, begun.scope) as (session, training):
+    async with lock_user(database, begun.scope) as (session, training):
         if training is None:
             await quotas.spend(session, begun.scope, outcome)
             return False
@@ -269,7 +269,7 @@ async def give_up(
 
     Its use, `took`, is recorded, too. Raises StoreFailed.
     """
-    async with holding(database, begun.scope) as (session, training):
+    async with lock_user(database, begun.scope) as (session, training):
         if training is not None:
             await quotas.give_back(session, begun.message)
         if training is not None and failures:
@@ -433,7 +433,7 @@ class Threads(Struct, frozen=True):
             .where(threads_table.c.id == thread, threads_table.c.user_id == principal.user)
             .returning(threads_table.c.id)
         )
-        async with holding(self._database, principal.scope()) as (session, _):  # a withdrawal comes before, or after
+        async with lock_user(self._database, principal.scope()) as (session, _):  # a withdrawal comes before, or after
             require(await session.scalar(gone), NotFound("thread", str(thread)))
 
     async def delete_message(self, principal: Principal, thread: UUID, message: UUID) -> None:
@@ -449,7 +449,7 @@ class Threads(Struct, frozen=True):
             .values(deleted_at=func.now())
             .returning(messages_table.c.id)
         )
-        async with holding(self._database, principal.scope()) as (session, _):  # a withdrawal comes before, or after
+        async with lock_user(self._database, principal.scope()) as (session, _):  # a withdrawal comes before, or after
             await _change(session, principal.user, thread, message_count=threads_table.c.message_count - 1)
             require(await session.scalar(gone), NotFound("message", str(message)))
             await session.execute(delete(feedback_table).where(feedback_table.c.message_id == message))

@@ -25,7 +25,7 @@ from rag_app.answering.synthesizers import messages_of
 from rag_app.database.session import Database
 from rag_app.domain import PUBLIC_ORGANIZATION, Answer, Forbidden, Principal, Question, Scope, storable
 from rag_app.retrieval.index import IndexSpec
-from rag_app.surfaces.lexybrain.quotas import Accounts, holding
+from rag_app.surfaces.lexybrain.quotas import Accounts, lock_user
 from rag_app.surfaces.lexybrain.tables import (
     messages_table,
 )
@@ -163,7 +163,7 @@ class Training:
             )  # as whoever deletes one takes it before those after it
             .with_for_update(read=True)
         )
-        async with holding(self._database, scope) as (session, consents):
+        async with lock_user(self._database, scope) as (session, consents):
             if not consents:
                 return False
             found = dict((await session.execute(there)).tuples().all())

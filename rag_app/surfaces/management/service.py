@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sqlalchemy import Date, DateTime, Text, Uuid, bindparam, delete, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 
-from rag_app.access.audit import EVERYBODY, Act, administering, record
+from rag_app.access.audit import EVERYBODY, Act, administrator_session, record
 from rag_app.access.people import Keys, Organization, People
 from rag_app.answering.capabilities import CAPABILITIES, PLAIN
 from rag_app.database import pages
@@ -200,7 +200,7 @@ class FeedbackQueue(Struct, frozen=True):
         wanted = {"state": state, "kind": kind, "rating": rating, "prompt": prompt}
         values = {**wanted, "moment": moment, "row": row, "most": limit + 1}
         act = Act("feedback.read", EVERYBODY, {name: value for name, value in wanted.items() if value is not None})
-        async with administering(self._database, principal, act) as session:
+        async with administrator_session(self._database, principal, act) as session:
             rows = (await session.execute(_QUEUE, values)).mappings().all()
             still_open = rows[0]["open"] if rows else await session.scalar(_COUNT_OPEN)
         page = [_queue_entry(dict(each)) for each in rows[:limit]]
@@ -210,7 +210,7 @@ class FeedbackQueue(Struct, frozen=True):
     async def settle(self, principal: Principal, feedback: UUID, resolution: str, note: str | None) -> None:
         """Settle a feedback, replacing an earlier settlement. Raises NotFound."""
         act = Act("feedback.settle", str(feedback), {"resolution": resolution})
-        async with administering(self._database, principal, act) as session:
+        async with administrator_session(self._database, principal, act) as session:
             found = await session.scalar(_FIND_COLUMN, {"id": feedback})
             which = require(found, NotFound("feedback", str(feedback)))
             said = {
@@ -226,7 +226,7 @@ class FeedbackQueue(Struct, frozen=True):
         """Raises NotFound if the feedback is not settled."""
         settled = settlements_table.c
         this = (settled.feedback_id == feedback) | (settled.answer_id == feedback)
-        async with administering(self._database, principal, Act("feedback.reopen", str(feedback))) as session:
+        async with administrator_session(self._database, principal, Act("feedback.reopen", str(feedback))) as session:
             gone = await session.scalar(delete(settlements_table).where(this).returning(settled.id))
             require(gone, NotFound("settled feedback", str(feedback)))
 
@@ -349,7 +349,7 @@ class Usage(Struct, frozen=True):
         values = {"since": midnight(first), "until": midnight(last) + timedelta(days=1)}
         about = {} if capability is None else {"capability": capability}
         act = Act("trends.read", EVERYBODY, {"from": str(first), "to": str(last), **about})
-        async with administering(self._database, principal, act) as session:
+        async with administrator_session(self._database, principal, act) as session:
             rows = (await session.execute(_DAYS_OUTSIDE if about else _DAYS, values | about)).mappings().all()
         return TrendsResponse([convert(dict(each), TrendDay) for each in rows])
 
@@ -360,7 +360,7 @@ class Usage(Struct, frozen=True):
         values = {"month": first, "since": midnight(first), "until": midnight(next_month)}
         mine = {"month": first, "mine": list(principal.organizations)}
         act = Act("usage.read", EVERYBODY, {"month": f"{first:%Y-%m}"})
-        async with administering(self._database, principal, act) as session:
+        async with administrator_session(self._database, principal, act) as session:
             users = (await session.execute(_USERS, values)).mappings().all()
             organizations = (await session.execute(_ORGANIZATIONS, mine)).mappings().all()
         return UsageResponse(
@@ -373,7 +373,7 @@ class Usage(Struct, frozen=True):
         """The audit events, newest first; `before` is a page's `next`."""
         act = Act("audit.read", EVERYBODY, {} if action is None else {"action": action})
         values = {"before": before, "action": action, "most": limit + 1}
-        async with administering(self._database, principal, act) as session:
+        async with administrator_session(self._database, principal, act) as session:
             rows = (await session.execute(_AUDIT, values)).mappings().all()
         page = [convert(dict(each), AuditEntry) for each in rows[:limit]]
         return AuditResponse(page, page[-1].id if len(rows) > limit else None)

@@ -140,7 +140,7 @@ async def leave_for_provider(request: AnyRequest, signing_in: Injected[SigningIn
 
 
 @page(CALLBACK, open_to_all=True)
-async def come_back(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
+async def handle_return(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
     """Handle the return from the identity provider, in the browser that began the attempt. An attempt is valid once."""
     await signing_in.count(request)
     url = signing_in.url(request) or ""

@@ -75,7 +75,7 @@ SENTENCES = 10
 
 
 @contextmanager
-def timed(took: list[StageTime], stage: str) -> Iterator[None]:
+def time_stage(took: list[StageTime], stage: str) -> Iterator[None]:
     """Writes down how long a stage takes."""
     started = perf_counter()
     yield
@@ -171,25 +171,25 @@ class Playground:
         filters = tuple(parse_condition(each) for each in asked.filters)
         question = Question(text, filters, asked.top_k, Mode(asked.mode), asked.threshold)
         asking.set(scope.organizations)
-        with timed(took, "embedding"):
+        with time_stage(took, "embedding"):
             vector = await embed_query(self._embedder, text, self._dimension)
         store = await self._open_store(spec, scope)
         checked = check_filters(filters, spec)
-        with timed(took, "search"):
+        with time_stage(took, "search"):
             search = Search(vector, text, checked, Mode.HYBRID, asked.top_k, spec.fusion.depth)
             candidates = await store.candidates(search)
             ranking = rank(candidates, question.mode, spec.fusion)[: asked.top_k]
-        with timed(took, "chunks"):
+        with time_stage(took, "chunks"):
             nodes = await store.fetch([each.id for each in ranking])
         found = [NodeWithScore(node=nodes[each.id], score=each.cosine) for each in ranking if each.id in nodes]
         hits = _hits(found, candidates, asked.threshold)
         capability = capability_for(spec.name)
         engine = self._pipeline.engine(capability.name, question, scope)
-        with timed(took, "retrieval and judging"):
+        with time_stage(took, "retrieval and judging"):
             evidence = await engine.gather(question)
         answer: Answer | None = None
         if asked.answer:
-            with timed(took, "the whole answer"):
+            with time_stage(took, "the whole answer"):
                 answer = await self._pipeline.answer(capability.name, question, scope)
             took += [StageTime(f"of it {stage}", round(1000 * seconds, 1)) for stage, seconds in answer.seconds.items()]
         return PlaygroundResult(

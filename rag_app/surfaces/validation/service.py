@@ -97,7 +97,7 @@ class RetrievalValidation:
                     page_number=hit.page,
                     similarity_score=hit.relevance,
                     rank=rank,
-                    metadata=hit.sent,
+                    metadata=hit.sent_metadata,
                 )
                 for rank, hit in enumerate(shown, 1)
             ],
@@ -245,7 +245,10 @@ def _run_id(validation_id: str) -> UUID:
 
 def _metrics(figures: Figures) -> QueryMetrics:
     return QueryMetrics(
-        _by_cut(figures.precision), _by_cut(figures.recall), round(figures.reciprocal_rank, 4), figures.hit_rate
+        _round_figures(figures.precision),
+        _round_figures(figures.recall),
+        round(figures.reciprocal_rank, 4),
+        figures.hit_rate,
     )
 
 
@@ -292,5 +295,5 @@ def _differences(now: Mapping[str, float], then: Mapping[str, float]) -> dict[st
     return {name: round(value - then[name], 4) for name, value in now.items() if name in then}
 
 
-def _by_cut(figures: Mapping[int, Any]) -> JsonObject:
+def _round_figures(figures: Mapping[int, Any]) -> JsonObject:
     return {str(k): None if value is None else round(value, 4) for k, value in figures.items()}
