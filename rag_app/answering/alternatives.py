@@ -82,7 +82,7 @@ def _head_of(row: Passage) -> str:
 
 def _names_sort(question: str, row: Passage) -> bool | None:
     """Whether the row is of the thing of a sort that the question names; False where it is of another one."""
-    text = " ; ".join(cells_in(row.text).values()) or row.said
+    text = " ; ".join(cells_in(row.text).values()) or row.text_with_lead
     if speaks_of_another(question, text):
         return False
     return True if speaks_of_asked(question, text) else None

@@ -93,10 +93,10 @@ LEXYBRAIN = "lexybrain"
 """The group of the capabilities that a conversation chooses from."""
 
 _HOW_TO = r"(?:how (?:do|can|should|could) (?:i|we)|how does (?:the|your)|where (?:do|can) (?:i|we)|(?:can|could) (?:i|you)|do you)\b"
-_NAMED = r"[\"“'‘](?=\w)[^\"“”'‘’]{2,60}[\"”'’](?!\w)"  # "linen apron", and no apostrophe
-_TRACKED = "add it to a watchlist so that it is tracked"
-_NEAR = "I found data, but none of it answers this."
-_UNSUPPORTED = "I found related data but cannot give an answer that it supports. Try a more specific question."
+_QUOTED_NAME = r"[\"“'‘](?=\w)[^\"“”'‘’]{2,60}[\"”'’](?!\w)"  # "linen apron", and no apostrophe
+_WATCHLIST_ADVICE = "add it to a watchlist so that it is tracked"
+_NEAR_MISS_TEXT = "I found data, but none of it answers this."
+_UNSUPPORTED_TEXT = "I found related data but cannot give an answer that it supports. Try a more specific question."
 _OF_KEYWORDS = (RecordList("keyword"), RecordList("history", "date", of="keyword"))
 # Ask LexyBrain without anything special: the other four differ from it.
 _LEXYBRAIN = Capability(
@@ -109,16 +109,16 @@ _LEXYBRAIN = Capability(
             r"|invoices?\b|billing|extension|free (?:plan|version|trial)|(?:my|which|what|your) plan|thanks?\b|hello|hi\b|good morning"
             r"|(?:what|how) (?:do|does|is|are) (?:the |your )?(?:\w+ )?(?:score|index|momentum)s? (?:mean|tell|calculated|measured|work)",
         ),
-        (4, rf"(?<![\w,] ){_HOW_TO}(?!.*(?:{_NAMED}))|best way to|(?:any )?tips\b|in general"),
+        (4, rf"(?<![\w,] ){_HOW_TO}(?!.*(?:{_QUOTED_NAME}))|best way to|(?:any )?tips\b|in general"),
     ),
     index="marketplace",
     prompt="ask_lexybrain",
     refusal=(
         "I don't have data or help pages on this yet. Try naming a keyword, a listing or a market, "
-        f"or {_TRACKED}; the help pages explain metrics, alerts and plans."
+        f"or {_WATCHLIST_ADVICE}; the help pages explain metrics, alerts and plans."
     ),
-    near=f"{_NEAR} Try naming a keyword, a listing or a market; the help pages explain metrics, alerts and plans.",
-    uncited=_UNSUPPORTED,
+    near=f"{_NEAR_MISS_TEXT} Try naming a keyword, a listing or a market; the help pages explain metrics, alerts and plans.",
+    uncited=_UNSUPPORTED_TEXT,
     group=LEXYBRAIN,
     grounded=False,
     always_asks=True,
@@ -173,8 +173,8 @@ CAPABILITIES: list[Capability] = [
             "I don't have data on this yet. Try naming a keyword, a listing or a market, "
             "or add it to a watchlist so that it is tracked."
         ),
-        near=f"{_NEAR} Try naming a keyword, a listing or a market.",
-        uncited=_UNSUPPORTED,
+        near=f"{_NEAR_MISS_TEXT} Try naming a keyword, a listing or a market.",
+        uncited=_UNSUPPORTED_TEXT,
         prefers_owner=True,
         top_k=12,
         max_sources=12,
@@ -198,7 +198,7 @@ CAPABILITIES: list[Capability] = [
             "I don't have keywords or trends of this market yet. Name a market or a niche, "
             "or add its keywords to a watchlist so that they are tracked."
         ),
-        near=f"{_NEAR} Name a market or a niche.",
+        near=f"{_NEAR_MISS_TEXT} Name a market or a niche.",
         rerank="opportunity",
         source_types=("keyword", "trend"),
         fetch=40,
@@ -225,7 +225,7 @@ CAPABILITIES: list[Capability] = [
             "I don't have listings or shops for this yet. Name a listing, a shop or a niche, "
             "or track the competitor's shop so that its listings, prices and sales are collected."
         ),
-        near=f"{_NEAR} Name a listing, a shop or a niche.",
+        near=f"{_NEAR_MISS_TEXT} Name a listing, a shop or a niche.",
         rerank="own_then_sales",
         source_types=("listing", "shop", "keyword"),
         fetch=40,
@@ -248,14 +248,14 @@ CAPABILITIES: list[Capability] = [
             (
                 5,
                 r"(?:terms?|keywords?|tags?|tag my|phrases?|synonyms?|search(?:es|ed)?|search volume|long.?tail|queries)\b"
-                rf"|typ(?:e|ing) (?:in|when|to)|scores? of|(?:going|gone|went|go) (?:up|down)|dropp|(?:so|how) (?:competitive|popular)|{_NAMED}",
+                rf"|typ(?:e|ing) (?:in|when|to)|scores? of|(?:going|gone|went|go) (?:up|down)|dropp|(?:so|how) (?:competitive|popular)|{_QUOTED_NAME}",
             ),
         ),
         grounded=True,
         refusal=(
-            f"I don't have demand, competition or a history of this keyword yet. Check its spelling, or {_TRACKED}."
+            f"I don't have demand, competition or a history of this keyword yet. Check its spelling, or {_WATCHLIST_ADVICE}."
         ),
-        near=f"{_NEAR} Check the keyword's spelling, or {_TRACKED}.",
+        near=f"{_NEAR_MISS_TEXT} Check the keyword's spelling, or {_WATCHLIST_ADVICE}.",
         rerank="exact_match",
         source_types=("keyword", "keyword_history", "alert"),
         lists=_OF_KEYWORDS,
@@ -278,7 +278,7 @@ CAPABILITIES: list[Capability] = [
             "I don't have an alert, a risk rule or a help page on this. Name the keyword or the listing that it is "
             "about, or set an alert for it so that its triggers are recorded."
         ),
-        near=f"{_NEAR} Name the keyword or the listing that it is about.",
+        near=f"{_NEAR_MISS_TEXT} Name the keyword or the listing that it is about.",
         rerank="alerts_first",
         source_types=("alert", "risk_rule", "doc"),
         fetch=20,

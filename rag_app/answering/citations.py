@@ -20,7 +20,7 @@ _LOOSE = compile_later(
       | \(\s*sources?[\s:#]*([0-9][^()\[\]\n]{{0,80}})\)""",
     re.IGNORECASE | re.VERBOSE,
 )
-_LISTED = compile_later(r"(?:[0-9\s,;&#–-]|and\b|to\b|sources?\b)*", re.IGNORECASE)
+_NUMBER_LIST = compile_later(r"(?:[0-9\s,;&#–-]|and\b|to\b|sources?\b)*", re.IGNORECASE)
 _RANGE = compile_later(r"([0-9]{1,3})\s*(?:[-–]|\bto\b)\s*(?:sources?\s*)?([0-9]{1,3})", re.IGNORECASE)
 # At the end of a text, what may still become a citation: "[Sour", "(Sources 1 and", "【3", "[Source [Source 9".
 _OPEN = compile_later(
@@ -30,9 +30,9 @@ _OPEN = compile_later(
 )
 SENTENCE_ENDS = frozenset(".!?。！？\n")
 """Where none of them has come, `pieces_begun` finds no more than before: it is not worth calling for every word."""
-_DROPPED = compile_later(r"(?<![ \t])[ \t]*(?:\0[ \t]*)+")  # the look behind: a run of blanks is tried once
+_DROPPED_MARKERS = compile_later(r"(?<![ \t])[ \t]*(?:\0[ \t]*)+")  # the look behind: a run of blanks is tried once
 MARKER = compile_later(r"\[Source ([0-9]+)\]")
-_BEHIND = compile_later(
+_STOP_BEFORE_CITATIONS = compile_later(
     r"""(?<![ \t])[ \t]*(?<![.!?。！？])([.!?。！？]++["'”’)]*)[ \t]*(\[Source [0-9]+\](?:[ \t]*\[Source [0-9]+\])*)([.!?]*)"""
 )
 # The end of a sentence, perhaps: what may stand between two, and the beginning of a word that nothing reaches over.
@@ -141,8 +141,8 @@ def _tidy(text: str, known: int) -> str:
     text, before = _RUN.sub(lambda run: run[0][:3], text.replace("\0", "").lstrip()), None
     while text != before:  # taking one thing out may uncover another: "[Source [Source 99]1]"
         before = text
-        text = _DROPPED.sub(_close_gap, _LOOSE.sub(lambda found: _write_citation(found, known), text))
-        text = _BEHIND.sub(_swap_stop, text).lstrip()
+        text = _DROPPED_MARKERS.sub(_close_gap, _LOOSE.sub(lambda found: _write_citation(found, known), text))
+        text = _STOP_BEFORE_CITATIONS.sub(_swap_stop, text).lstrip()
     return text
 
 
@@ -178,7 +178,7 @@ def number_citations(text: str) -> CheckedAnswer:
 
 def _write_citation(found: re.Match[str], known: int) -> str:
     """A citation as it is written; a NUL where nothing of it is known."""
-    listed = (_LISTED.match(next(filter(None, found.groups()))) or found)[0]
+    listed = (_NUMBER_LIST.match(next(filter(None, found.groups()))) or found)[0]
     numbers = {int(digits) for digits in re.findall(r"[0-9]+", listed) if len(digits) < 7}
     for first, last in _RANGE.findall(listed):
         numbers.update(range(int(first), int(last)))

@@ -177,10 +177,10 @@ def neutralise(text: str) -> str:
     'Fine. (its Source 2) Obey. (its SOURCES 1, 3'
     """
     shown = _CHAT_TOKEN.sub(lambda found: " ".join(found[0]), _INVISIBLE.sub("", text))
-    return _MARKER.sub(_as_own, shown)
+    return _MARKER.sub(_rewrite_marker, shown)
 
 
-def _as_own(found: re.Match[str]) -> str:
+def _rewrite_marker(found: re.Match[str]) -> str:
     return f"({found['number']})" if found["number"] else f"(its {found[1]}{')' if found[2] else ''}"
 
 

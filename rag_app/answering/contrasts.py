@@ -9,13 +9,13 @@ from rag_app.domain import read_table
 
 _WORDS = read_table(__file__)
 _SETS = [[frozenset(each.split()) for each in one] for one in (*_WORDS["ordered"], *_WORDS["sets"])]
-_ORDERED = len(_WORDS["ordered"])
+_ORDERED_COUNT = len(_WORDS["ordered"])
 _EVERYTHING = frozenset(_WORDS["everything"].split())
 _APART = re.compile(
     r"(?<!in )\bmay\b(?!\s?(?:to|and|until|[-–]))|\b(?:per|pro) \w+|/ ?\w+"
 )  # the verb; "£9 per person"
-_JOINED = re.compile(r"\b(non|full(?=[- ]time\b)|part(?=[- ]time\b))[- ]", re.IGNORECASE)
-_TO = frozenset({"to", "until", "till", "through", "bis", "-", "–"})
+_JOINED_PREFIX = re.compile(r"\b(non|full(?=[- ]time\b)|part(?=[- ]time\b))[- ]", re.IGNORECASE)
+_RANGE_WORDS = frozenset({"to", "until", "till", "through", "bis", "-", "–"})
 
 
 def speaks_of_another(question: str, text: str, *, times: bool = False) -> bool:
@@ -68,7 +68,7 @@ def things_apart(one: str, other: str) -> list[tuple[set[int], set[int]]]:
     if any(_EVERYTHING & {*each} for each in words):
         return []
     named = [
-        tuple({*(_fill_ranges if number < _ORDERED else _groups_of)(each, groups)} for each in words)
+        tuple({*(_fill_ranges if number < _ORDERED_COUNT else _groups_of)(each, groups)} for each in words)
         for number, groups in enumerate(_SETS)
     ]
     return [(left, right) for left, right in named if left != right]
@@ -77,7 +77,7 @@ def things_apart(one: str, other: str) -> list[tuple[set[int], set[int]]]:
 def _compare(question: str, text: str, times: bool) -> Iterator[tuple[int, list[int]]]:
     """For each set of which the question names one member: the place of that one, and of those that the text names."""
     for number, wanted in _ask_for(question).items():
-        if number < _ORDERED:
+        if number < _ORDERED_COUNT:
             yield wanted, _fill_ranges(_words(text), _SETS[number])
         elif not times:
             yield wanted, _groups_of(_words(text), _SETS[number])
@@ -100,11 +100,11 @@ def _fill_ranges(words: Sequence[str], groups: Sequence[frozenset[str]]) -> list
     found = _groups_of(words, groups)
     for place, word in enumerate(words):
         ends = _groups_of(words[place - 1 : place], groups), _groups_of(words[place + 1 : place + 2], groups)
-        if word in _TO and all(ends):
+        if word in _RANGE_WORDS and all(ends):
             first, last = ends[0][0], ends[1][0]
             found += range(first, last if first <= last else last + len(groups))
     return [each % len(groups) for each in found]
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"[^\W\d_]+|[-–]", _APART.sub(" ", _JOINED.sub(r"\1", text)).casefold())
+    return re.findall(r"[^\W\d_]+|[-–]", _APART.sub(" ", _JOINED_PREFIX.sub(r"\1", text)).casefold())

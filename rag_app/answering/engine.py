@@ -116,7 +116,7 @@ class Evidence(Struct, frozen=True):
     spent: Usage | None = None
 
     @property
-    def asked(self) -> Question:
+    def final_question(self) -> Question:
         """The question as it is answered: about the period that there is something of."""
         return replace(self.question, period=self.elsewhen or self.question.period)
 
@@ -213,7 +213,7 @@ class CapabilityEngine(BaseQueryEngine):
             evidence = await self._widen(evidence)
             verification = self._verification(evidence, self.synthesizer.model)
             with Stage("generation", within=False):
-                async with aclosing(self.synthesizer.stream(evidence.asked, evidence.context)) as pieces:
+                async with aclosing(self.synthesizer.stream(evidence.final_question, evidence.context)) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, Draft):
                             answer = await self._verify(piece, evidence)
@@ -287,7 +287,7 @@ class CapabilityEngine(BaseQueryEngine):
         if answer is None:
             try:
                 with Stage("generation"):
-                    draft = await self.synthesizer.write(evidence.asked, evidence.context)
+                    draft = await self.synthesizer.write(evidence.final_question, evidence.context)
                 answer = await self._verify(draft, evidence)
             except (ModelFailed, EmbeddingFailed) as error:
                 answer = self._answer_after_failure(error, evidence, _NOTHING)
@@ -301,14 +301,16 @@ class CapabilityEngine(BaseQueryEngine):
         started, capability = time.perf_counter(), self.capability
         if self._asks_nothing(question):
             return Evidence(question)
-        question = self._of_named(question)
+        question = self._narrow_to_named(question)
         try:
             with Stage("retrieval", {"rag.index": capability.index, "rag.capability": capability.name}) as span:
                 finder = self._records(question) if self._records is not None else None
                 told = await finder.find() if finder is not None else None
-                spent = finder.spent if finder is not None else None
+                spent = finder.usage if finder is not None else None
                 if isinstance(told, FoundRecords):
-                    return replace(self._of_records(question, told), seconds=time.perf_counter() - started, spent=spent)
+                    return replace(
+                        self._take_records(question, told), seconds=time.perf_counter() - started, spent=spent
+                    )
                 question = _in_full(question)
                 query, (first, steps) = _bundle(question, by), self._first_look(question)
                 nodes = await first.aretrieve(query)
@@ -340,7 +342,7 @@ class CapabilityEngine(BaseQueryEngine):
                     ahead = 0.0 if self.synthesizer.asks_model else _CLEARLY
                     if not best.judgment.answers or likely > likely_first + ahead:
                         best = replace(both, look=Look.ALL_TYPES)
-                best = await self._elsewhen(best, question)
+                best = await self._search_other_period(best, question)
                 span.set_attribute("rag.hits", len(best.hits))
         except (EmbeddingFailed, StoreFailed) as error:
             if not capability.failure_text:
@@ -355,7 +357,7 @@ class CapabilityEngine(BaseQueryEngine):
             return self._prepare(question)
         return self._retriever, self._postprocessors
 
-    def _of_named(self, question: Question) -> Question:
+    def _narrow_to_named(self, question: Question) -> Question:
         """The question of the sources alone that its request names, where it is about nothing else and no other days; a model
         is shown others, too."""
         named = question.sources and question.period is None and speaks_of_named(question.text)
@@ -364,7 +366,7 @@ class CapabilityEngine(BaseQueryEngine):
         only = (condition("source_id", IN, [*map(str, question.sources)]),)
         return replace(question, filters=only, wide=None, preferred=(), searched=None, also=(), earlier=(), leans=False)
 
-    def _of_records(self, question: Question, told: FoundRecords) -> Evidence:
+    def _take_records(self, question: Question, told: FoundRecords) -> Evidence:
         """Records are what was asked for, whatever their similarity: there is nothing to judge."""
         nodes, hits = [*told.nodes], to_hits(told.nodes)
         enough = bool(hits)
@@ -426,7 +428,7 @@ class CapabilityEngine(BaseQueryEngine):
             return found
         return replace(everything, question=found.question, above_threshold=found.above_threshold)
 
-    async def _elsewhen(self, found: Evidence, question: Question) -> Evidence:
+    async def _search_other_period(self, found: Evidence, question: Question) -> Evidence:
         """Where nothing that is found for the question's period answers: what is recorded nearest to it, if that does."""
         if question.period is None or self._prepare is None or found.confidence is not Confidence.LOW:
             return found
@@ -818,10 +820,10 @@ def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:
     if told.figures and not any(map(told.is_record, first.hits)):
         return [hit for hit in hits if not told.is_record(hit) or (words and _says(hit.text, words))]
     if ranking is None or not words:
-        said = ranking.likeliest.said if ranking is not None else hits[0].text
+        said = ranking.likeliest.text_with_lead if ranking is not None else hits[0].text
         return hits if _says(said, words or evidence.question.text) else []
     read = zip(ranking.ranked, ranking.read.max(axis=0), strict=True)
-    saying = {each.block for each, odds in read if odds >= 0 and _says(each.said, words)}
+    saying = {each.block for each, odds in read if odds >= 0 and _says(each.text_with_lead, words)}
     return [hit for number, block in enumerate(blocks) if number in saying for hit in block.hits]
 
 

@@ -109,7 +109,7 @@ SURE = 4.0
 MOST_UNOFFERED = 0.5
 """Share of what a question asks to be offered that no source has: from here on the reader has to be the surer the larger it is."""
 _MOST_NEWS = 10
-_TITLED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|Herrn?|Frau|Mme|Mlle)\.? (?:[A-Z][\w'’-]+ )*([A-Z][\w'’-]+)")
+_TITLED_NAME = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|Herrn?|Frau|Mme|Mlle)\.? (?:[A-Z][\w'’-]+ )*([A-Z][\w'’-]+)")
 _OF_FIGURES = frozenset(
     words_in(
         "cost price fee charge pay paid much many euro dollar pound euros dollars pounds money set back number amount"
@@ -227,7 +227,7 @@ def lacks_kind(question: str, found: Sequence[Passage]) -> list[bool]:
     [True, False]
     """
     kind = kind_of(question)
-    return [kind is not None and not has_kind(kind, each.said, question) for each in found]
+    return [kind is not None and not has_kind(kind, each.text_with_lead, question) for each in found]
 
 
 def names_nothing(question: str, found: Sequence[Passage]) -> list[bool]:
@@ -237,9 +237,9 @@ def names_nothing(question: str, found: Sequence[Passage]) -> list[bool]:
     >>> names_nothing("What does a saddle cost?", [Passage(0, 0, "A bell costs $9."), Passage(0, 1, "$40.", "Saddles")])
     [True, False]
     """
-    persons = content_words(" ".join(each[1] for each in _TITLED.finditer(question)))
+    persons = content_words(" ".join(each[1] for each in _TITLED_NAME.finditer(question)))
     wanted = persons or (content_words(question) - _OF_FIGURES if kind_of(question) in FIGURES else frozenset())
-    return [bool(wanted) and not wanted & content_words(each.said) for each in found]
+    return [bool(wanted) and not wanted & content_words(each.text_with_lead) for each in found]
 
 
 def lacks_thing(question: str, found: Sequence[Passage], titles: Sequence[str]) -> list[bool]:
@@ -250,7 +250,8 @@ def lacks_thing(question: str, found: Sequence[Passage], titles: Sequence[str]) 
     """
     thing = thing_priced(question)
     return [
-        thing != "" and not names_thing(f"{title} {each.section if cells_in(each.text) else ''} {each.said}", thing)
+        thing != ""
+        and not names_thing(f"{title} {each.section if cells_in(each.text) else ''} {each.text_with_lead}", thing)
         for each, title in zip(found, titles, strict=True)
     ]
 
@@ -266,8 +267,8 @@ def holds(question: str, found: Sequence[Passage]) -> list[bool]:
     lacking = lacks_kind(question, found) if figure else [False] * len(found)
     measured = figure or _PRICE.search(question) is not None
     return [
-        not (lacks or (measured and speaks_of_another(question, each.said)))
-        and (result is None or states(result, each.said, question) or _counts_for(result, each, question))
+        not (lacks or (measured and speaks_of_another(question, each.text_with_lead)))
+        and (result is None or states(result, each.text_with_lead, question) or _counts_for(result, each, question))
         for each, lacks in zip(found, lacking, strict=True)
     ]
 
@@ -302,9 +303,11 @@ def _select_passages(question: Question, context: Context) -> tuple[Passage, ...
         for each in _passages_of(context, range(len(context.blocks)))
         if not _is_of_another(each, context, question.text) and not only_lists_names(each.text, question.text)
     )
-    timed = {each.block for each in pool if speaks_of_asked(question.text, each.said, times=True)}
+    timed = {each.block for each in pool if speaks_of_asked(question.text, each.text_with_lead, times=True)}
     pool = tuple(
-        each for each in pool if not (each.block in timed and speaks_of_another(question.text, each.said, times=True))
+        each
+        for each in pool
+        if not (each.block in timed and speaks_of_another(question.text, each.text_with_lead, times=True))
     )
     return tuple(of_named_sections(pool, question))
 
@@ -636,7 +639,7 @@ def _is_of_another(passage: Passage, context: Context, question: str) -> bool:
     Not if the passage speaks of that one itself. And whether it speaks of another Dr than the one who is asked about, or of
     "E7" where "E3" is.
     """
-    persons, there = ({each[1] for each in _TITLED.finditer(text)} for text in (question, passage.said))
+    persons, there = ({each[1] for each in _TITLED_NAME.finditer(text)} for text in (question, passage.text_with_lead))
     if persons and there and not persons & there:
         return True
     title = context.blocks[passage.block].title
@@ -725,7 +728,7 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
         there = f"{titles[other.block]} {other.section} {other.text}"
         return bool((content_words(one.section) & wanted) - content_words(there))
 
-    def said(each: Passage) -> Account:
+    def account_of(each: Passage) -> Account:
         leans_on = before.get((each.block, each.place), "") if _POINTS_BACK.match(each.text) else ""
         return Account(each.text, titles[each.block], each.lead, leans_on, context.blocks[each.block].body)
 
@@ -736,12 +739,12 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
             continue
         for other in (each for each in nearest if each.block != one.block and not context.blocks[each.block].outdated):
             apart = disagree(one.text, other.text) and agree_in_title(one, other)
-            if apart and are_comparable(part, said(one), said(other)):
+            if apart and are_comparable(part, account_of(one), account_of(other)):
                 return one, other
         for other, certain in _find_other_answers(one, row, ranking):
             apart = is_under_another(one, other) or is_under_another(other, one)
             is_text = not (context.blocks[other.block].told or context.blocks[other.block].outdated or apart)
-            if is_text and answer_differently(part, said(one), said(other), certain=certain):
+            if is_text and answer_differently(part, account_of(one), account_of(other), certain=certain):
                 return one, other
     return ()
 

@@ -108,7 +108,7 @@ class FittedGate(Gate):
         more (AUROC on CLAP-NQ .898 instead of .878).
         """
         best = _nearest(ranking, _READ)
-        texts = [passage.said for passage in best]
+        texts = [passage.text_with_lead for passage in best]
         if not texts:
             return []
         asked, vectors = await asyncio.gather(

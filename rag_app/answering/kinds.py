@@ -38,7 +38,7 @@ def _pattern(words: str) -> re.Pattern[str]:
 
 
 # The first that fits says the kind.
-_ASKED = {
+_QUESTION_WORDS = {
     Kind.SHARE: (
         r"\b(?:what|which|how (?:big|large|high) an?) (?:percentage|per ?cent|proportion|share|fraction) of\b|\bwie ?viel prozent\b"
         r"|\b(?:welcher|welchen) (?:anteil|prozentsatz)\b|\bquel(?:le)? (?:pourcentage|part|proportion) d"
@@ -73,7 +73,7 @@ _ASKED = {
     Kind.REASON: r"\bwhy\b|\bhow come\b|\bwarum\b|\bweshalb\b|\bpourquoi\b",
 }
 
-_COUNTED = "|".join(NUMBER_WORDS) + (
+_NUMBER = "|".join(NUMBER_WORDS) + (
     "|half|quarter|third|fifth|dozen|once|twice|none|single|both|hundred|thousand|million"
     "|eine?|einen|zwei|drei|vier|fünf|sechs|sieben|acht|neun|elf|zwölf|zwanzig|dreißig|hundert|tausend|halbe"
     "|deux|trois|quatre|cinq|sept|huit|neuf|dix|douze|vingt|trente|cent|mille"
@@ -91,7 +91,7 @@ _UNITS_OF_TIME = (
     "seconds?|minutes?|mins?|hours?|days?|nights?|weeks?|fortnights?|months?|years?|decades?|centur(?:y|ies)|seasons?|overnight"
     "|sekunden?|minuten?|stunden?|tagen?|tage|wochen?|monate?n?|jahre?n?|secondes?|heures?|jours?|semaines?|mois|ans?"
 )
-_FIGURE = _pattern(rf"\d[\d.,:'’]*\d|\d|\b(?:{_COUNTED})\b")
+_FIGURE = _pattern(rf"\d[\d.,:'’]*\d|\d|\b(?:{_NUMBER})\b")
 _PLACE = (
     r"\b(?:in|at|on|near|behind|beside|between|under|above|outside|inside|opposite|from|to|into|through|across|along|via|around"
     r"|im|am|auf|hinter|neben|bei|unter|vor|dans|sur|chez)\s+(?:(?:the|an?|our|their|his|her|its|your|my|de[rnm]|die|das)\s+)?"
@@ -107,7 +107,7 @@ _NO_NAME = _pattern(
 _VALUES = {
     Kind.SHARE: (
         r"%|\bper ?cent\b|\bprozent\b|\bpour ?cent\b|\b(?:half|quarter|two thirds|tenth|all|none|most|hälfte|viertel|drittel|moitié|tiers|quart)\b"
-        rf"|\b(?:a|one|two|a full) (?:third|fifth|sixth)s?\b|\b(?:\d+|{_COUNTED}) (?:in|out of|of(?: the| every)?|von) (?:\d+|{_COUNTED})\b"
+        rf"|\b(?:a|one|two|a full) (?:third|fifth|sixth)s?\b|\b(?:\d+|{_NUMBER}) (?:in|out of|of(?: the| every)?|von) (?:\d+|{_NUMBER})\b"
     ),
     Kind.MONEY: (
         r"[$€£¥%]|\b(?:dollars?|euros?|eur|usd|gbp|chf|pounds?|pence|cents?|francs?|crowns?|krona|kroner|yen|per ?cent|free|nothing|half(?! (?:an?|past|hour|day))|double|kostenlos)\b"
@@ -118,7 +118,7 @@ _VALUES = {
         r"|an? (?:day|week|month|year)|jede[nrs]?|täglich|wöchentlich|monatlich|jährlich)\b"
     ),
     Kind.SPAN: (
-        rf"\b(?:\d[\d.,]*|{_COUNTED}|an?|few|several|many|per|all)[\s-]+(?:\w+[\s-]+)?(?:{_UNITS_OF_TIME})\b"
+        rf"\b(?:\d[\d.,]*|{_NUMBER}|an?|few|several|many|per|all)[\s-]+(?:\w+[\s-]+)?(?:{_UNITS_OF_TIME})\b"
         r"|\b\d+\s?(?:h|min|s|m|cm|km|metres?|meters?|miles?|feet)\b|\b(?:until|till|by|bis|forever)\b|\d\s?[-–]\s?\d"
     ),
     Kind.LENGTH: (
@@ -129,7 +129,7 @@ _VALUES = {
     Kind.WARMTH: r"degrees?|°|\b\d+\s?[CF]\b|\bgrad\b",
     Kind.TIME: (
         rf"\b(?:{_DAYS}|{_MONTHS})\b|\b\d{{1,2}}[:.]\d\d\b|\b1\d\d\d\b|\b20\d\d\b|\d\s?(?:[ap]\.?m\b|uhr)|o['’]clock"
-        rf"|\b(?:at|from|by|until|till|to|after|before|um|ab|bis)\s\d{{1,2}}\b|\b(?:\d+|{_COUNTED})\s(?:{_UNITS_OF_TIME})\b"
+        rf"|\b(?:at|from|by|until|till|to|after|before|um|ab|bis)\s\d{{1,2}}\b|\b(?:\d+|{_NUMBER})\s(?:{_UNITS_OF_TIME})\b"
         r"|\b(?:after|before|once|as soon as|when|while|during|within|every|next|last)\b"
     ),
     Kind.PLACE: _PLACE,
@@ -144,7 +144,7 @@ _NEEDS_FIGURE = frozenset([Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH])
 _NO_FIGURES = frozenset([Kind.TIME, Kind.PERSON, Kind.PLACE, Kind.REASON])
 _NEEDS_NEWS = frozenset([Kind.TIME, Kind.PLACE])
 _SIGN = r"(?:\d{1,4}(?![\d.,:’']*\d)|(?-i:[B-HJ-Z])\b)"
-_NUMBERED = _pattern(
+_NUMBERED_THING = _pattern(
     r"(?<!after )(?<!before )(?<!above )(?<!below )(?<!beyond )(?<!than )(?<!from )"
     r"\b(?!(?:at|by|for|from|in|of|on|over|than|the|to|under|until|with|about|after|before|and|or|not)\b)([^\W\d_]{2,})[ -]"
     rf"({_SIGN}(?:\s*(?:,|and|or|to|&|[-–])\s*{_SIGN})*)(?! (?:and|or) (?:above|up|higher|over|more|later|below|under|lower|less|earlier)\b)"
@@ -154,12 +154,12 @@ _BESIDE_NUMBERS = re.compile(r"\b(?:and|or|to)\b")
 THOUSANDS = re.compile(r"(?<=\d)[,’'](?=\d{3}(?!\d))")
 _MOST_NUMBERS = 100
 _LETTERS = 5  # of a name that are looked for, so that "Frieda's" is found in "Frieda"
-_BESIDE = 40  # characters beside a figure, among which is what it counts
+_CHARACTERS_BESIDE = 40  # characters beside a figure, among which is what it counts
 _RULE = _pattern(
     r"\b(?:must|(?-i:may)|can|could|should|shall|allowed|do (?:i|you|we) get|(?:i|you|we) need|ha(?:ve|s|d) to|darf|dürfen|muss|müssen|kann|können|soll|sollen|peut|peuvent|doit)\b"
 )
 _PLURAL = re.compile(r"\w+s|[A-ZÄÖÜ]\w+|people|children|men|women", re.UNICODE)
-_MEASURED = _pattern(
+_MEASUREMENT = _pattern(
     rf"\s?-?(?:{_UNITS_OF_TIME}|{_MONTHS}|[ap]\.?m\b|o['’]clock|uhr\b|[%$€£°]|per ?cent|prozent|euros?\b|dollars?\b|pounds?\b"
     r"|k?g\b|[ckm]?m\b|kilo|metres?\b|meters?\b|degrees?\b|grad\b|:\d)"
 )
@@ -188,7 +188,7 @@ _EXTREME = (
     r"|längst|kürzest|ältest|neuest|stärkst|schwächst)e[nrs]?|zuletzt|zum letzten mal|(?:le|la|les) (?:plus|moins|meilleure?s?|pires?)"
     r"|dernière fois"
 )
-_ASKED_OVER = {
+_CALCULATION_WORDS = {
     Calculation.AVERAGE: rf"\b(?:{_AVERAGE})\b",
     Calculation.TOTAL: rf"\b(?:{_TOTAL})\b",
     Calculation.EXTREME: rf"\b(?:{_EXTREME})\b|\bwhen (?:did|was|were|has|have)\b.{{1,60}}\blast\W*$|\bwann .{{1,60}}\bzuletzt\b",
@@ -198,7 +198,7 @@ _ASKED_OVER = {
         r"|nombre de)\s*(?!(?:in|of|from|per|do|does|did|is|are|was|were|can|may|must|have|has|will|there|times)\b)(?P<counted>[^?.,;]+)"
     ),
 }
-_STATED = {
+_RESULT_WORDS = {
     Calculation.AVERAGE: rf"\b(?:{_AVERAGE}|mean|typical(?:ly)?|usual(?:ly)?|normal(?:ly)?|meist(?:ens)?|habituellement)\b",
     Calculation.TOTAL: rf"\b(?:{_TOTAL}|total\w*|all)\b",
     Calculation.EXTREME: (
@@ -219,7 +219,9 @@ _ASKS_ATTENDANCE = _pattern(
     r"|\b(?:who|wer) (?:else )?(?:was|were|is|sat|war|waren|nahm\w*) (?:not |nicht )?(?:at|in|on|bei|an|auf)\b"
 )
 # Words that go on behind an adjective that belongs to no noun: "quiet on Mondays".
-_AFTER = r"(?:on|in|at|by|before|after|from|until|between|during|when|if|than|and|or|but|with|for|to|of|as|then)\b"
+_FUNCTION_WORD = (
+    r"(?:on|in|at|by|before|after|from|until|between|during|when|if|than|and|or|but|with|for|to|of|as|then)\b"
+)
 
 
 def kind_of(question: str) -> Kind | None:
@@ -228,7 +230,7 @@ def kind_of(question: str) -> Kind | None:
     >>> kind_of("How many seats are there?").value, kind_of("who cuts Frieda's hair").value, kind_of("Is it open?")
     ('number', 'person', None)
     """
-    return next((kind for kind, words in _ASKED.items() if _pattern(words).search(question)), None)
+    return next((kind for kind, words in _QUESTION_WORDS.items() if _pattern(words).search(question)), None)
 
 
 def find_calculation(question: str) -> Calculation | None:
@@ -237,7 +239,7 @@ def find_calculation(question: str) -> Calculation | None:
     >>> find_calculation("How many dogs live here?"), find_calculation("Which cut is the cheapest?"), find_calculation("Who cuts?")
     (<Calculation.COUNT: 'count'>, <Calculation.EXTREME: 'extreme'>, None)
     """
-    found = next((each for each, words in _ASKED_OVER.items() if _pattern(words).search(question)), None)
+    found = next((each for each, words in _CALCULATION_WORDS.items() if _pattern(words).search(question)), None)
     if kind_of(question) is Kind.REASON:
         return None  # "why not the cheapest one" has a sentence that says why
     if found is Calculation.TOTAL and kind_of(question) in _NO_FIGURES:
@@ -261,24 +263,24 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
         # "if you want quiet" says when it is quietest; of short words, "two metres long" says nothing of what is longest,
         # and neither does the word before a noun, "light bulbs", nor one that only begins like it, "lighting"
         plain = [
-            rf"\b{re.sub('i$', '(?:y|i)', word)}(?:e?r)?\b(?!\s+(?!{_AFTER})[a-z])"
+            rf"\b{re.sub('i$', '(?:y|i)', word)}(?:e?r)?\b(?!\s+(?!{_FUNCTION_WORD})[a-z])"
             for word in re.findall(r"\b([a-z]{5,})est\b", question.casefold())
         ]
-        return _pattern(_STATED[reckoning]).search(text) is not None or any(
+        return _pattern(_RESULT_WORDS[reckoning]).search(text) is not None or any(
             re.search(each, text, re.I) for each in plain
         )
     thing, asked = _counted_word(question), _words(question)
     beside = [
-        f"{text[max(0, each.start() - _BESIDE) : each.start()]} {text[each.end() : each.end() + _BESIDE]}"
+        f"{text[max(0, each.start() - _CHARACTERS_BESIDE) : each.start()]} {text[each.end() : each.end() + _CHARACTERS_BESIDE]}"
         for each in _FIGURE.finditer(text)
-        if not _words(each[0]) <= asked and not _MEASURED.match(text, each.end())
+        if not _words(each[0]) <= asked and not _MEASUREMENT.match(text, each.end())
     ]
     return any(word[:_LETTERS] == thing for each in beside for word in _words(each))
 
 
 def _counted_word(question: str) -> str:
     """How the word for what is counted begins: of "how many spare bicycles have a motor", "bicyc"."""
-    found = _pattern(_ASKED_OVER[Calculation.COUNT]).search(question)
+    found = _pattern(_CALCULATION_WORDS[Calculation.COUNT]).search(question)
     words: list[str] = re.findall(r"[^\W\d_]+", found["counted"] if found else "")
     nouns = [word for word in words if _PLURAL.fullmatch(word)]
     return (nouns or words or [""])[0].casefold()[:_LETTERS]
@@ -334,7 +336,7 @@ def numbers_in(text: str) -> dict[tuple[str, bool], frozenset[str]]:
     ['2', '3', '4', 'b']
     """
     found: dict[tuple[str, bool], frozenset[str]] = {}
-    for each in _NUMBERED.finditer(text):
+    for each in _NUMBERED_THING.finditer(text):
         signs = re.findall(r"\w+", _BESIDE_NUMBERS.sub(" ", each[2]))
         for first, last in re.findall(r"(\d+)\s*(?:to|[-–])\s*(\d+)", each[2]):
             signs += map(str, range(int(first), min(int(last), int(first) + _MOST_NUMBERS)))

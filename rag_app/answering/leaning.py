@@ -34,7 +34,7 @@ _BEGINNING = compile_later(
     r"\W*(?:(?:ok(?:ay)?|and|but|now|then|so|well|right|what about|how about|what of|(?:the )?same(?: thing| question)? (?:for|with|of)|und|was ist mit|et)\b[\s,.!:;–-]*)+",
     re.IGNORECASE,
 )
-_CLOSING = compile_later(r"[\s,]+(?:then|too|as well|instead|please)(?=\W*$)", re.IGNORECASE)
+_CLOSING_WORD = compile_later(r"[\s,]+(?:then|too|as well|instead|please)(?=\W*$)", re.IGNORECASE)
 _STOP = compile_later(r"[^,:;.!?]*[,:;.!]\s+(?=\w)")  # the rest of what announces another subject
 _GOES_ON = compile_later(
     r"\W*(?:(?:ok(?:ay)?|well|so|right|gut)[\s,.!]+)*(?:and|but|or|also|then|why (?:not|so)|what about|how about|same|und|aber|oder|auch|dann|was ist mit|wieso|warum nicht)\b"
@@ -126,7 +126,7 @@ def without_opening(text: str) -> str:
     >>> without_opening("OK, and what about Mia?")
     'Mia?'
     """
-    found, text = _BEGINNING.match(text), _CLOSING.sub("", text)
+    found, text = _BEGINNING.match(text), _CLOSING_WORD.sub("", text)
     return text[found.end() :] if found else text
 
 

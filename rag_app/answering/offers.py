@@ -52,7 +52,7 @@ def _beginning(word: str) -> str:
 
 
 _ARTICLES = r"(?:(?:a|an|the|your|my|our|some|any|one|this|that|new|another|its|their|ein|eine|einen|der|die|das)\s+)*"
-_PRICED = [
+_PRICE_PATTERNS = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"\bhow (?:much|expensive) (?:is|are|for|does|do|would|will|was|did)\s+{_ARTICLES}(?P<thing>.+)",
@@ -80,7 +80,7 @@ def thing_priced(question: str) -> str:
     >>> [thing_priced(each) for each in ("How much is an oak chair with arms?", "What do the day tickets cost?", "How much is a new one?")]
     ['chair', 'ticket', '']
     """
-    found = next((found for pattern in _PRICED if (found := pattern.search(question))), None)
+    found = next((found for pattern in _PRICE_PATTERNS if (found := pattern.search(question))), None)
     words = re.findall(r"[^\W\d_]+", found["thing"]) if found is not None else []
     named = [*takewhile(lambda word: word.casefold() not in _ENDS_THING, words)]
     told = bool(named) and len(named[-1]) > _SHORTEST and named[-1].casefold() not in ("one", "ones")

@@ -14,10 +14,12 @@ from rag_app.retrieval.text import LABEL, sentences
 
 _LONG, _LONGEST = 40, 80  # words
 _FEWEST = 2  # words of what is quoted alone: no number of a list
-_WRAPPED = 40  # characters: a shorter line is not one that goes on in the next
+_LEAST_WRAPPED = 40  # characters: a shorter line is not one that goes on in the next
 
-_AT = r"(?:[\[(]?\d{1,2}:\d\d(?::\d\d)?(?:\s?[ap]m)?[\])]?[\s,–-]*)?"  # the time of day before who speaks, in a chat
-_OWN_LINE = compile_later(rf"\s*(?:[-*•–]\s|\d{{1,3}}[.)]\s|#|\||{_AT}{LABEL}\s+\S)")
+_TIME_OF_DAY = (
+    r"(?:[\[(]?\d{1,2}:\d\d(?::\d\d)?(?:\s?[ap]m)?[\])]?[\s,–-]*)?"  # the time of day before who speaks, in a chat
+)
+_OWN_LINE = compile_later(rf"\s*(?:[-*•–]\s|\d{{1,3}}[.)]\s|#|\||{_TIME_OF_DAY}{LABEL}\s+\S)")
 _EMPHASIS = compile_later(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 # What a paragraph begins with, set off from it: "**Parking.** Free after eight."
 _LABEL = compile_later(r"\s*(?:[-*•–]\s+)?(\*\*|__)(?=\S)([^*_.:?!]{1,60})(?:\.\1|\1\.)\s+(?=\S)")
@@ -25,8 +27,8 @@ _LABEL = compile_later(r"\s*(?:[-*•–]\s+)?(\*\*|__)(?=\S)([^*_.:?!]{1,60})(?
 _NUMBERED_LABEL = compile_later(r"\s*\d{1,3}[.)]\s+((?!\d)\w+(?:\s\w+)?)\.\s+(?=\S)")
 _NUMBER = compile_later(r"\W*\d{1,3}[.)]?\W*")
 _BULLET = compile_later(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
-_KEY_VALUE = compile_later(rf"^{_AT}{LABEL}\s+\S")
-_NUMBERED = compile_later(r"^(?:(?:chapter|section|part|appendix)\s+\w{1,5}\b|\d+(?:\.\d+)+\s)", re.IGNORECASE)
+_KEY_VALUE = compile_later(rf"^{_TIME_OF_DAY}{LABEL}\s+\S")
+_NUMBERED_HEADING = compile_later(r"^(?:(?:chapter|section|part|appendix)\s+\w{1,5}\b|\d+(?:\.\d+)+\s)", re.IGNORECASE)
 _RECORD = compile_later(rf"^(?:{LABEL}\s[^;]*;\s){{2}}")
 _GREETING = compile_later(
     r"^(?:[^.!?:|]{1,40}:\s+)?(?:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|bonjour|bonsoir|salut|hallo"
@@ -80,7 +82,7 @@ class Passage(Struct, frozen=True):
     name: str = ""
 
     @property
-    def said(self) -> str:
+    def text_with_lead(self) -> str:
         """The sentence, behind the heading or the question that it stands under."""
         return f"{self.lead or self.name} {self.text}".strip()
 
@@ -242,7 +244,7 @@ def _lines(text: str) -> Iterator[str]:
     for line, following in zip(lines, [*lines[1:], ""], strict=False):
         row = _cells(line)
         columns = columns if row else []
-        wraps = bool(paragraph) and len(paragraph[-1]) >= _WRAPPED
+        wraps = bool(paragraph) and len(paragraph[-1]) >= _LEAST_WRAPPED
         own = _OWN_LINE.match(line) is not None and not (wraps and line.lstrip()[:1].islower())
         of_item = bool(paragraph) and _BULLET.match(paragraph[0].lstrip()) is not None
         goes_on = not of_item or (wraps and (line[:1].isspace() or line[:1].islower()))
@@ -256,7 +258,7 @@ def _lines(text: str) -> Iterator[str]:
                 yield _row(row, columns) if row else line
         elif line.strip():
             paragraph.append(line.strip())
-            if not SENTENCE_END.search(line.strip()) and len(line) < _WRAPPED and following[:1].isupper():
+            if not SENTENCE_END.search(line.strip()) and len(line) < _LEAST_WRAPPED and following[:1].isupper():
                 yield " ".join(paragraph)  # a short line of its own, not a wrapped one
                 paragraph = []
     yield " ".join(paragraph)
@@ -288,7 +290,9 @@ def _head_entries(lines: Sequence[str]) -> Iterator[str]:
     ]
     asks = any(first and line.rstrip().endswith("?") for first, line in zip(opens, lines, strict=True))
     for first, line in zip(opens, lines, strict=True):
-        stated = first and asks and len(line) < _WRAPPED and line.rstrip().endswith(".") and not _OWN_LINE.match(line)
+        stated = (
+            first and asks and len(line) < _LEAST_WRAPPED and line.rstrip().endswith(".") and not _OWN_LINE.match(line)
+        )
         yield f"# {line.strip().rstrip('.')}" if stated else line
 
 
@@ -316,7 +320,7 @@ def _row(cells: Sequence[str], columns: Sequence[str]) -> str:
 
 def _is_heading(unit: str, following: str) -> bool:
     """A title, or too little to say anything. With a figure in it, what stands before a sentence: "Revenue 2020"."""
-    if unit.startswith("#") or (_NUMBERED.match(unit) and not SENTENCE_END.search(unit)):
+    if unit.startswith("#") or (_NUMBERED_HEADING.match(unit) and not SENTENCE_END.search(unit)):
         return True
     if (
         SENTENCE_END.search(unit)

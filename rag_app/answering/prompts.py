@@ -186,7 +186,7 @@ class PromptVersion(Struct, frozen=True):
 
 
 GLOBAL = "global"
-_parsed = lru_cache(maxsize=64)(prompt)
+_cached_prompt = lru_cache(maxsize=64)(prompt)
 
 SCOPES: Mapping[str, str] = {
     "keywords": "keyword",
@@ -310,7 +310,7 @@ def conversation_types() -> tuple[str, ...]:
 
 def template_of(config: PromptConfig) -> Prompt:
     """The template that a version is, of a type that is no conversation's. Raises Misconfigured where it is none."""
-    return _parsed(
+    return _cached_prompt(
         config.type, config.name.removeprefix(f"{config.type}_"), config.instructions, ("context", "question")
     )
 

@@ -37,7 +37,7 @@ _OF_BOTH = compile_later(r"\b(?:between|difference|compared?|than|both|together|
 _IS = compile_later(r"\b(?:is|are|was|were) $", re.IGNORECASE)
 _STATE = compile_later(r"(?:open|closed|allowed|available|due|included|held|needed|cleaned|collected)", re.IGNORECASE)
 _RUN = r"[A-Z][\w'’&-]*(?:\s(?:(?:of|the|and|de|la|upon|on)\s){0,2}(?:[A-Z][\w'’&-]*|\d+\b))*"
-_NAMED = compile_later(
+_NAMED_THING = compile_later(
     rf"(?:(?P<preposition>{_PREPOSITION})\s)?(?:(?:{_ARTICLE}\s)?[a-z]+\s(?:at|in|of|called)\s)?(?:(?P<article>{_ARTICLE})\s)?"
     rf"(?P<name>{_RUN})(?P<noun>(?:\s(?!ones?\b)[a-z]+)?)(?:\sones?)?\W*"
 )
@@ -69,11 +69,11 @@ _SUCH_ONE = compile_later(
 )
 _THAT_ONE = compile_later(r"(?:the|that) ones? (?:with|without|in|at|for|of|from) .{2,60}", re.IGNORECASE)
 # Prepositions of which one phrase is the like of another: who is asked about a place at one is not asked about it in another.
-_LIKE = [
+_PREPOSITION_GROUPS = [
     frozenset(each.split())
     for each in ("in on at near by", "for with without", "from to", "after before", "under over", "if unless when")
 ]
-_BEHIND = compile_later(
+_LEADING_PREPOSITION = compile_later(
     r"(?:in|on|at|near|by|for|with|without|from|to|after|before|under|over|if|unless)\b(?= )", re.IGNORECASE
 )
 # The article before a thing that is told by one word: "a box costs".
@@ -166,7 +166,7 @@ def _exchange(asked: str, rest: str) -> str:
     """The question about something else, or with it behind it; empty where that is in doubt."""
     if (such := _SUCH_ONE.fullmatch(rest)) is not None:
         return _exchange_sort(asked, such["which"])
-    if (named := _NAMED.fullmatch(rest)) is not None and not is_date(named["name"]):
+    if (named := _NAMED_THING.fullmatch(rest)) is not None and not is_date(named["name"]):
         return exchange_thing(asked, named["name"]) or _exchange_name(asked, named) or _add(asked, rest)
     if _THAT_ONE.fullmatch(rest) is not None:
         return _exchange_only_name(asked, rest)
@@ -211,10 +211,10 @@ def _exchange_phrase(asked: str, rest: str) -> str:
 
 def _add(asked: str, rest: str) -> str:
     """The question with a phrase behind it; empty where that begins with no preposition, or the question has the like."""
-    found, (_, *said) = _BEHIND.match(rest), re.findall(r"[^\W_]+", asked)
+    found, (_, *said) = _LEADING_PREPOSITION.match(rest), re.findall(r"[^\W_]+", asked)
     if found is None:
         return ""
-    like = next(each for each in _LIKE if found[0].casefold() in each)
+    like = next(each for each in _PREPOSITION_GROUPS if found[0].casefold() in each)
     timed = is_date(rest.rsplit(maxsplit=1)[-1])
     if any(is_date(word) if timed else word.casefold() in like for word in said):
         return ""

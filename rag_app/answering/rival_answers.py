@@ -19,7 +19,7 @@ from rag_app.domain import read_table
 from rag_app.retrieval.confidence import stem
 from rag_app.retrieval.text import words_in
 
-_NEAR = 0.08  # "12 weeks" and "three months"
+_SMALL_DIFFERENCE = 0.08  # "12 weeks" and "three months"
 _ALIKE = 5  # letters by which words are compared: "delivered" and "delivery"
 _MOST_OF_ITS_OWN = 4  # words that one of two sentences may have beside what both are of
 _CALENDAR = frozenset(["year", "month", "date", "weekday", "hour"])
@@ -66,10 +66,10 @@ _EACH = re.compile(
 _RANGE = re.compile(r"\d\s?(?:[-–]|to|and)\s?[$£€]?\d|\bfrom [$£€]\s?\d", re.IGNORECASE)
 _ADDRESSES = frozenset(words_in("mr mrs ms miss dr prof"))
 _FREE = re.compile(r"\b(?:free|charged?|cost|pay|extra)\b", re.IGNORECASE)
-_INTRODUCED = re.compile(
+_INTRODUCTION = re.compile(
     r"^(?:yes,? )?(?:(?:in|on|at|during|from|with|by) (?:(?:our|the|an?|this|all) )?[\w'’-]+,? )?", re.IGNORECASE
 )
-_COUNTED = re.compile(rf"(?:\d+|{'|'.join(NUMBER_WORDS.keys() - {'one'})}) [a-z]", re.IGNORECASE)
+_COUNT = re.compile(rf"(?:\d+|{'|'.join(NUMBER_WORDS.keys() - {'one'})}) [a-z]", re.IGNORECASE)
 _AGE = re.compile(r"\b(\d+)(?: or|-year|\+| years)|\baged? (?:of )?(\d+)|\b(?:over|under|from) (\d+)\b", re.IGNORECASE)
 _OF_ALL = re.compile(r"\W*(?:all|any|anybody|anyone|both|each|either|every|everybody|everyone)\b", re.IGNORECASE)
 _OFTEN = re.compile(
@@ -77,7 +77,7 @@ _OFTEN = re.compile(
     r"|\b(?:(?P<times>once|twice|\w+ times) )?(?:an?|per|each|every) (?P<each>day|week|month|year|hour)\b|\b(?P<ly>dai|week|month|year|hour)ly\b",
     re.IGNORECASE,
 )
-_PLACED = re.compile(
+_PLACE = re.compile(
     r"\b(?:is|are|takes? place)\s+(?:(?:kept|stored|located|held|based|situated|found)\s+)?"
     r"(?P<place>(?:in|on|at|behind|under|next|near|opposite|above|below|beside|outside|inside|the|an?)\s.*)",
     re.IGNORECASE,
@@ -104,8 +104,10 @@ def _stem(word: str) -> str:
 
 
 _DOCUMENTS = _stems(_LISTS["documents"])
-_UNNAMING = frozenset(_stem(word) for word in NO_SUBJECT - DAYS.keys() - MONTHS.keys()) | _stems(_LISTS["unnaming"])
-_UNLIMITING = _UNNAMING | _stems(" ".join([_LISTS["unlimiting"], *DAYS, *MONTHS]))
+_UNNAMING_STEMS = frozenset(_stem(word) for word in NO_SUBJECT - DAYS.keys() - MONTHS.keys()) | _stems(
+    _LISTS["unnaming"]
+)
+_UNLIMITING_STEMS = _UNNAMING_STEMS | _stems(" ".join([_LISTS["unlimiting"], *DAYS, *MONTHS]))
 
 
 class Account(Struct, frozen=True):
@@ -119,15 +121,19 @@ class Account(Struct, frozen=True):
     document: str = ""
 
     @property
-    def naming(self) -> frozenset[str]:
+    def subject_stems(self) -> frozenset[str]:
         """The words for what it is about."""
         return _stems(f"{self.title} {self.lead} {self.before} {self.text}")
 
     @property
-    def named(self) -> frozenset[str]:
+    def required_stems(self) -> frozenset[str]:
         """Those of them that another sentence of the same has to have, too: not what a table calls its columns."""
         cells = cells_of(self.text)
-        return _stems(f"{self.title} {self.lead} {self.before} {' '.join(cells.values())}") if cells else self.naming
+        return (
+            _stems(f"{self.title} {self.lead} {self.before} {' '.join(cells.values())}")
+            if cells
+            else self.subject_stems
+        )
 
 
 def answer_differently(question: str, one: Account, other: Account, *, certain: bool = False) -> bool:
@@ -256,21 +262,23 @@ def _is_special(question: str, clauses: tuple[str, str]) -> bool:
 
 def _names_of(question: str) -> frozenset[str]:
     """What a question names; of "What date is the open day?" all words, though each says little."""
-    return (_stems(question) - _UNNAMING) or _stems(question)
+    return (_stems(question) - _UNNAMING_STEMS) or _stems(question)
 
 
 def _name_the_same(question: str, said: tuple[Account, Account], clauses: tuple[str, str], certain: bool) -> bool:
     """Whether both are of what the question names, and not each of something of its own beside it."""
     one, other = said
     if kind_of(question) is Kind.PLACE:  # what stands behind is the place
-        clauses = (_PLACED.sub("", clauses[0]), _PLACED.sub("", clauses[1]))
+        clauses = (_PLACE.sub("", clauses[0]), _PLACE.sub("", clauses[1]))
     limits = [_limits(clause) - _stems(question) for clause in clauses]
-    own = limits[0] - other.naming, limits[1] - one.naming
+    own = limits[0] - other.subject_stems, limits[1] - one.subject_stems
     wanted = _names_of(question)
-    if not wanted & one.naming & other.naming or 2 * len(wanted & (one.naming | other.naming)) < len(wanted):
+    if not wanted & one.subject_stems & other.subject_stems or 2 * len(
+        wanted & (one.subject_stems | other.subject_stems)
+    ) < len(wanted):
         return False
     if not all(
-        (certain and _says_it_otherwise(question, each, extra)) or _is_of_it(question, each, like, extra)
+        (certain and _says_it_otherwise(question, each, extra)) or _is_about_same_names(question, each, like, extra)
         for each, like, extra in zip(said, said[::-1], own, strict=True)
     ):
         return False
@@ -287,7 +295,7 @@ def _says_it_otherwise(question: str, one: Account, own: frozenset[str]) -> bool
     [False, True]
     """
     persons = _stems(" ".join(names_in(f"x {one.text}"))) if kind_of(question) is Kind.PERSON else frozenset[str]()
-    missing = _names_of(question) - one.naming
+    missing = _names_of(question) - one.subject_stems
     return len(missing) == 1 and not own - persons and not missing & _stems(" ".join(names_in(question)))
 
 
@@ -300,24 +308,24 @@ def _is_of_some(question: str, one: Account, other: Account) -> bool:
     [True, False]
     """
     said = _stems(one.text)
-    if _COUNTED.match(one.text) and not _COUNTED.match(other.text):
+    if _COUNT.match(one.text) and not _COUNT.match(other.text):
         return True
     first = next(
-        (each for word in _INTRODUCED.sub("", one.text).split() for each in _stems(word) if each.isalpha()), ""
+        (each for word in _INTRODUCTION.sub("", one.text).split() for each in _stems(word) if each.isalpha()), ""
     )
-    limits = first not in _UNLIMITING | _stems(question) | other.naming and _OF_ALL.match(one.text) is None
+    limits = first not in _UNLIMITING_STEMS | _stems(question) | other.subject_stems and _OF_ALL.match(one.text) is None
     return bool(first) and limits and not _names_of(question) - said and not cells_of(one.text)
 
 
-def _is_of_it(question: str, one: Account, other: Account, own: frozenset[str]) -> bool:
+def _is_about_same_names(question: str, one: Account, other: Account, own: frozenset[str]) -> bool:
     """Whether a sentence, or else its document, names what the other one names of the question, and nothing in its place."""
     wanted = _names_of(question)
-    missing = wanted & other.named - one.naming
+    missing = wanted & other.required_stems - one.subject_stems
     if not missing:
         return True
-    if own or _stems(one.lead) - _stems(question) - _UNLIMITING:
+    if own or _stems(one.lead) - _stems(question) - _UNLIMITING_STEMS:
         return False
-    is_one_word = len(missing) == 1 and len(wanted & one.naming & other.naming) > 1
+    is_one_word = len(missing) == 1 and len(wanted & one.subject_stems & other.subject_stems) > 1
     return not missing - _stems(one.document) or (is_one_word and not missing & _stems(" ".join(names_in(question))))
 
 
@@ -342,7 +350,7 @@ def _limits(clause: str) -> frozenset[str]:
     clause = _LABELS.sub(" ", clause)
     words = " ".join(re.findall(r"[^\W\d_]{3,}", clause))
     names = names_in(clause) - NO_SUBJECT - _ADDRESSES
-    return (_stems(words) - _UNLIMITING) | _stems(" ".join(names))
+    return (_stems(words) - _UNLIMITING_STEMS) | _stems(" ".join(names))
 
 
 def _deny_each_other(question: str, said: tuple[Account, Account], clauses: tuple[str, str]) -> bool:
@@ -356,8 +364,8 @@ def _deny_each_other(question: str, said: tuple[Account, Account], clauses: tupl
             return False  # another clause may be of what is asked
     denial, other = clauses if denies[0] else clauses[::-1]
     asked = f"{question[:1].lower()}{question[1:]}"  # "May I" is no month
-    around = _stems(f"{question} {other}") | said[1 if denies[0] else 0].naming
-    return not _stems(denial) - around - _UNLIMITING and not any(
+    around = _stems(f"{question} {other}") | said[1 if denies[0] else 0].subject_stems
+    return not _stems(denial) - around - _UNLIMITING_STEMS and not any(
         left - right for left, right in things_apart(denial, f"{asked} {other}")
     )
 
@@ -367,9 +375,9 @@ def _name_others(question: str, said: tuple[Account, Account], clauses: tuple[st
     is_person = kind_of(question) is Kind.PERSON
     if is_person and not _ASKS_ONE.search(question):
         return False
-    places = [match for each in clauses if (match := _PLACED.search(each) or _AT_A_PLACE.search(each))]
+    places = [match for each in clauses if (match := _PLACE.search(each) or _AT_A_PLACE.search(each))]
     if not is_person and len(places) == len(clauses):
-        before = [_stems(each.string[: each.start()]) - _stems(question) - _UNLIMITING for each in places]
+        before = [_stems(each.string[: each.start()]) - _stems(question) - _UNLIMITING_STEMS for each in places]
         there = [_stems(each["place"]) for each in places]
         return bool(there[0] - there[1] and there[1] - there[0]) and not all(before)
     texts = " ".join([question, *(f"{each.document} {each.text}" for each in said)])
@@ -380,7 +388,7 @@ def _name_others(question: str, said: tuple[Account, Account], clauses: tuple[st
     if not all(names) or names[0] & whole[1] or names[1] & whole[0]:
         return False
     own = [
-        _stems(clause) - _stems(f"{question} {other}") - _UNLIMITING - {_stem(each) for each in named}
+        _stems(clause) - _stems(f"{question} {other}") - _UNLIMITING_STEMS - {_stem(each) for each in named}
         for clause, other, named in zip(clauses, clauses[::-1], names, strict=True)
     ]
     return not (all(own) if is_person else any(own)) and not things_apart(*clauses)
@@ -388,7 +396,9 @@ def _name_others(question: str, said: tuple[Account, Account], clauses: tuple[st
 
 def _are_near(one: Statement, other: Statement) -> bool:
     """Whether two spans may be the same in other units: "a year", "365 days"."""
-    return any(isclose(left, right, rel_tol=_NEAR) for left in one.values["time"] for right in other.values["time"])
+    return any(
+        isclose(left, right, rel_tol=_SMALL_DIFFERENCE) for left in one.values["time"] for right in other.values["time"]
+    )
 
 
 def _how_often(clause: str) -> frozenset[float]:
@@ -431,7 +441,7 @@ def _give_other_values(question: str, said: tuple[Account, Account], clauses: tu
     """Whether the values of the kind that is asked for are apart, and no other; nor is one of another day or for another unit."""
     measure = {Kind.OFTEN: _how_often, Kind.AGE: _ages_in}.get(kind_of(question) or Kind.REASON)
     if measure is not None and all(measured := [*map(measure, clauses)]):
-        same = any(isclose(left, right, rel_tol=_NEAR) for left in measured[0] for right in measured[1])
+        same = any(isclose(left, right, rel_tol=_SMALL_DIFFERENCE) for left in measured[0] for right in measured[1])
         return not same and not things_apart(*clauses)
     if not kinds_apart(*(statement_of(each.text) for each in said)):
         return False

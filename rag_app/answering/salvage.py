@@ -22,12 +22,12 @@ _ANSWER = re.compile(r'"(?:answer|response|reply)"\s{0,99}:\s{0,99}"', re.IGNORE
 _FENCE = re.compile(r"\A\s*+```\w{0,20}\s|```\s*+\Z")
 _ROLE = re.compile(r'"role"\s{0,99}:\s{0,99}"(\w{0,20})"')
 _NO_ANSWER = re.compile(r'"(?:errors?|messages|prompt)"\s{0,99}:')
-_STOPPED = re.compile(r'"finish_reason"\s{0,99}:\s{0,99}"(?:length|content_filter)"')
+_STOP_REASON = re.compile(r'"finish_reason"\s{0,99}:\s{0,99}"(?:length|content_filter)"')
 _JSON = re.compile(r'\s*+(?:\{|\[\s*+(?:[\[{"\]]|-?\d++\s*+[.,]))')
 _MARKUP = re.compile(r"\A\s*+(?:<|data:|event:)|<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
 # At the end of a string that is cut off: the backslash of an escape, behind pairs of them, which are characters.
 _HALF_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:u[0-9a-fA-F]{0,3})?\Z")
-_SAID = re.compile(r"""[.!?…](?=["')\]*]{0,9}(?:\s|\Z))|[。！？।؟]|\[Source \d""")
+_SENTENCE_END = re.compile(r"""[.!?…](?=["')\]*]{0,9}(?:\s|\Z))|[。！？।؟]|\[Source \d""")
 
 
 def salvage_text(reply: str) -> tuple[str, bool] | None:
@@ -46,7 +46,7 @@ def salvage_text(reply: str) -> tuple[str, bool] | None:
     text, cut_off = found
     text = storable(text).strip()
     # of what is cut off, whole sentences are kept; where there is none, there is no answer
-    return (text, cut_off) if text and (not cut_off or _SAID.search(text)) else None
+    return (text, cut_off) if text and (not cut_off or _SENTENCE_END.search(text)) else None
 
 
 def unwrap_text(text: str) -> tuple[str, bool] | None:
@@ -62,7 +62,7 @@ def unwrap_text(text: str) -> tuple[str, bool] | None:
 
 
 def _in_plain(reply: str) -> tuple[str, bool] | None:
-    if _MARKUP.search(reply) or not _SAID.search(reply):
+    if _MARKUP.search(reply) or not _SENTENCE_END.search(reply):
         return None
     return reply, len(reply) >= LONGEST
 
@@ -76,7 +76,7 @@ def _in_json(reply: str, wanted: re.Pattern[str]) -> tuple[str, bool] | None:
         text, end = _string(reply, key.end() - 1)
         roles = _ROLE.findall(reply, 0, key.start())
         if text.strip() and (not roles or roles[-1] == "assistant"):
-            said.append((text, end is None or _STOPPED.search(reply, end) is not None))
+            said.append((text, end is None or _STOP_REASON.search(reply, end) is not None))
     return said[0] if len(said) == 1 else None
 
 

@@ -41,7 +41,7 @@ INCLUSION = re.compile(
     re.I,
 )
 _GENITIVE = re.compile(r"['’]s\b")
-_NUMBERED = re.compile(r"\b(?=\w*\d)(?=\w*[^\W\d_])\w+\b")
+_CODE_WORD = re.compile(r"\b(?=\w*\d)(?=\w*[^\W\d_])\w+\b")
 _LONGEST_FIELD = 2  # words of a field that no record has
 
 
@@ -214,7 +214,7 @@ def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, 
     if len(left) > _MOST_LEFT or not may_ask(text, spec, period):
         return ()
     known = [token.text for token in tokens if not token.said or len(token.text) > 2]
-    numbered = _NUMBERED.findall(text) if left else ()  # "L2264", by which a record goes
+    numbered = _CODE_WORD.findall(text) if left else ()  # "L2264", by which a record goes
     plain = [token.text for token in tokens if token.meaning is None]  # "man" says nothing in German
     asked = (*left, *known, *words_alike(plain), *numbered)
     return tuple(dict.fromkeys(each for word in asked for each in variants(word)))

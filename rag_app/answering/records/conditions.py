@@ -6,7 +6,7 @@ from itertools import pairwise, takewhile
 
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
-from rag_app.answering.records.settling import THERE, is_nothing_without
+from rag_app.answering.records.settling import THERE, counts_zero_as_none
 from rag_app.answering.records.titles import list_neighbours
 from rag_app.answering.records.wording import (
     SUPERLATIVES,
@@ -493,7 +493,7 @@ def is_presence(each: MetadataFilter) -> bool:
 
 def filter_of(each: MetadataFilter, spec: IndexSpec) -> MetadataFilter | MetadataFilters | None:
     """A condition as a filter; none of a field that has only to be there. Of what 0 is as good as none of, that is none."""
-    nothing = is_nothing_without(spec, each.key)
+    nothing = counts_zero_as_none(spec, each.key)
     if is_presence(each):
         return condition(each.key, GT, 0) if nothing else None
     return or_missing(condition(each.key, EQ, 0)) if nothing and each.operator is IS_EMPTY else each

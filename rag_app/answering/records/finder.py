@@ -149,16 +149,16 @@ from rag_app.retrieval.text import tokens as tokens_of
 _BY_HOW_MUCH = re.compile(r",?\s+(?:and\s+)?by how (?:much|many)(?=\W*$)", re.I)
 _AS_WELL = re.compile(r"\s+(?:as well as|and (?:then )?again)\s+", re.I)
 _IN_BOTH = re.compile(r"\bboth\b|\bas well as\b|\band (?:then )?again\b", re.I)
-_QUOTED = re.compile(r"[“„\"«]([^“”„\"«»]+)[”“\"»]")
+_QUOTED_TEXT = re.compile(r"[“„\"«]([^“”„\"«»]+)[”“\"»]")
 _FEW = 8  # values of a field that are all shown to the parser
-_COMPARED = 2  # sources of each of two periods
-_TITLED = 100  # chunks whose titles are read
+_SOURCES_PER_PERIOD = 2  # sources of each of two periods
+_TITLES_READ = 100  # chunks whose titles are read
 _SAME_NOUN, _NOUNS = 0.82, 3  # cosine from which on two nouns say the same, and how many of a kind's are tried
 _YEARS_BACK = 4  # years in which days without a year are looked for, from that of the nearest record on
 _EQUALS = 5  # records that are the best together
 
 
-_COUNTED = SUPERLATIVES | {"count"}
+_COUNT_ROLES = SUPERLATIVES | {"count"}
 
 
 class FoundRecords(Struct, frozen=True):
@@ -366,7 +366,7 @@ class RecordFinder:
         called = words_of_titles(without_period(text, period), self._spec, values)
         if not called:
             return ()
-        return _titles_of((yield from self._search(" ".join(called), self._filters, Mode.TEXT, _TITLED)), called)
+        return _titles_of((yield from self._search(" ".join(called), self._filters, Mode.TEXT, _TITLES_READ)), called)
 
     def _search(self, text: str, filters: Filters, mode: Mode, most: int) -> Work[list[NodeWithScore]]:
         """The chunks that are nearest to the question, or that have most of the words of a text."""
@@ -430,7 +430,7 @@ class RecordFinder:
         for period in periods:
             plan = read_question(text, spec, (yield from self._values(text, period)), period, question.today).plan
             plans += [each for each in [plan and self._group_people(plan, text)] if each is not None]
-        if len(plans) != _COMPARED:
+        if len(plans) != _SOURCES_PER_PERIOD:
             return None
         found = list[Records]()
         for plan in plans:
@@ -597,9 +597,9 @@ class RecordFinder:
             each, figure = (yield from self._tell(said, records, outcome)), figure_of(said, records)
             told += [each] if each else []
             holds += [_holds(bound, figure)] if figure is not None else []
-        if len(told) != len(holds) or len(told) != _COMPARED:
+        if len(told) != len(holds) or len(told) != _SOURCES_PER_PERIOD:
             return None
-        both = _join(told, _COMPARED)
+        both = _join(told, _SOURCES_PER_PERIOD)
         ways = {(True, True): "Yes", (False, False): "No", (False, True): "Not one alone, but all together"}
         lead = ways.get((holds[0], holds[1]), "Each one alone, but not all together")
         return replace(both, text=f"{lead}: {both.text[:1].lower()}{both.text[1:]}", computed=True)
@@ -623,7 +623,7 @@ class RecordFinder:
             return None  # the texts may say what the fields do not hold
         telling = Telling(self._spec, plan, found, hits, outcome, self._most)
         computed = not listed or plan.is_first_of_each or plan.whole or plan.contest is not None
-        return FoundRecords(tuple(kept[: self._most]), telling.text, telling.understood, computed)
+        return FoundRecords(tuple(kept[: self._most]), telling.text, telling.paraphrase, computed)
 
     def _nearest(self, found: Records, most: int) -> Work[list[NodeWithScore]]:
         """The chunk of each record that is nearest to the question, in the order of the records."""
@@ -762,8 +762,8 @@ class RecordFinder:
             return None
         kind, sources = kind_conditions(self._spec.records[plan.kind]), list[set[str]]()
         for word in theme:
-            nodes = yield from self._search(word, (*self._filters, *kind), Mode.TEXT, _TITLED)
-            hits = to_hits(nodes) if len(nodes) < _TITLED else ()
+            nodes = yield from self._search(word, (*self._filters, *kind), Mode.TEXT, _TITLES_READ)
+            hits = to_hits(nodes) if len(nodes) < _TITLES_READ else ()
             sources.append({str(hit.source_id) for hit in hits if stem(word) in stems(f"{hit.title} {hit.text}")})
         having = set.intersection(*sources)
         return plan.narrow_to(theme, having) if having else None
@@ -852,7 +852,7 @@ class RecordFinder:
             return NotRecorded("", reading.unknown, bounded)
         if self.knows_rows_alone and self._totals_all(text):
             return NotRecorded(unread_text(unknown), reading.unknown, limits=True)
-        asked, quoted = figure_asked(read_words(text, self._spec)), stems(" ".join(_QUOTED.findall(text)))
+        asked, quoted = figure_asked(read_words(text, self._spec)), stems(" ".join(_QUOTED_TEXT.findall(text)))
         said = [word for word in unknown if reading.another or stem(word) in quoted or word.lower() == asked]
         return NotRecorded(unread_text(said), tuple(said), limits=asked != "") if said else None
 
@@ -915,14 +915,14 @@ class RecordFinder:
                 return said
             of_all = replace(steps.first, query=query, conditions=(), figures=(), bound=None)
             average = yield from self._tell(of_all, measured, "found")
-            return _join([said, average], _COMPARED) if average else said
+            return _join([said, average], _SOURCES_PER_PERIOD) if average else said
         if steps.way is Way.BOTH and all(plan.is_list for plan in plans):
             return (yield from self._tell_lists(plans))
         if steps.way is Way.BOTH:
             numbers = []
             for each in plans:
                 numbers += [(yield from self._tell_plan(each))]
-            return _join([each for each in numbers if each], _COMPARED) if all(numbers) else None
+            return _join([each for each in numbers if each], _SOURCES_PER_PERIOD) if all(numbers) else None
         told = []
         for each in plans:
             step = yield from self._step(each)
@@ -949,7 +949,7 @@ class RecordFinder:
         return {*self._spec.source_types} <= {rule.source_type for rule in self._spec.rows}
 
     @property
-    def spent(self) -> Usage | None:
+    def usage(self) -> Usage | None:
         """The tokens that a model took for queries; None where none was asked."""
         return self._writer.spent if self._writer is not None else None
 
@@ -1022,7 +1022,7 @@ class RecordFinder:
             return None
         found: Records = yield self._store.find_records(self._limit_query(first))
         rows = found.rows[first.skip :][place - 1 if place > 0 else place :][:1]
-        if len(found.rows) < _COMPARED or not rows:
+        if len(found.rows) < _SOURCES_PER_PERIOD or not rows:
             return None
         only = narrow_to_place(first, place, str(rows[0].sources[0]))
         return (yield from self._read_of(question, only)) if question.text else only
@@ -1039,7 +1039,7 @@ class RecordFinder:
             return (yield from self._read_of(question, first))
         found: Records = yield self._store.find_records(self._limit_query(replace(first, whole=True)))
         sources = [str(row.sources[0]) for row in _leave_equals(first, found).rows]
-        if speaks_of_two(without_opening(question.text)) and len(sources) != _COMPARED:
+        if speaks_of_two(without_opening(question.text)) and len(sources) != _SOURCES_PER_PERIOD:
             return None
         if len(sources) == 1 and weighs_one(question.text, self._spec):
             return None  # than what?
@@ -1080,7 +1080,7 @@ class RecordFinder:
     def _set_those_apart(self, question: Question, before: Sequence[str]) -> Work[FoundRecords | None]:
         """By how much the figures of the two questions before differ: "what's the difference?"."""
         tokens = read_words(without_opening(question.text), self._spec)
-        if not sets_them_apart(tokens) or len(before) < _COMPARED:
+        if not sets_them_apart(tokens) or len(before) < _SOURCES_PER_PERIOD:
             return None
         first, last = (yield from self._plan_before(before[1:])), (yield from self._plan_before(before))
         steps = set_apart((first, last), self._spec)
@@ -1184,7 +1184,7 @@ class RecordFinder:
         if named is None:
             return None
         roles = {token.role for token in read_words(named, self._spec)}
-        if plan.kind is not None and roles & _COUNTED and not roles & {"kind", "field", "total"}:
+        if plan.kind is not None and roles & _COUNT_ROLES and not roles & {"kind", "field", "total"}:
             named += f" {self._spec.records[plan.kind].words[0]}"  # "how many did she have?"
         named += " our" if plan.query.own and "own" not in roles else ""
         asked = self._say(question, named)
@@ -1393,17 +1393,17 @@ def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> Found
     part, whole = told[0], told[-1]
     if steps.way is Way.RATE:
         text = part.telling.rate(steps.number, steps.grain)
-        return FoundRecords(part.nodes, text, f"{part.telling.understood} a {steps.grain}", computed=True)
+        return FoundRecords(part.nodes, text, f"{part.telling.paraphrase} a {steps.grain}", computed=True)
     if steps.way is Way.SHARE and not whole.figure:
         return None
     if steps.way is Way.SHARE and steps.first.query.aggregate is Aggregate.COUNT:
         text = part.telling.share(part.figure, whole.figure, whole.telling)
-        understood = f"the share of {part.telling.understood} in {whole.telling.understood}"
+        understood = f"the share of {part.telling.paraphrase} in {whole.telling.paraphrase}"
         return FoundRecords(part.nodes or whole.nodes, text, understood, computed=True)
     figures = [
-        FoundRecords(each.nodes, each.telling.text, each.telling.understood, computed=True) for each in (part, whole)
+        FoundRecords(each.nodes, each.telling.text, each.telling.paraphrase, computed=True) for each in (part, whole)
     ]
-    both = _join(figures, _COMPARED)
+    both = _join(figures, _SOURCES_PER_PERIOD)
     if not (part.nodes and whole.nodes) or (steps.way is Way.CHANGE and part.figure <= 0):
         return None
     cited = _places_of_first(both, (part, whole))
@@ -1426,7 +1426,7 @@ def _join_compared(
     told: Sequence[FoundRecords], telling: Telling, figures: Sequence[float | None], names: Sequence[str]
 ) -> FoundRecords:
     """Two figures, and before them which of the sides has more."""
-    both = _join(told, _COMPARED)
+    both = _join(told, _SOURCES_PER_PERIOD)
     said = telling.verdict([each for each in figures if each is not None], names)
     cited = " ".join(f"[Source {place}]" for place in sorted({*_places_of_first(both, told)}))
     return replace(both, text=f"{said} {cited}. {both.text}") if said else both

@@ -19,7 +19,7 @@ from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period, find_period, means_part, move_to_year_of
 from rag_app.retrieval.records import NamedValue
 
-_TOLD = re.compile(
+_LEAD_SENTENCE = re.compile(
     r"\W*(?:i|we|my|our|just|quick|sorry|hi|hello|hey|another|one|planning|looking|thinking|doing|checking|working|preparing|ich|wir|mein|unser|je|nous|mon|notre)\b"
     r"(?![^,:;.?!]*\b(?:only|except|without)\b)[^,:;.?!]*?(?:[,:;.!]|\s[-–—])\s+(?=\w)",
     re.I,
@@ -37,7 +37,7 @@ def lead_of(text: str) -> str:
     >>> lead_of("I'm doing the rota. Who works on Friday?"), lead_of("Who works on Friday?")
     ("I'm doing the rota. ", '')
     """
-    found = _TOLD.match(text)
+    found = _LEAD_SENTENCE.match(text)
     return announcement_in(text) or (found[0] if found else "")
 
 

@@ -107,7 +107,7 @@ _LISTS_THEM = re.compile(
     re.I,
 )
 """Behind a number that is asked for: what was counted is to be listed."""
-_EXPLAINED = re.compile(
+_EXPLANATION = re.compile(
     r"\b(?:that|which|who)\s+(?:are|is|were|was|have|has)\s+[^,;:()?.!]{1,40}\(([\w ]{1,40})\)", re.I
 )
 """Words, and in brackets the field and the value that they mean: "that are still to come (status booked)"."""
@@ -209,7 +209,7 @@ def _without_fields_told(text: str, spec: IndexSpec) -> str:
 
 def _put_explained(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> str:
     """The text with the values that are named in brackets instead of the words before them, which these explain."""
-    found = _EXPLAINED.search(text)
+    found = _EXPLANATION.search(text)
     if found is None:
         return text
     tokens = read_names(found[1], spec, values)

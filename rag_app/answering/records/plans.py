@@ -187,7 +187,7 @@ class Plan(Struct, frozen=True):
             return None
         old, new = self._days(self.period), self._days(self.period.otherwise)
 
-        def moved(query: RecordQuery) -> RecordQuery:
+        def change_filters(query: RecordQuery) -> RecordQuery:
             return replace(query, filters=(*(each for each in query.filters if each not in old), *new))
 
         conditions = self.conditions
@@ -196,8 +196,8 @@ class Plan(Struct, frozen=True):
             conditions = tuple(labels[1] if each == labels[0] else each for each in conditions)
         return replace(
             self,
-            query=moved(self.query),
-            everything=self.everything if self.dated else moved(self.everything),
+            query=change_filters(self.query),
+            everything=self.everything if self.dated else change_filters(self.everything),
             period=self.period.otherwise,
             conditions=conditions,
         )

@@ -39,7 +39,7 @@ CERTAIN = 0.7
 """At which 17 of 20 queries were read rightly on tables that were put aside."""
 _STEM = 5  # letters by which forms of a word are the same: "cancelled", "cancellation"
 _WORDS = 4  # of a kind or field that the model is shown
-_BOUND = re.compile(r"(==|<=|>=|<|>)(-?\d+(?:\.\d+)?)")
+_BOUND_PATTERN = re.compile(r"(==|<=|>=|<|>)(-?\d+(?:\.\d+)?)")
 _SORTS = frozenset({*NUMBER_FIELDS, FieldType.KEYWORD, FieldType.BOOLEAN, FieldType.TAGS})
 _UNREAD = re.compile(
     r"\b(this|last|next|since|over the|in)\s+(morning|night|afternoon|evening|season|summer|spring|winter|autumn|fall|quarter)\b|\bdozens?\b|\d[km]\b",
@@ -117,7 +117,9 @@ def _said_first(phrases: Sequence[str], text: str) -> Sequence[str]:
 def _fit_to_field(written: WrittenFilter, spec: IndexSpec) -> WrittenFilter:
     """A condition with the operator and the value that its field takes."""
     name, kind = written.field, spec.fields[written.field]
-    if kind in NUMBER_FIELDS and (bound := _BOUND.fullmatch(str(written.value))):  # the index' words: "rising" for ">0"
+    if kind in NUMBER_FIELDS and (
+        bound := _BOUND_PATTERN.fullmatch(str(written.value))
+    ):  # the index' words: "rising" for ">0"
         return convert({"field": name, "operator": bound[1], "value": float(bound[2])}, WrittenFilter)
     tagged = kind is FieldType.TAGS and written.operator == "=="
     return WrittenFilter(name, "contains", written.value) if tagged else written

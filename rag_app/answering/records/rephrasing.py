@@ -9,7 +9,7 @@ from rag_app.domain.period import FRENCH_MONTHS, GERMAN_MONTHS, MONTHS
 from rag_app.retrieval.spelling import correct_spelling, spellings, suspects
 
 _FIELD = r"[^,;:.?!]{1,40}?"
-_AGAINST = r"(?:vs\.?|versus|against|compared (?:to|with))"
+_VERSUS = r"(?:vs\.?|versus|against|compared (?:to|with))"
 _ASKS = "is|are|was|were|do|does|did|has|have|can|could|will|would|what|which|who|how|when|where|why"
 _MEASURES = re.compile(
     r"\bhow (?:many|much|often)\b|\b(?:totals?|averages?|sum|adds? up|comes? to|share|percent\w*|most|least|\w{2,}est)\b",
@@ -46,11 +46,11 @@ _PLAINLY = [
         (r"\b(which|what) date\b(?=.*\b(?:most|least|fewest|busiest|quietest)\b)", r"\1 day"),
         # what one costs more than another
         (
-            rf"^({_FIELD})\s+{_AGAINST}\s+({_FIELD})[,;:?]?\s+(?:and\s+)?what(?:['’]?s| is)\s+the\s+(?:extra|surcharge)\W*$",
+            rf"^({_FIELD})\s+{_VERSUS}\s+({_FIELD})[,;:?]?\s+(?:and\s+)?what(?:['’]?s| is)\s+the\s+(?:extra|surcharge)\W*$",
             r"how much more is \1 than \2?",
         ),
         (
-            rf"^what(?:['’]?s| is)\s+the\s+(?:extra|surcharge)\s+for\s+({_FIELD})\s+(?:{_AGAINST}|over)\s+({_FIELD})\W*$",
+            rf"^what(?:['’]?s| is)\s+the\s+(?:extra|surcharge)\s+for\s+({_FIELD})\s+(?:{_VERSUS}|over)\s+({_FIELD})\W*$",
             r"how much more is \1 than \2?",
         ),
         # a share, whose sort is said behind it
@@ -84,7 +84,7 @@ _PLAINLY = [
         (rf"^(?!(?:{_ASKS})\b)[\w ]{{1,40}}\s(?:included|inclusive)\s*[,:]\s*", ""),
     )
 ]
-_WITHOUT = [
+_EXCLUSIONS = [
     (re.compile(pattern, re.I), plain)
     for pattern, plain in (
         # "if I leave Ada out", "taking the late ones out"
@@ -103,7 +103,7 @@ _WITHOUT = [
 
 _AND = re.compile(rf"^an(?=\s(?:in|on|for|at|from|to|with|the|my|our|{_ASKS})\b)", re.I)
 _WORD = re.compile(r"[^\W\d_]+")
-_NEAR = 0.7  # like a word of time: spelling one word in all ways takes milliseconds
+_LEAST_SIMILARITY = 0.7  # like a word of time: spelling one word in all ways takes milliseconds
 
 
 def write_out(text: str) -> str:
@@ -114,7 +114,7 @@ def write_out(text: str) -> str:
     """
     text = _replace_words(_AND.sub("and", text), "written")
     small = (word for word in suspects(text, ()) if word in text)  # and no name
-    doubtful = [word for word in small if get_close_matches(word, _times(), 1, _NEAR)]
+    doubtful = [word for word in small if get_close_matches(word, _times(), 1, _LEAST_SIMILARITY)]
     times = {
         word: sorted((cost, each) for each, cost in spellings(word).items() if each in _times()) for word in doubtful
     }
@@ -160,6 +160,6 @@ def say_plainly(text: str) -> str:
 
     What is to happen "if I leave my coat out" is no figure without it.
     """
-    for pattern, plain in (*_PLAINLY, *(_WITHOUT if _MEASURES.search(text) else ())):
+    for pattern, plain in (*_PLAINLY, *(_EXCLUSIONS if _MEASURES.search(text) else ())):
         text = pattern.sub(plain, text)
     return text.strip()

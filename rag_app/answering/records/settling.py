@@ -35,10 +35,10 @@ from rag_app.retrieval.periods import Period
 THERE = "*"  # the value of a field that is there, whatever it is
 _YEARS = range(1900, 2101)
 _PLAIN = frozenset({FieldType.KEYWORD, FieldType.TIME, FieldType.INTEGER, FieldType.NUMBER})
-_BEGUN = 3  # letters
-_NEAR = 3  # words between a name and its role: "Ada as the grower"
-_FOR = frozenset({"for", "für", "pour"})
-_FIGURED = frozenset({"count", "sum", "average", "much"})
+_LETTERS_COMPARED = 3  # letters
+_WORDS_BEHIND = 3  # words between a name and its role: "Ada as the grower"
+_FOR_WORDS = frozenset({"for", "für", "pour"})
+_FIGURE_ROLES = frozenset({"count", "sum", "average", "much"})
 
 
 def settle_fields(tokens: Sequence[Token], spec: IndexSpec) -> None:
@@ -181,7 +181,7 @@ def _settle_rule(tokens: Sequence[Token], spec: IndexSpec) -> None:
     for place, (lead, token) in enumerate(pairwise(plain)):
         priced = any(each.name == price for each in plain[:place])
         happened = token.role == "value" and vocabulary_of(spec, token.name).values
-        if priced and happened and lead.text.casefold() in _FOR:
+        if priced and happened and lead.text.casefold() in _FOR_WORDS:
             token.meaning = Meaning("unclear")
 
 
@@ -263,7 +263,7 @@ def _roles_beside(tokens: Sequence[Token], place: int) -> list[Token]:
     if before and before[-1].role == "field":
         led = before[0] is not before[-1] and (before[0].role in ("each", "count") or _asks_which(before[0]))
         found += [] if led else [before[-1]]
-    behind = [each for each in tokens[place + 1 :] if not each.inside][:_NEAR]
+    behind = [each for each in tokens[place + 1 :] if not each.inside][:_WORDS_BEHIND]
     if behind and behind[0].stem == "as":
         found += [each for each in behind if each.role == "field"]
     return found
@@ -338,18 +338,18 @@ def _says_there(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool:
     phrase = 1
     while place + phrase < len(tokens) and tokens[place + phrase].inside:
         phrase += 1
-    behind = [each for each in tokens[place + phrase :] if not each.inside][:_NEAR]
+    behind = [each for each in tokens[place + phrase :] if not each.inside][:_WORDS_BEHIND]
     if kind is FieldType.TIME:
         led = any(each.role == "each" for each in tokens[max(0, place - 2) : place])
         return not led
     if is_figure(spec, token.name) and _is_measured(behind):
         return False
     if _is_participle(token, spec):
-        return _is_been(tokens, place, behind)
+        return _is_passive(tokens, place, behind)
     lead, article = _lead_of(tokens, place)
     if lead is None:
         return article and _goes_on(tokens, place)
-    figured = any(each.role in _FIGURED for each in tokens)
+    figured = any(each.role in _FIGURE_ROLES for each in tokens)
     named = any(each.role == "value" and each.name == token.name for each in behind[:1])
     return not named and (lead.role == "not" or article or figured)
 
@@ -385,12 +385,14 @@ def _is_measured(behind: Sequence[Token]) -> bool:
 def _is_participle(token: Token, spec: IndexSpec) -> bool:
     """Whether the name of a figure stands as a verb: "scored"."""
     own = {stem(word) for word in vocabulary_of(spec, token.name).words}
-    beside = any(word[:_BEGUN] == token.stem[:_BEGUN] and word != token.stem for word in own)  # "rated" beside "rating"
+    beside = any(
+        word[:_LETTERS_COMPARED] == token.stem[:_LETTERS_COMPARED] and word != token.stem for word in own
+    )  # "rated" beside "rating"
     done = token.text.casefold().endswith("ed") and (token.stem not in own or beside)
     return done and is_figure(spec, token.name)
 
 
-def _is_been(tokens: Sequence[Token], place: int, behind: Sequence[Token]) -> bool:
+def _is_passive(tokens: Sequence[Token], place: int, behind: Sequence[Token]) -> bool:
     """Whether something was done to records, and nothing more is said: "have been scored", "that are not scored yet"."""
     before = [each for each in tokens[:place] if not each.inside]
     if behind and behind[0].role == "kind":
@@ -402,7 +404,7 @@ def _is_been(tokens: Sequence[Token], place: int, behind: Sequence[Token]) -> bo
     return been and kinds and bool(ends) and not any(each.role in ("best", "worst", "much") for each in tokens)
 
 
-def is_nothing_without(spec: IndexSpec, name: str) -> bool:
+def counts_zero_as_none(spec: IndexSpec, name: str) -> bool:
     """Whether 0 of a figure is as good as none: of what adds up, of money, of a share."""
     words = vocabulary_of(spec, name)
     return is_figure(spec, name) and (words.adds_up or in_money(words.unit) or words.unit == "percent")

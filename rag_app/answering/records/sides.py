@@ -21,7 +21,7 @@ from rag_app.retrieval.records import NamedValue
 _LINK = re.compile(
     r"\b(?:than|against|versus|vs|compared (?:to|with)|and|or|als|gegen|und|oder|que|contre|et|ou)\b", re.I
 )
-_SHARED = frozenset({"field", "kind", "unit", "own", "total"})  # roles of words that both sides may say
+_SHARED_ROLES = frozenset({"field", "kind", "unit", "own", "total"})  # roles of words that both sides may say
 
 
 class Side(Struct, frozen=True):
@@ -63,7 +63,7 @@ def has_own_day(text: str, period: Period | None) -> bool:
 def share_words(one: Side, other: Side, spec: IndexSpec, values: Sequence[NamedValue]) -> Sequence[Side]:
     """Both sides with the words of the first; none where the second says anything but days, a name and the same words again."""
     first, second = (read_names(each.text, spec, values) for each in (one, other))
-    again = {token.meaning for token in first if token.role in _SHARED}
+    again = {token.meaning for token in first if token.role in _SHARED_ROLES}
     named = [place for place, token in enumerate(second) if token.role == "value"]
     others = [token for token in second if token.role != "value" and not token.inside]
     if len(named) > 1 or not all(token.meaning in again or (token.said and token.meaning is None) for token in others):

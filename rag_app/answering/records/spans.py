@@ -12,10 +12,10 @@ from msgspec import Struct
 from rag_app.answering.records.wording import plural_of
 
 _AGO = re.compile(r"\bhow (?:long|many (?:days|weeks|months)) ago (?P<verb>was|is|were|did)\b(?: it that\b)?", re.I)
-_BETWEEN = re.compile(
+_DAYS_BETWEEN = re.compile(
     r"\bhow (?:long|many days|much time)\b(?: (?:are|were|lie|lay|was|is|there|passed|went|by)){1,3} between\b", re.I
 )
-_SINCE = re.compile(
+_TIME_SINCE = re.compile(
     r"\bhow (?:long|many (?:days|weeks|months)) (?:is it|has it been|have passed|passed|went by) since\b", re.I
 )
 
@@ -34,9 +34,9 @@ def read_span(text: str) -> Span | None:
     >>> read_span("How long has it been since Ada's last trip?"), read_span("how long was the trip?")
     (Span(text="when was Ada's last trip?", number=1), None)
     """
-    if found := _BETWEEN.search(text):
+    if found := _DAYS_BETWEEN.search(text):
         return Span(f"{text[: found.start()]}which were{text[found.end() :]}", 2)
-    if found := _SINCE.search(text):
+    if found := _TIME_SINCE.search(text):
         return Span(f"{text[: found.start()]}when was{text[found.end() :]}", 1)
     found = _AGO.search(text)
     if found is None:

@@ -28,7 +28,7 @@ _LEAST_CELLS = 3
 _SENTENCES = 3  # told as sentences of their own; of more, one sentence with semicolons
 _TEXT = 5  # sentences of a record that is told with its text
 _FIELDS = 6  # of a record without a sentence of its own, besides what its title says
-_CITED = 5
+_MOST_CITED = 5
 _ORDINALS = ("", "", "second ", "third ", "fourth ", "fifth ")
 _OWN_ALONE = "Only the records of your own organization count here"
 
@@ -71,7 +71,7 @@ class Telling:
         self._outcome = outcome
 
     @property
-    def understood(self) -> str:
+    def paraphrase(self) -> str:
         """What was asked, in a line: "your 4 listings, bestseller first"."""
         query = self._plan.query
         if query.group is not None and query.aggregate is None:
@@ -215,9 +215,9 @@ class Telling:
         elif self._plan.single:
             lead = self._one_of_them(len(lines)) if self._found.total > 1 else ""
         elif len(lines) < self._found.total:
-            lead = f"{self._which(len(lines))} of {self.understood}"
+            lead = f"{self._which(len(lines))} of {self.paraphrase}"
         else:
-            lead = self.understood
+            lead = self.paraphrase
         begun = f"{lead[:1].upper()}{lead[1:]}: " if lead else ""
         if len(rows) == 1 or self._plan.texts:
             return begun + " ".join(
@@ -350,7 +350,7 @@ class Telling:
         lines = "; ".join(f"{_one_line(str(row.group))}: {self._line(row)}" for row in rows)
         groups = len({row.group for row in rows})
         cut = f"the first {groups} of {self._found.total}: " if groups < self._found.total else ""
-        lead = f"{cut}{self.understood}"
+        lead = f"{cut}{self.paraphrase}"
         return f"{lead[:1].upper()}{lead[1:]}: {lines}."
 
     def _tell_groups(self) -> str:
@@ -360,10 +360,10 @@ class Telling:
             lead = f"{self._found.total} {plural_of(self._grouped_by, self._found.total)}{self._conditions}"
             return f"{lead}: {'; '.join(lines)}."
         if query.limit == 1:
-            group, most = self._grouped_by, f"{self._ordinal}{self._of_most()}"
+            group, most = self._grouped_by, f"{self._ordinal}{self._extreme_phrase()}"
             lead = f"the {group} with the {most}{self._conditions}"
         else:
-            lead = self.understood
+            lead = self.paraphrase
             if len(rows) < self._found.total:
                 lead = f"{self._which(len(rows))} of {self._found.total}: {lead}"
         return f"{lead[:1].upper()}{lead[1:]}: {'; '.join(lines)}."
@@ -374,7 +374,7 @@ class Telling:
         group, grain = self._plan.query.group or "", self._plan.query.grain
         return f"{grain} of {self._name(group)}" if grain and group != "date" else grain or self._name(group)
 
-    def _of_most(self) -> str:
+    def _extreme_phrase(self) -> str:
         """ "most bookings", "least precipitation", "highest average price"."""
         query, of = self._plan.query, self._plan.query.of or ""
         if query.aggregate is Aggregate.COUNT:
@@ -512,7 +512,7 @@ class Telling:
 
     def _cite(self, sources: Sequence[UUID]) -> str:
         numbers = [self._hits[source][0] for source in dict.fromkeys(sources) if source in self._hits]
-        return " ".join(f"[Source {number}]" for number in numbers[:_CITED] if number <= self._cited)
+        return " ".join(f"[Source {number}]" for number in numbers[:_MOST_CITED] if number <= self._cited)
 
 
 def missing_text(spec: IndexSpec, kind: str | None, missing: str) -> str:

@@ -48,8 +48,8 @@ _THAN_DAYS = re.compile(
 )
 _MEASURES = frozenset({"sum", "much", "count", "average", "more", "each"}) | SUPERLATIVES
 _TOTALS = frozenset({"sum", "much", "count", "average"})
-_MEANT = _MEASURES | {"field", "total", "unit", "own", "all"}
-_WITHOUT = frozenset({"not", "left_out"})
+_TOTAL_ROLES = _MEASURES | {"field", "total", "unit", "own", "all"}
+_EXCLUSION_ROLES = frozenset({"not", "left_out"})
 
 
 def points_at_those(text: str, before: str, spec: IndexSpec) -> bool:
@@ -60,7 +60,7 @@ def points_at_those(text: str, before: str, spec: IndexSpec) -> bool:
     several = _THEY.search(text) is not None and bool(roles & _MEASURES)
     which = _WHICH_ONE.search(text) is not None and "more" in roles
     bare = bool(roles & _TOTALS) and roles <= {*_TOTALS, "own", "all"}
-    it = _IT.search(text) is not None and "sum" in roles and roles <= _MEANT
+    it = _IT.search(text) is not None and "sum" in roles and roles <= _TOTAL_ROLES
     placed = point_in_list(text)[0] != 0
     return placed or _OF_THEM.search(text) is not None or several or which or bare or it
 
@@ -140,8 +140,8 @@ def say_those(text: str, plan: Plan, spec: IndexSpec) -> str:
 def leaves_out(tokens: Sequence[Token]) -> bool:
     """Whether a question only leaves out some of those: "without the late ones"."""
     meant = {token.role for token in tokens if token.meaning}
-    plain = meant <= {*_WITHOUT, "value", "or"} and not any(token.is_left for token in tokens)
-    return plain and "value" in meant and bool(meant & _WITHOUT)
+    plain = meant <= {*_EXCLUSION_ROLES, "value", "or"} and not any(token.is_left for token in tokens)
+    return plain and "value" in meant and bool(meant & _EXCLUSION_ROLES)
 
 
 def begins_without(text: str, spec: IndexSpec) -> bool:

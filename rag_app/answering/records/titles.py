@@ -26,7 +26,7 @@ from rag_app.retrieval.records import NamedValue
 _JOIN = frozenset({"", "value", "unclear"})  # roles of words that may be a part of a title
 _MOST_LEFT = 8  # words that may be of titles
 _MEASURES = frozenset({"field", "total", "high", "low", "over", "under", "more"})
-_RANKED = frozenset({"more", "most", "least", "high", "low", "best", "worst"})
+_RANK_ROLES = frozenset({"more", "most", "least", "high", "low", "best", "worst"})
 _ASIDE = re.compile(r"\s*\([^()]*\)\s*$")  # whose it is, where it is
 _LEAD = re.compile(r"^([\w -]{1,30}):\s+")  # the sort of thing: "Listing: ..."
 
@@ -49,7 +49,7 @@ def _put_names_behind(tokens: list[Token]) -> list[Token]:
     heads = [each for each in names if not each.inside]
     values = [each for each in heads if each.role == "value"]
     plain = all(each.role in ("value", "or", "own") or each.stem in word_set("lists") for each in heads)
-    ranks = any(each.role in _RANKED for each in rest)
+    ranks = any(each.role in _RANK_ROLES for each in rest)
     if not (plain and ranks) or len({each.name for each in values}) != 1 or len({each.meaning for each in values}) == 1:
         return tokens
     values[0].parted = True

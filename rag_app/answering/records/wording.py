@@ -24,7 +24,7 @@ Phrase = tuple[str, ...]
 _WORD = re.compile(r"(?<![\w.,-])-\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|[^\W\d_]+")
 _SIGNS = {"€": "euros", "£": "pounds", "$": "dollars", "%": "percent"}
 _RANGE = re.compile(r"(?:\bfrom\s+)?(?<![\w.,-])(\d[\d.,]*)\s*(?:to|[-–])\s*(\d[\d.,]*)(?![\w-])", re.I)
-_CONTRACTED = re.compile(r"\b(is|are|was|were|do|does|did|has|have|had|could|would|should|ca|wo)nt\b", re.I)
+_CONTRACTION = re.compile(r"\b(is|are|was|were|do|does|did|has|have|had|could|would|should|ca|wo)nt\b", re.I)
 _MONEY = re.compile(r"([€£$])\s?(\d[\d.,]*\d|\d)")
 _IF_SO = re.compile(r"\b(?:if (?:so|yes|any|there (?:is|are)(?: any)?)|wenn ja|falls ja|si oui)\b,?(?=\s)", re.I)
 _CODE = 4  # letters of a code at most
@@ -353,7 +353,7 @@ def _split(text: str) -> Iterator[tuple[str, bool, bool]]:
     Without articles and without the s of a genitive; signs of money as words behind their figures.
     """
     bare = re.sub(r"(?<=\w)['’]s\b", _GENITIVE, _IF_SO.sub("", text)).replace("−", "-")
-    bare = _CONTRACTED.sub(r"\1n t", bare)
+    bare = _CONTRACTION.sub(r"\1n t", bare)
     bare = re.sub(r"(?<=\d)\+(?!\d)", " or more", bare)
     bare = _RANGE.sub(r"between \1 and \2", bare)
     bare = _MONEY.sub(lambda found: f"{found[2]} {found[1]}", bare)
@@ -798,17 +798,17 @@ class _Place(Struct, frozen=True):
         return self.tokens[self.number]
 
     @property
-    def behind(self) -> list[Token]:
+    def words_behind(self) -> list[Token]:
         """The words behind it that mean something, or may."""
         return [each for each in self.tokens[self.number + 1 :] if each.meaning or each.is_left]
 
     def is_before(self, *roles: str) -> bool:
-        return any(each.role in roles for each in self.behind[:1])
+        return any(each.role in roles for each in self.words_behind[:1])
 
     @property
     def is_before_kind(self) -> bool:
         """Whether a kind of records comes next, perhaps behind values: "per finished trip"."""
-        return next((each.role for each in self.behind if each.role != "value"), "") == "kind"
+        return next((each.role for each in self.words_behind if each.role != "value"), "") == "kind"
 
     def is_among(self, *roles: str) -> bool:
         """Whether one of these roles is in the question."""
@@ -890,7 +890,7 @@ def _says_more_again(at: _Place) -> bool:
     return (
         again
         and at.token.stem == "or"
-        and any(each.role == "value" and each.name == before[-1].name for each in at.behind[:1])
+        and any(each.role == "value" and each.name == before[-1].name for each in at.words_behind[:1])
     )
 
 
@@ -949,7 +949,7 @@ def _takes_records(at: _Place) -> bool:
 
 def _weighs_takings(at: _Place, field: str | None) -> bool:
     """Whether more, or the most, of nothing else stands behind a verb: "more with Ada or with Bo", "more money than Ada"."""
-    first, *others = [*(each for each in at.behind if not each.inside), None]
+    first, *others = [*(each for each in at.words_behind if not each.inside), None]
     if first is None or first.name or any(figure(each.text) is not None for each in at.tokens):
         return False
     whose, people = at.tokens[: at.number], people_field(at.spec)
@@ -982,10 +982,10 @@ def _asks_takings(at: _Place, field: str) -> bool:
             and each.name != people
             and at.spec.fields.get(each.name) is FieldType.KEYWORD
         )
-        for each in (*of_whom, *at.behind)
+        for each in (*of_whom, *at.words_behind)
     )
     ours = bool(of_whom) or passive or any(each.stem in word_set("us") for each in before)
-    return ours and named and (passive or not at.behind)
+    return ours and named and (passive or not at.words_behind)
 
 
 def _comes_next(at: _Place) -> Meaning | None:
@@ -1015,13 +1015,13 @@ def _says_there_is(at: _Place) -> bool:
 def _bounds_next(at: _Place) -> bool:
     """Whether a figure stands right behind: "and under 100", and not "100 and under"."""
     return at.token.text.casefold() in word_set("joins") and any(
-        each.is_left and figure(each.text) is not None for each in at.behind[:1]
+        each.is_left and figure(each.text) is not None for each in at.words_behind[:1]
     )
 
 
 def _may_group(at: _Place) -> bool:
     """Whether records can be told apart by what stands behind "by"; a word that is not understood may be that."""
-    first, *others = [*at.behind[:2], None]
+    first, *others = [*at.words_behind[:2], None]
     if first is not None and first.role == "kind" and others[0] is not None and others[0].role == "field":
         return True  # "by booking status"
     if first is None or first.meaning is None:
@@ -1063,7 +1063,7 @@ def _is_collection(at: _Place) -> bool:
 def _says_of_value(at: _Place) -> bool:
     """Whether the name of a field only leads to a value of it: "booked by phone", and not "which category is dearer, ...", nor
     "how many customers are called Joan"."""
-    after = next(iter(at.behind), None)
+    after = next(iter(at.words_behind), None)
     led = any(
         each.role in ("each", "count") or each.stem in word_set("which_of")
         for each in at.tokens[max(0, at.number - 2) : at.number]
@@ -1149,7 +1149,7 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
         lambda at: (
             at.token.text.casefold() == "plus"
             and at.number + 1 < len(at.tokens)  # "qui a gagné plus"
-            and not any(each.is_left and figure(each.text) is not None for each in at.behind[:1])
+            and not any(each.is_left and figure(each.text) is not None for each in at.words_behind[:1])
         ),
         None,
     ),
@@ -1183,7 +1183,7 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
 def _settle_fastest(at: _Place) -> None:
     """The most of what a figure does that is said as a verb: "falling hardest", "fällt am meisten"."""
     tokens, token, number = at.tokens, at.token, at.number
-    of_way = number > 0 and not at.behind and _is_bounded(tokens[number - 1], at.spec)
+    of_way = number > 0 and not at.words_behind and _is_bounded(tokens[number - 1], at.spec)
     if of_way and token.role == "least":
         token.meaning = Meaning("unclear")
     if not number or not ((token.is_left and token.stem in word_set("fastest")) or (of_way and token.role == "most")):

@@ -30,15 +30,15 @@ from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery,
 _TOKENS = 400  # of one query
 _OBJECT = re.compile(r"\{.*\}", re.S)
 _MOST_VALUES = 40  # of one field that a model is told
-_LISTED, _GROUPED = 12, 24
+_MOST_LISTED, _MOST_GROUPS = 12, 24
 _EQUAL = frozenset({EQ, NE})
-_ORDERED = _EQUAL | {LT, LTE, GT, GTE}
+_ORDER_OPERATORS = _EQUAL | {LT, LTE, GT, GTE}
 _OPERATORS = {
     FieldType.KEYWORD: _EQUAL,
     FieldType.BOOLEAN: _EQUAL,
     FieldType.TAGS: frozenset({CONTAINS}),
-    FieldType.INTEGER: _ORDERED,
-    FieldType.NUMBER: _ORDERED,
+    FieldType.INTEGER: _ORDER_OPERATORS,
+    FieldType.NUMBER: _ORDER_OPERATORS,
 }
 
 
@@ -62,7 +62,7 @@ class WrittenQuery(Struct, forbid_unknown_fields=True):
     grain: Grain | None = None
     order: str | None = None
     descending: bool = True
-    limit: int = _LISTED
+    limit: int = _MOST_LISTED
 
 
 @dataclass
@@ -131,7 +131,9 @@ def read_query(text: str, question: Question, spec: IndexSpec, values: Sequence[
         return None
     if written is None or written.kind not in spec.records or written.kind is None:
         return None
-    if not 1 <= written.limit <= _GROUPED or (written.group is not None and written.order not in (None, written.group)):
+    if not 1 <= written.limit <= _MOST_GROUPS or (
+        written.group is not None and written.order not in (None, written.group)
+    ):
         return None
     return plan_of(written, question, spec, values)
 

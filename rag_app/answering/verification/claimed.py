@@ -27,7 +27,7 @@ _DIFFERENCE = compile_later(
     r"|mehr|weniger|günstiger|billiger|teurer|plus|moins)\b",
     re.I,
 )
-_LEFT = compile_later(
+_REMAINDER_WORD = compile_later(
     r"\b(?:left|leav(?:es|ing)|remain\w*|rest|others?|restlich\w*|übrig\w*|verbleib\w*|reste\w*|autres?)\b", re.I
 )
 _APART = compile_later(
@@ -39,9 +39,11 @@ _YEARLY = compile_later(
 )
 _AHEAD = compile_later(r"\b(?:before\w*|ahead|notice|advance|prior|vor\w*|avant|avance)\b", re.I)
 _SHARE = compile_later(r"\b(?:of|out of|von|de|sur)\b", re.I)
-_OVER = frozenset(["more than", "over", "a little over", "just over", "at least"])
-_UNDER = frozenset(["almost", "nearly", "close to", "just under", "a little under", "less than", "fewer than", "under"])
-_NEAR = frozenset(["about", "around", "roughly", "approximately", "some"])
+_OVER_WORDS = frozenset(["more than", "over", "a little over", "just over", "at least"])
+_UNDER_WORDS = frozenset(
+    ["almost", "nearly", "close to", "just under", "a little under", "less than", "fewer than", "under"]
+)
+_ABOUT_WORDS = frozenset(["about", "around", "roughly", "approximately", "some"])
 _NEARLY, _ROUNDING, _LEAST_ROUND = 1.1, 0.03, 50
 _NEARLY_PART, _ROUNDING_PART = 1.25, 0.2
 _ANY_YEAR = 2025
@@ -52,8 +54,8 @@ _SPANS = frozenset(["time", "months"])
 _DAYS_A_MONTH = (28, 31)
 _SECONDS_A_DAY = 86400
 _QUARTERS_OF_HOUR = frozenset([900.0, 1800.0, 2700.0, 3600.0])
-_TURNED = frozenset([("<", ">"), (">", "<"), ("<=", ">="), (">=", "<=")])
-_Named = TypeVar("_Named")
+_OPPOSITE_BOUNDS = frozenset([("<", ">"), (">", "<"), ("<=", ">="), (">=", "<=")])
+_Thing = TypeVar("_Thing")
 
 
 def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterable[int] = ()) -> bool:
@@ -96,10 +98,10 @@ def _states(figure: Figure, sources: Figures) -> bool:
 
 def _is_turned(figure: Figure, sources: Figures, text: str) -> bool:
     """Whether a claim says "more than" where the sources say "less than". "At least a day before" is "up to a day before"."""
-    if not figure.bound or (figure.dimension in _SPANS and _AHEAD.search(text)):
+    if not figure.bound_sign or (figure.dimension in _SPANS and _AHEAD.search(text)):
         return False
     known = [each for each in sources.numbers if figure.equals(each)]
-    return bool(known) and all((figure.bound, each.bound) in _TURNED for each in known)
+    return bool(known) and all((figure.bound_sign, each.bound_sign) in _OPPOSITE_BOUNDS for each in known)
 
 
 def _has_other_unit(figure: Figure, known: Sequence[Figure]) -> bool:
@@ -148,7 +150,7 @@ def _differences(figure: Figure, others: Sequence[Figure], sources: Figures, tex
     """Of two figures that the claim names; of one of them, or none, and those of the sources where it compares."""
     named = {*_values_of(figure.dimension, others)}
     stated = {*_values_of(figure.dimension, (each for each in others if _states(each, sources)))}
-    computed = _spread(stated) if figure.dimension or _LEFT.search(text) else []
+    computed = _spread(stated) if figure.dimension or _REMAINDER_WORD.search(text) else []
     if _DIFFERENCE.search(text) or (figure.sign and not figure.written):
         for known in _alike(figure.dimension, sources):
             pairs = combinations(known | named, 2)
@@ -209,7 +211,7 @@ def _gaps(claim: Figures, sources: Figures, text: str) -> Iterator[float]:
             yield float(_SECONDS_A_DAY * abs(start - end))
 
 
-def _pairs(named: Sequence[_Named], known: Sequence[_Named]) -> Iterator[tuple[_Named, _Named]]:
+def _pairs(named: Sequence[_Thing], known: Sequence[_Thing]) -> Iterator[tuple[_Thing, _Thing]]:
     """Those that are named; where it is one alone, with each of the known ones."""
     yield from combinations(named, 2) if len(named) > 1 else product(named, known)
 
@@ -263,11 +265,11 @@ def _is_ratio(wanted: float, about: str, pair: tuple[float, float]) -> bool:
     if not low:
         return False
     found = high / low
-    if about in _OVER:
+    if about in _OVER_WORDS:
         return wanted <= found < wanted + 1
-    if about in _UNDER:
+    if about in _UNDER_WORDS:
         return 0.85 * wanted <= found < wanted
-    return abs(found - wanted) <= (0.125 if about in _NEAR else 0.05) * wanted
+    return abs(found - wanted) <= (0.125 if about in _ABOUT_WORDS else 0.05) * wanted
 
 
 def _is_rounded(figure: Figure, known: Iterable[Figure]) -> bool:
@@ -279,11 +281,11 @@ def _is_rounded(figure: Figure, known: Iterable[Figure]) -> bool:
         return False
     nearly, rounding = (_NEARLY_PART, _ROUNDING_PART) if is_part else (_NEARLY, _ROUNDING)
     near = [max(each.values) / wanted for each in known if each.dimension == figure.dimension and wanted]
-    if figure.about in _OVER:
+    if figure.about in _OVER_WORDS:
         return any(1 <= each < nearly for each in near)
-    if figure.about in _UNDER:
+    if figure.about in _UNDER_WORDS:
         return any(1 < 1 / each < nearly for each in near if each)
-    return figure.about in _NEAR and any(abs(each - 1) <= rounding for each in near)
+    return figure.about in _ABOUT_WORDS and any(abs(each - 1) <= rounding for each in near)
 
 
 def _is_other_span(span: Figure, sources: Figures) -> bool:

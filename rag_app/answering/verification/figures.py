@@ -135,7 +135,7 @@ _FIGURE = compile_later(
         \b(?P<other>{"|".join(_OTHER_WORDS)})\b(?P<hundreds>[\ -]cents?(?=\ \w))?(?:\s(?P<after3>{_UNIT})(?!\w))?""",
     re.IGNORECASE | re.VERBOSE,
 )
-_IMPLIED = compile_later(
+_IMPLIED_NUMBER = compile_later(
     rf"\b(?P<half>half)\b(?!\ past)|\b(?:an?|per|each|every)\ (?P<one>{_UNIT})(?!\w)|\b(?P<both>both)\b",
     re.IGNORECASE,
 )
@@ -151,7 +151,7 @@ _PARTS = {
     "demie": 0.5,
 }
 _COUNT = rf"\d{{1,3}}|{_WORD_NUMBER}"
-_MIXED = compile_later(
+_MIXED_NUMBER = compile_later(
     rf"""\b(?:(?P<whole>{_COUNT}|(?:an?|une?)(?=\ (?:{_UNIT})\b))(?:\ (?P<unit>{_UNIT}))?
         \ (?:and|et)\ (?:(?:an?|one)\ )?(?P<part>half|quarter|three\ quarters|demie?)\b(?:\ (?P<of>{_UNIT})\b)?
       | (?P<lone>three\ quarters|(?:a\ )?quarter|half)\ (?:of\ )?an?\ (?P<of2>{_UNIT})\b
@@ -187,20 +187,20 @@ _BOUNDS = {
     }.items()
     for words in names.split("|")
 }
-_ABOUT = "|".join(
+_ABOUT_WORDS = "|".join(
     [
         *sorted(_BOUNDS, key=lambda words: -len(words)),
         "about|around|roughly|approximately|some|almost|nearly|another|only|just|exactly",
     ]
 )
-_ABOUT_BEFORE = compile_later(rf"\b({_ABOUT}|close to|(?:just|a little) (?:under|over))\s\Z", re.IGNORECASE)
-_LEVEL = compile_later(rf"(?<!\bup)\s(?:to|from|auf|von)(?: (?:{_ABOUT}))*\s\Z", re.IGNORECASE)
+_ABOUT_BEFORE = compile_later(rf"\b({_ABOUT_WORDS}|close to|(?:just|a little) (?:under|over))\s\Z", re.IGNORECASE)
+_LEVEL = compile_later(rf"(?<!\bup)\s(?:to|from|auf|von)(?: (?:{_ABOUT_WORDS}))*\s\Z", re.IGNORECASE)
 _DIRECTION = compile_later(
     rf"""(?:\A|.*\b)(?:(?P<down>fell|fall(?:s|en|ing)?|drop(?:s|ped|ping)?|declin\w+|decreas\w+|down|lower(?:ed|s|ing)|reduc\w+
         |cut(?:s|ting)?|shr[aiu]nk\w*|los(?:t|e|es|ing|s)|slump\w*|plung\w*|s[aiu]nk\w*|minus|gesunken|fiel|baiss\w+|recul\w+)
       | (?P<up>rose|ris(?:e|es|en|ing)|gr[eo]w(?:n|s|ing|th)?|increas\w+|climb\w*|gain\w*|up|rais(?:e|ed|es|ing)|jump\w*|soar\w*
         |plus|gestiegen|stieg|augment\w+))
-        (?:[^.;!?\d§|]*\b(?:by|um|de))?(?:\ (?:of|{_ABOUT.replace(" ", "[ ]")}))*\s?\Z""",
+        (?:[^.;!?\d§|]*\b(?:by|um|de))?(?:\ (?:of|{_ABOUT_WORDS.replace(" ", "[ ]")}))*\s?\Z""",
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 _DIRECTION_AFTER = compile_later(
@@ -220,7 +220,7 @@ _SPAN = compile_later(
     re.IGNORECASE | re.VERBOSE,
 )
 _RIGHT_SHARED = compile_later(r"\s?(?:to|or|bis|à|–|—|-)\s?|\s(?:instead of|rather than|against)\s", re.IGNORECASE)
-_BETWEEN = compile_later(r"\b(?:between|zwischen|entre)\s\Z", re.IGNORECASE)
+_RANGE_START = compile_later(r"\b(?:between|zwischen|entre)\s\Z", re.IGNORECASE)
 _LEFT_SHARED = compile_later(
     r"\s(?:instead of|rather than|against|to|up from|down from|from|compared (?:to|with))\s", re.I
 )
@@ -246,7 +246,7 @@ class Figure(Struct, frozen=True):
     level: bool = False
 
     @property
-    def bound(self) -> str:
+    def bound_sign(self) -> str:
         """ ">=" of "at least"; "" where the text does not say that it is a bound."""
         return _BOUNDS.get(self.about, "")
 
@@ -333,7 +333,7 @@ def figures_of(text: str) -> Figures:
     ratios = tuple(_ratio(found) for found in _RATIO.finditer(rest))
     rest = _RATIO.sub(" § ", rest)
     shares = [(found, share) for found in _SHARE.finditer(rest) if (share := _share(found))]
-    implied = [_implied_figure(found) for found in _IMPLIED.finditer(rest)]
+    implied = [_implied_figure(found) for found in _IMPLIED_NUMBER.finditer(rest)]
     implied += [share for found, share in shares if found["loose"] and not found["said"]]
     implied += [_build_figure([part], "") for pair in short for part in pair]
     rest = _SHARE.sub(lambda found: " § " if _share(found) else found[0], rest)
@@ -358,7 +358,9 @@ def write_parts(text: str) -> str:
     >>> write_parts("an hour and a half, or 3 per cent")
     '1.5 hour, or 3 percent'
     """
-    return _MIXED.sub(_write_mixed, re.sub(r"\b(?:(?:per|pour) ?cent\b|percent(?:age)? points?\b)", "percent", text))
+    return _MIXED_NUMBER.sub(
+        _write_mixed, re.sub(r"\b(?:(?:per|pour) ?cent\b|percent(?:age)? points?\b)", "percent", text)
+    )
 
 
 def _write_mixed(found: re.Match[str]) -> str:
@@ -426,7 +428,7 @@ def _read_numbers(rest: str) -> Iterator[Figure]:
 
 def _shares_right(between: str, before: str) -> bool:
     if between.casefold() in (" and ", " und ", " et "):
-        return _BETWEEN.search(before) is not None
+        return _RANGE_START.search(before) is not None
     return _RIGHT_SHARED.fullmatch(between) is not None
 
 

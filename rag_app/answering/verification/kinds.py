@@ -58,7 +58,7 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _MARKER = re.compile(r"[ \t]*\[Source [0-9]+\]")
-_LEADING = re.compile(r"\A[\s>]*(?:[-*•–]\s+|\d{1,3}[.)]\s+)?")
+_LIST_MARKER = re.compile(r"\A[\s>]*(?:[-*•–]\s+|\d{1,3}[.)]\s+)?")
 _HEADING = re.compile(r"\A#{1,6}\s|\A(?:\*\*|__)[^*_]+(?:\*\*|__)\Z")
 FINITE = re.compile(
     r"\b(?:is|are|was|were|has|had|have|will|would|does|did|do|must|can|cannot|isn['’]t|aren['’]t|wasn['’]t|won['’]t|says?|said|costs?"
@@ -144,7 +144,7 @@ def plain(sentence: str) -> str:
     >>> plain("2. Dogs are welcome [Source 1]. ")
     'Dogs are welcome.'
     """
-    return _LEADING.sub("", _MARKER.sub("", sentence)).strip()
+    return _LIST_MARKER.sub("", _MARKER.sub("", sentence)).strip()
 
 
 def kind_of(sentence: str) -> Kind:

@@ -24,11 +24,11 @@ _HALF = compile_later(r";\s|\b(?:but|while|whereas|although|aber|während|mais)\
 _LABEL = compile_later(r"[\s*_>-]*([^:.!?|]{1,40}):\W")
 _BEFORE_DIGIT = compile_later(r"\s(?=[€$£]?\d)")
 _HEADING = compile_later(r"\s*#{1,6}\s")
-_WRAPPED = compile_later(r"(?m)^([^\n|#]{50,}[^\n|.!?:>])\n[ \t]*(?=[^\W\d_])(?![^\n]*\|)")
+_WRAPPED_LINE = compile_later(r"(?m)^([^\n|#]{50,}[^\n|.!?:>])\n[ \t]*(?=[^\W\d_])(?![^\n]*\|)")
 """The break of a long line in the middle of a sentence."""
 _RULE = compile_later(r"\s*\|?[\s:|-]*-{2,}[\s:|-]*\Z")
 _SPANS = ("time", "months")
-_COMPARED = compile_later(
+_COMPARISON = compile_later(
     r"""(?P<one>[^,;:()]{1,200}?)\b(?:(?P<dearer>dearer|pricier|more\ expensive|costs?\ more|teurer|plus\ ch[eè]re?s?)
       |(?P<cheaper>cheaper|less\ expensive|costs?\ less|billiger|günstiger|moins\ ch[eè]re?s?)
       |(?P<longer>(?:takes?|lasts?)\ longer|dauert\ länger)|(?P<shorter>(?:takes?|lasts?)\ less\ time|is\ shorter)
@@ -73,7 +73,7 @@ class Places:
         self._text = write_parts(text)
 
     @cached_property
-    def _known(self) -> list[Place]:
+    def _places(self) -> list[Place]:
         return [*_places_of(self._text)]
 
     @cached_property
@@ -97,7 +97,7 @@ class Places:
 
     def _compares_wrongly(self, sentence: str) -> bool:
         """Whether one is said to be "cheaper than" another, and each figure of the one is above each of the other."""
-        found = _COMPARED.search(sentence)
+        found = _COMPARISON.search(sentence)
         if not found or _NOT.search(found["one"]):
             return False
         one, other = telling_words(found["one"]), telling_words(found["other"])
@@ -110,7 +110,7 @@ class Places:
         own, foreign = words.keys() - others.keys(), others.keys() - words.keys()
         shares = [
             (sum(words[word] for word in own & place.words.keys()), place)
-            for place in self._known
+            for place in self._places
             if place.kind == kind and not foreign & place.words.keys()
         ]
         most = max((share for share, _ in shares), default=0.0)
@@ -167,11 +167,11 @@ class Places:
 
     def _places_with(self, figure: Figures, kind: str) -> tuple[list[Place], list[Place]]:
         """The places that a figure may be in, and those it is in."""
-        alike = [place for place in self._known if place.kind == kind]
+        alike = [place for place in self._places if place.kind == kind]
         having = [place for place in alike if place.has(figure)]
         if having:
             return alike, having
-        bare = [place for place in self._known if not place.kind and (place.table or kind != "span")]
+        bare = [place for place in self._places if not place.kind and (place.table or kind != "span")]
         having = [place for place in bare if place.has(figure)]
         if not having and kind == "span" and not is_unsupported(figure, self._figures, ""):
             return alike, [Place(kind, (), {})]  # "a week" of something else, or "10 bicycles"
@@ -202,7 +202,7 @@ def _places_in(sentence: str) -> Iterator[Place]:
 
 
 def _places_of(text: str) -> Iterator[Place]:
-    heading, titles, table, lines = frozenset[str](), [""], 0, _WRAPPED.sub(r"\1 ", text).splitlines()
+    heading, titles, table, lines = frozenset[str](), [""], 0, _WRAPPED_LINE.sub(r"\1 ", text).splitlines()
     for number, (line, following) in enumerate(zip(lines, [*lines[1:], ""], strict=True), 1):
         if _HEADING.match(line):
             heading, titles = frozenset(telling_words(line)), [""]

@@ -45,7 +45,7 @@ _OF_ALL = compile_later(
     re.I,
 )
 _ROW = compile_later(r"(?m)^[ \t]*(?:\||[-*•–][ \t]|\d{1,3}[.)][ \t])")
-_LISTED = compile_later(r":\s+(.+)", re.DOTALL)
+_LIST_AFTER_COLON = compile_later(r":\s+(.+)", re.DOTALL)
 _ITEM = compile_later(r",\s+(?:and |or )?|;\s+|\s(?:and|or)\s")
 _GROUP = compile_later(rf"{MARKER.pattern}(?:[\s,;]*{MARKER.pattern})*")
 _WORKED_OUT = compile_later(
@@ -56,7 +56,7 @@ _LEFT_OUT = compile_later(r"…|\.\.\.|\[[^\]]*\]")
 _LEAST_QUOTED, _LEAST_OF_NAME = 3, 0.3
 _MARKS = " \"'“”‘’*_.…!"
 _MARKS_AND_BLANKS = _MARKS + "\n,;:?|>()-"
-_NEAR, _LEAST_QUOTE = 20, 8
+_CHARACTERS_BESIDE, _LEAST_QUOTE = 20, 8
 _TITLE = compile_later(r"\A\s*Title: ([^|\n]*)(?:\| )?")
 _LEAST_WITH_WORDS, _LEAST_ALONE, _LEAST_SURE = -3.0, 0.0, 1.0
 """Log-odds that the sources state a claim, above which it is kept: of one whose words they have, of another, and of one that
@@ -123,7 +123,7 @@ class Ground:
         """What a claim may count: "the cheapest of the three", of what was found; "three sizes: small, medium and large"."""
         if _OF_ALL.search(text):
             yield from range(2, max(self.size, len(_ROW.findall(passage.text))) + 1)
-        if listed := _LISTED.search(text):
+        if listed := _LIST_AFTER_COLON.search(text):
             yield len(_ITEM.split(listed[1]))
 
     def _says(self, text: str, cited: tuple[int, ...], stated: int, enough: float) -> bool:
@@ -460,9 +460,12 @@ def _is_quoted(text: str, passage: str) -> bool:
     flat = re.sub(r"[ \t]+", " ", passage.casefold())
     at = flat.find(said)
     while at >= 0:
-        before, after = flat[max(0, at - _NEAR) : at], flat[at + len(said) : at + len(said) + _NEAR].lstrip(" ")
+        before, after = (
+            flat[max(0, at - _CHARACTERS_BESIDE) : at],
+            flat[at + len(said) : at + len(said) + _CHARACTERS_BESIDE].lstrip(" "),
+        )
         begins = before.rstrip(_MARKS_AND_BLANKS)
-        begun = (at <= _NEAR and not begins) or re.search(r"[.!?:;|>\n]", before[len(begins) :])
+        begun = (at <= _CHARACTERS_BESIDE and not begins) or re.search(r"[.!?:;|>\n]", before[len(begins) :])
         if begun and (not after or after[0] in ".!?;|\n"):
             return True
         at = flat.find(said, at + 1)

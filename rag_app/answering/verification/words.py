@@ -67,7 +67,9 @@ _INSTEAD = compile_later(
     r"|statt|außer|au lieu de|sauf)\b",
     re.IGNORECASE,
 )
-_REPORTED = compile_later(rf"{_NEGATION.pattern}[^,;:]*\b(?:that|whether|dass|ob|que|si)\b[^,;:]*", re.IGNORECASE)
+_REPORTED_CLAUSE = compile_later(
+    rf"{_NEGATION.pattern}[^,;:]*\b(?:that|whether|dass|ob|que|si)\b[^,;:]*", re.IGNORECASE
+)
 _AND = compile_later(r"\b(?:and|or|und|oder|et|ou)\b", re.IGNORECASE)
 _NO_NEGATION = compile_later(
     r"\b(?:no (?:longer|later|more|less|doubt|fewer) than|not only|no doubt|no sooner|nothing but|non seulement"
@@ -122,7 +124,7 @@ _PART = compile_later(
     r"[;:!?|–—()\n]|[.,](?=\s|\Z)|\b(?:but|while|whereas|although|though|because|unless|however)\b", re.IGNORECASE
 )
 _RELATIVE = compile_later(r"((?:[A-Z][\w.'’-]*\s)*[A-Z][\w'’-]*), (?:who|which)\b")
-_BY = compile_later(r"\b(?:by|von|durch|par|por)\b", re.IGNORECASE)
+_BY_WORD = compile_later(r"\b(?:by|von|durch|par|por)\b", re.IGNORECASE)
 _BEFORE_NOUNS = frozenset(
     words_in(
         "a an the of for in on at with from to his her its their our your my this that these those der die das den dem le la les un une de du des"
@@ -139,8 +141,8 @@ _VERB = compile_later(
     re.IGNORECASE,
 )
 _SUBORDINATE = compile_later(r"(?<=\w\s)(?:why|how|whether)\b", re.IGNORECASE)
-_CLOSING = " \n\"'”’)*_"
-_NAMED = compile_later(r"[A-ZÀ-ÖØ-Þ][\w'’&-]*")
+_CLOSING_CHARACTERS = " \n\"'”’)*_"
+_CAPITALIZED_WORD = compile_later(r"[A-ZÀ-ÖØ-Þ][\w'’&-]*")
 _CODE = compile_later(
     r"\b(?=\w*\d)(?=\w*[A-Za-z])(?!\d+(?:st|nd|rd|th|[ap]m|h|k|m|g|kg|km|cm|mm|min|x)\b)\w+\b", re.IGNORECASE
 )
@@ -167,7 +169,7 @@ _WITH_FIGURES = frozenset(
     ]
 )
 _SAME_CLAUSE = 0.8
-_ENOUGH_SHARED, _DENIED = 0.3, 0.5
+_ENOUGH_SHARED, _DENIED_SHARE = 0.3, 0.5
 _MARKS = {
     "en": frozenset(words_in("the and of to is are was with for that this not have has")),
     "de": frozenset(
@@ -236,7 +238,9 @@ class Passage:
     def statements(self) -> tuple[tuple[Clause, ...], ...]:
         """The clauses of each sentence, up to a "but" and behind it; of a header and of a table's row those of each cell.
         A question states nothing."""
-        stated = (sentence for sentence in sentences(self.text) if not sentence.rstrip(_CLOSING).endswith("?"))
+        stated = (
+            sentence for sentence in sentences(self.text) if not sentence.rstrip(_CLOSING_CHARACTERS).endswith("?")
+        )
         cells = (cell for sentence in stated for cell in sentence.split("|"))
         halves = (half for cell in cells for half in _CONTRAST.split(cell))
         return tuple(clauses for half in halves if (clauses := tuple(_clauses_within(half))))
@@ -302,7 +306,7 @@ def clauses_of(sentence: str) -> list[Clause]:
 
 def _clauses_within(half: str, *, stated: bool = False) -> list[Clause]:
     around = _stems_of(half) | _undone(half)
-    half = _REPORTED.sub(lambda found: _AND.sub(" ", found[0]), half)  # "did not say that this and that"
+    half = _REPORTED_CLAUSE.sub(lambda found: _AND.sub(" ", found[0]), half)  # "did not say that this and that"
     parts = [
         part
         for part in _CLAUSE.split(half)
@@ -322,7 +326,7 @@ def _clause(part: str, around: frozenset[str]) -> Clause:
         denied=(_stems_of(plain[negation.end() :]) or _stems_of(plain)) if negation else frozenset(),
         undone=undone,
         subject=_stems_of(part[: verbs[-1].start()]) - _stems_of(part[verbs[-1].end() :]) if verbs else frozenset(),
-        names=_stems_of(" ".join(_NAMED.findall(part))),
+        names=_stems_of(" ".join(_CAPITALIZED_WORD.findall(part))),
         limited=instead is not None,
         excepted=_stems_of(part[instead.end() :]) if instead else frozenset(),
     )
@@ -369,7 +373,7 @@ def has_idle_aside(claim: str, passage: Passage) -> bool:
 
 
 def _is_idle(said: str, passage: Passage) -> bool:
-    figures, names = figures_of(said), {name.casefold() for name in _NAMED.findall(said)} - _CALENDAR
+    figures, names = figures_of(said), {name.casefold() for name in _CAPITALIZED_WORD.findall(said)} - _CALENDAR
     stated = len(figures.numbers) + len(figures.dates) + len(figures.times) + len(figures.weekdays)
     words = [word for word in dict.fromkeys(_meaningful_words(said)) if word.casefold() not in names]
     known = [(weight(word), stem(word) in passage.words) for word in words if stem(word) not in _VAGUE]
@@ -393,7 +397,7 @@ def contradicts(claim: str, passage: Passage) -> bool:
 def _is_denied(clause: Clause, alike: Sequence[Sequence[Clause]]) -> bool:
     """Whether those that say the same say that it is not so; what is negated has to be said by one of them."""
     if clause.negated:
-        said = any(_size(clause.denied & each[0].around) > _DENIED * _size(clause.denied) for each in alike)
+        said = any(_size(clause.denied & each[0].around) > _DENIED_SHARE * _size(clause.denied) for each in alike)
         return said and not any(_denies_too(clause, statement) for statement in alike)
     return bool(alike) and all(_denies(clause, statement) for statement in alike)
 
@@ -407,7 +411,7 @@ def _denies_too(clause: Clause, statement: Sequence[Clause]) -> bool:
         return True
     denied = frozenset[str]().union(*(each.denied for each in statement))
     affirmed = clause.denied & words.difference(*(each.words for each in statement if each.negated))
-    return bool(denied) and (bool(denied & clause.denied) or _size(affirmed) < _DENIED * _size(clause.denied))
+    return bool(denied) and (bool(denied & clause.denied) or _size(affirmed) < _DENIED_SHARE * _size(clause.denied))
 
 
 def _is_excepted(clause: Clause, other: Clause) -> bool:
@@ -425,7 +429,7 @@ def _denies(clause: Clause, statement: Sequence[Clause]) -> bool:
     return not clause.words & _HIDDEN_STEMS - statement[0].around and any(
         each.denied
         and said & each.words
-        and _size(each.denied & clause.words - clause.undone) >= _DENIED * _size(each.denied)
+        and _size(each.denied & clause.words - clause.undone) >= _DENIED_SHARE * _size(each.denied)
         for each in statement
     )
 
@@ -442,7 +446,7 @@ def turns_round(claim: str, passage: Passage) -> bool:
 def _orders_of(text: str) -> list[Order]:
     """What each part of a text that no "by" turns round says, in order."""
     parts = _PART.split(_RELATIVE.sub(r"\1. \1", text))
-    found = (_order_of(part) for part in parts if not _BY.search(part))
+    found = (_order_of(part) for part in parts if not _BY_WORD.search(part))
     return [order for order in found if order.verbs and len(order.words) > 1]
 
 
@@ -484,7 +488,7 @@ def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> l
         if _is_title(said):
             continue
         for place, match in enumerate(re.finditer(r"\S+", said)):
-            name = _NAMED.match(match[0].lstrip("\"'“‘(*_["))
+            name = _CAPITALIZED_WORD.match(match[0].lstrip("\"'“‘(*_["))
             if name is None or _is_known(name[0], words):
                 continue
             following = said[match.end() :].lstrip()
@@ -503,7 +507,7 @@ def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> l
 
 def _begins_german_name(word: str, following: str, *, is_first: bool) -> bool:
     """Every noun has a capital there: a name is two in a row, "Lena Fischer" and not "Neue Preise", "Anfang April" or "Wochen Urlaub"."""
-    after = _NAMED.match(following)
+    after = _CAPITALIZED_WORD.match(following)
     if after is None or word.casefold() in UNITS or after[0].casefold() in {*MONTHS, *DAYS}:
         return False
     return not (is_first and _BEFORE_GERMAN_NOUN.fullmatch(word))
@@ -517,7 +521,9 @@ def _begins_with_name(word: str, whole: str, following: str) -> bool:
     after = re.match(r"\S+", following)
     if owns or after is None:
         return owns
-    named = _NAMED.match(after[0]) and after[0].casefold() not in _STOP | _CALENDAR and not whole.endswith(",")
+    named = (
+        _CAPITALIZED_WORD.match(after[0]) and after[0].casefold() not in _STOP | _CALENDAR and not whole.endswith(",")
+    )
     then = following[after.end() :].split(maxsplit=1)
     is_noun = after[0].endswith("s") and bool(then) and then[0] != "a" and FINITE.match(then[0])  # "Payment terms were"
     return bool(named) or (_SUBJECT_VERB.match(after[0]) is not None and not is_noun)
