@@ -1,9 +1,8 @@
 """`python -m tests.names`, a part of `make lint`: functions are verbs or nouns, types are nouns.
 
-No function, method, class or public constant of rag_app has a name that is only a participle or a preposition (`_shown`,
-`of`, `LISTED`), and no two modules of a package differ by a plural alone. Left out: properties and fields, which are data
-(`cited`, `failed`), functions that return a context manager (`with database.scoped(...)`, as `contextlib.closing`), and
-classes whose name ends in -ing, which are nouns (`Reading`).
+No function, method, property, class or constant of rag_app, private or within a function, has a name that is only a participle
+or a preposition (`_shown`, `of`, `_LISTED`), and no two modules of a package differ by a plural alone. Left out: fields
+(`cited`, `failed`), and classes whose name ends in -ing, which are nouns (`Reading`).
 
 Each word that tests/glossary.txt gives for another one is a word of docs/glossary.md.
 """
@@ -114,21 +113,27 @@ NOUNS_AND_VERBS = frozenset(
         "bring",
         "cut",
         "drawing",
+        "embedding",
         "embed",
         "everything",
         "feed",
+        "greeting",
         "heading",
         "meaning",
         "need",
         "nothing",
+        "opening",
+        "padding",
         "proceed",
         "ranking",
         "rating",
+        "rounding",
         "seed",
         "speed",
         "split",
         "spread",
         "string",
+        "thing",
         "training",
     ]
 )
@@ -136,7 +141,10 @@ ALLOWED = {
     "rag_app/domain/errors.py:Misconfigured": "an error, whose text begins with what is amiss",
     "rag_app/domain/errors.py:Unauthenticated": "an error, whose text begins with what is amiss",
     "rag_app/application.py:scoped": "as Backend.scoped",
+    "rag_app/database/session.py:scoped": "in each query of a scope: with database.scoped(scope)",
+    "rag_app/domain/answer.py:refused": "exported from rag_app: answer.refused",
     "rag_app/http/surface.py:Injected": "read with the type behind it: Injected[Sources]",
+    "rag_app/retrieval/embedding.py:_Placed": "read with the type before it: a placed text",
     "rag_app/retrieval/embedding.py:asking": "a context variable: asking.set(organizations)",
     "rag_app/retrieval/filters.py:IN": "LlamaIndex' operator",
     "rag_app/stores/postgres_tables.py:GRAPHED": "which organizations are in the graph",
@@ -147,7 +155,9 @@ ALLOWED = {
     "rag_app/surfaces/lexybrain/routes.py:used": "in an operationId of the OpenAPI document",
     "rag_app/surfaces/validation/routes.py:stored": "in an operationId of the OpenAPI document",
     "rag_app/surfaces/management/routes.py:Settled": "in a schema of the OpenAPI document",
+    "rag_app/surfaces/library/context.py:quoted": "exported from rag_app: block.quoted",
     "rag_app/surfaces/library/verifying.py:Verified": "exported from rag_app",
+    "rag_app/surfaces/library/verifying.py:grounded": "exported from rag_app: verified.grounded",
 }
 """Names that are there for a reason."""
 
@@ -155,24 +165,24 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def definitions(tree: ast.AST) -> Iterator[Definition]:
-    """Those of a module and of its classes, not those within functions."""
-    for each in ast.iter_child_nodes(tree):
-        if isinstance(each, Definition):
-            yield each
-        if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from definitions(each)
+    """Those of a module, of its classes and of its functions.
+
+    >>> [each.name for each in definitions(ast.parse("def find():\\n def said(): ..."))]
+    ['find', 'said']
+    """
+    return (each for each in ast.walk(tree) if isinstance(each, Definition))
 
 
 def constants(module: ast.Module) -> Iterator[tuple[int, str]]:
-    """The public names that a module assigns, each with its line.
+    """The names that a module assigns, each with its line.
 
     >>> [*constants(ast.parse("LISTED = _of = 1\\na, b = 2, 3"))]
-    [(1, 'LISTED'), (2, 'a'), (2, 'b')]
+    [(1, 'LISTED'), (1, '_of'), (2, 'a'), (2, 'b')]
     """
     for statement in module.body:
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         for each in (name for target in targets if target for name in ast.walk(target)):
-            if isinstance(each, ast.Name) and not each.id.startswith("_"):
+            if isinstance(each, ast.Name):
                 yield statement.lineno, each.id
 
 
@@ -183,7 +193,7 @@ def is_nameless(definition: Definition) -> bool:
     [True, False, False]
     """
     is_noun = isinstance(definition, ast.ClassDef) and definition.name.endswith("ing")
-    return not is_noun and _is_word_alone(definition.name) and not _is_data(definition)
+    return not is_noun and _is_word_alone(definition.name)
 
 
 def _is_word_alone(name: str) -> bool:
@@ -192,16 +202,6 @@ def _is_word_alone(name: str) -> bool:
     if word in NOUNS_AND_VERBS or re.search("_|[a-z][A-Z]", name.strip("_")):
         return False
     return word in PREPOSITIONS | IRREGULAR or word.endswith(("ed", "ing"))
-
-
-def _is_data(definition: Definition) -> bool:
-    if isinstance(definition, ast.ClassDef):
-        return False
-    said = [
-        ast.unparse(each)
-        for each in (*definition.decorator_list, *([definition.returns] if definition.returns else []))
-    ]
-    return any(re.search(r"property|contextmanager|ContextManager|setter", each) for each in said)
 
 
 def problems(package: Path) -> list[str]:

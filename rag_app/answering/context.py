@@ -32,7 +32,7 @@ _MARKER = re.compile(
 _INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\u200b\u2060\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _CHAT_TOKEN = re.compile(r"<\||\|>")  # <|eot_id|> and its like, which some servers take for what they look like
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_OUTDATED = "no longer in force: it says of itself that it was replaced, withdrawn or has ended"
+_OUTDATED_STATUS = "no longer in force: it says of itself that it was replaced, withdrawn or has ended"
 _LABEL_LENGTH = 160
 _MIN_OVERLAP = 20
 _LONGEST_WORD = 100
@@ -239,7 +239,7 @@ def _text_to_append(before: str, after: str, *, adjacent: bool) -> str:
 
 def _header(hit: Hit, outdated: bool) -> str:
     fields = {
-        "status": _OUTDATED if outdated else None,
+        "status": _OUTDATED_STATUS if outdated else None,
         "type": hit.source_type.replace("_", " ").title(),
         "date": f"{hit.moment:%Y-%m-%d %H:%M}".removesuffix(" 00:00") if hit.moment else None,
         **{key: _truncate_value(value) for key, value in hit.metadata.items()},

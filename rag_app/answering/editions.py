@@ -14,33 +14,33 @@ from uuid import UUID
 from rag_app.domain import FRENCH_MONTHS, GERMAN_MONTHS, MONTHS as ENGLISH_MONTHS, Hit, read_table
 
 _LISTS = read_table(__file__)
-_SAID = {key: "|".join(said.split() if isinstance(said, str) else said) for key, said in _LISTS.items()}
+_PHRASES = {key: "|".join(said.split() if isinstance(said, str) else said) for key, said in _LISTS.items()}
 _MONTHS = {
     name.casefold(): number
     for names in (ENGLISH_MONTHS, [name[:3] for name in ENGLISH_MONTHS], GERMAN_MONTHS, FRENCH_MONTHS)
     for number, name in enumerate(names, 1)
 }
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
-_LASTING, _EDITION = (frozenset(_LISTS[key].split()) for key in ("lasting", "edition"))
+_LASTING_WORDS, _EDITION = (frozenset(_LISTS[key].split()) for key in ("lasting", "edition"))
 
 _STATUS_LINES, _LINES, _LONGEST = 3, 6, 600  # of a document's beginning
 _MOST_WORDS = 12  # "SUPERSEDED by issue 3 of May 2026 - do not hand out"
 _STATUS = re.compile(
-    rf"(?:^\W*(?:status\W+)?|[(\[–—:*|/,_-]\s*)(?:{_SAID['outdated']})"
+    rf"(?:^\W*(?:status\W+)?|[(\[–—:*|/,_-]\s*)(?:{_PHRASES['outdated']})"
     r"(?=\W*$|\s*[)\]–—:,.;*_-]|\s+(?:by|on|since|as|from|do|durch|par)\b|\s+\d)"
-    rf"|[(\[]\s*(?:{_SAID['old']})(?:\s+(?:version|edition|copy|issue))?\s*[)\]]|[–—_-]\s*(?:{_SAID['old']})\W*$",
+    rf"|[(\[]\s*(?:{_PHRASES['old']})(?:\s+(?:version|edition|copy|issue))?\s*[)\]]|[–—_-]\s*(?:{_PHRASES['old']})\W*$",
     re.IGNORECASE,
 )
-_ITSELF = rf"(?:(?:this|these|dies\w*|cette?|ces)\s+(?:[\w-]+\s+){{0,3}}?(?:{_SAID['itself']})\s+)"
+_ITSELF = rf"(?:(?:this|these|dies\w*|cette?|ces)\s+(?:[\w-]+\s+){{0,3}}?(?:{_PHRASES['itself']})\s+)"
 _OF_ITSELF = re.compile(_ITSELF, re.IGNORECASE)
 _MARKS = re.compile(r"^[\s*_>#\"'|-]+|[\s*_>#\"'|-]+$")
-_ENDED = re.compile(
-    rf"^\W*(?:(?:note|notice|hinweis)\b\W+)?(?:(?:{_ITSELF}(?:is|are|was|were|has been|have been|ist|sind|wurden?|est|a été)\s+(?:now\s+)?)?(?:{_SAID['replaced']})"
-    rf"|{_ITSELF}?(?:{_SAID['ended']}))",
+_END_OF_VALIDITY = re.compile(
+    rf"^\W*(?:(?:note|notice|hinweis)\b\W+)?(?:(?:{_ITSELF}(?:is|are|was|were|has been|have been|ist|sind|wurden?|est|a été)\s+(?:now\s+)?)?(?:{_PHRASES['replaced']})"
+    rf"|{_ITSELF}?(?:{_PHRASES['ended']}))",
     re.IGNORECASE,
 )
-_UNTIL = re.compile(
-    rf"^(?:.*\b(?:{_SAID['itself']})\b.*?|\W*)(?:\b(?:{_SAID['until']})\s+|\b(?:{_SAID['between']})\s.*?\s(?:until|till|to|bis|au|–|-)\s+)(?P<day>(?:[^;.]|\.\s?(?=\w))*?\b\d{{4}})\b",
+_VALID_UNTIL = re.compile(
+    rf"^(?:.*\b(?:{_PHRASES['itself']})\b.*?|\W*)(?:\b(?:{_PHRASES['until']})\s+|\b(?:{_PHRASES['between']})\s.*?\s(?:until|till|to|bis|au|–|-)\s+)(?P<day>(?:[^;.]|\.\s?(?=\w))*?\b\d{{4}})\b",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)*)(?!\w)", re.IGNORECASE)
@@ -51,8 +51,8 @@ _DATE = re.compile(  # without its year, which follows
     re.IGNORECASE,
 )
 _DAY = re.compile(rf"\b\d{{1,2}}(?:st|nd|rd|th|\.)?(?= (?:{_MONTH})\b)", re.IGNORECASE)
-_NUMBERED = re.compile(rf"\b(?:{_SAID['edition_number']})\.?\s?(\d+(?:\.\d+)*)", re.IGNORECASE)
-_PAST = re.compile(rf"\b(?:{_SAID['past']})\b", re.IGNORECASE)
+_EDITION_NUMBER = re.compile(rf"\b(?:{_PHRASES['edition_number']})\.?\s?(\d+(?:\.\d+)*)", re.IGNORECASE)
+_PAST = re.compile(rf"\b(?:{_PHRASES['past']})\b", re.IGNORECASE)
 
 
 def outdated_sources(hits: Sequence[Hit], today: date) -> frozenset[UUID]:
@@ -86,7 +86,7 @@ def says_outdated(title: str, file_name: str, opening: str, today: date) -> bool
     return (
         any(_STATUS.search(name) for name in names)
         or any(_STATUS.match(each) and len(each.split()) <= _MOST_WORDS for each in begins[:_STATUS_LINES])
-        or any(_ENDED.match(each) for each in (*begins, *(each for each in said if _OF_ITSELF.match(each))))
+        or any(_END_OF_VALIDITY.match(each) for each in (*begins, *(each for each in said if _OF_ITSELF.match(each))))
         or any(_is_past(each, today) for each in (title, *said))
     )
 
@@ -102,7 +102,7 @@ def asks_for_outdated(question: str, title: str, others: Sequence[str]) -> bool:
 
 
 def _is_past(said: str, today: date) -> bool:
-    found = _UNTIL.match(said)
+    found = _VALID_UNTIL.match(said)
     if found is None:
         return False
     year, written = int(found["day"][-4:]), _DATE.search(found["day"][:-4])
@@ -126,15 +126,15 @@ def _edition_of(title: str, today: date) -> Edition:
     >>> sorted(words), numbers
     (['list', 'price'], (2, 1))
     """
-    rest = _YEAR.sub(" ", _NUMBERED.sub(" ", _DAY.sub(" ", _STATUS.sub(" ", title))))
+    rest = _YEAR.sub(" ", _EDITION_NUMBER.sub(" ", _DAY.sub(" ", _STATUS.sub(" ", title))))
     words = frozenset(re.findall(r"[^\W_]+", rest.casefold()))
     years = [(int(year),) for year in _YEAR.findall(title) if int(year) <= today.year]
-    numbered = _NUMBERED.search(title)
+    numbered = _EDITION_NUMBER.search(title)
     found = max(years, default=()) or (tuple(map(int, numbered[1].split("."))) if numbered else ())
     return words - _EDITION - _MONTHS.keys(), found
 
 
 def _is_earlier(one: Edition, other: Edition) -> bool:
     (words, number), (others, later) = one, other
-    alike = bool(words & _LASTING) and words == others and bool(number) and bool(later)
+    alike = bool(words & _LASTING_WORDS) and words == others and bool(number) and bool(later)
     return alike and (number[0] > 1900) == (later[0] > 1900) and number < later

@@ -16,12 +16,12 @@ from rag_app.domain import read_table
 from rag_app.retrieval.confidence import stem
 
 _LISTS = read_table(__file__)
-_BETWEEN, _AGE, _NO_NAME, _PEOPLE = (
+_RANGE_WORDS, _AGE, _NO_NAME, _PEOPLE = (
     frozenset(_LISTS["words"][key].split()) for key in ("between", "age", "no_name", "people")
 )
 _SECONDS_A_MONTH = 30.44 * 86_400
 _YEAR = 1500, 2100
-_NEAR = 8  # characters before a figure in a question: "aged 7"
+_CHARACTERS_BEFORE = 8  # characters before a figure in a question: "aged 7"
 _NUMBER = rf"(?:\d{{1,4}}(?:[.,]\d+)?|\b(?:{'|'.join(NUMBER_WORDS)})\b)"
 _NO_FIGURE_BEFORE = r"(?<![\w.,:/$£€#-])(?<![$£€]\s)"
 _UNIT = r"(?:[ \u00a0-]?(?P<{}>[^\W\d_]+|%))?"
@@ -33,18 +33,18 @@ def _alternatives(key: str, bound: str) -> str:
 
 
 _FROM_TO = re.compile(
-    rf"{_NO_FIGURE_BEFORE}(?P<low>{_NUMBER}){_NO_TIME}{_UNIT.format('unit')}\s?(?:[-–—]|\b(?:{'|'.join(_BETWEEN)})\b)\s?"
+    rf"{_NO_FIGURE_BEFORE}(?P<low>{_NUMBER}){_NO_TIME}{_UNIT.format('unit')}\s?(?:[-–—]|\b(?:{'|'.join(_RANGE_WORDS)})\b)\s?"
     rf"(?P<high>{_NUMBER}){_NO_TIME}{_UNIT.format('last')}",
     re.IGNORECASE,
 )
-_BOUND = re.compile(
+_BOUND_BEFORE = re.compile(
     "|".join(
         rf"(?P<{bound}>\b(?:{_alternatives('before', bound)})\b)" for bound in ("most", "below", "least", "above")
     ),
     re.IGNORECASE,
 )
 _LONE = re.compile(rf"{_NO_FIGURE_BEFORE}(?P<low>{_NUMBER}){_NO_TIME}{_UNIT.format('unit')}", re.IGNORECASE)
-_BEHIND = re.compile(
+_BOUND_BEHIND = re.compile(
     "|".join(rf"(?P<{bound}>^\s?(?:{_alternatives('after', bound)}))" for bound in ("most", "least"))
     + r"|(?P<plus>^\+)",
     re.IGNORECASE,
@@ -107,7 +107,12 @@ def quantities_in(text: str) -> list[Range]:
     numbered = {sign for (word, _), signs in numbers_in(text).items() if word not in _AGE | _NO_NAME for sign in signs}
     found = (each for each in _LONE.finditer(text) if not _NO_QUANTITY.match(text[each.end("low") :]))
     named = [
-        (_range(each["low"], each["low"], each["unit"], text[max(0, each.start() - _NEAR) : each.start()]), each["low"])
+        (
+            _range(
+                each["low"], each["low"], each["unit"], text[max(0, each.start() - _CHARACTERS_BEFORE) : each.start()]
+            ),
+            each["low"],
+        )
         for each in found
     ]
     return [
@@ -144,11 +149,11 @@ def ranges_in(text: str, label: str = "", *, exact: bool = False) -> Iterator[Ra
 
 
 def _bound_of(text: str, figure: re.Match[str]) -> str:
-    before = [*_BOUND.finditer(text[max(0, figure.start() - 20) : figure.start()])]
+    before = [*_BOUND_BEFORE.finditer(text[max(0, figure.start() - 20) : figure.start()])]
     if before and not text[max(0, figure.start() - 20) : figure.start()][before[-1].end() :].strip(" .:"):
         return before[-1].lastgroup or ""
     for end in (figure.end("low"), figure.end()):
-        if behind := _BEHIND.match(text[end:]):
+        if behind := _BOUND_BEHIND.match(text[end:]):
             return "least" if behind.lastgroup == "plus" else behind.lastgroup or ""
     return ""
 
@@ -158,7 +163,7 @@ def _range(low: str, high: str, unit: str | None, label: str) -> Range | None:
     word = (unit or "").casefold()
     if word in MONTHS:
         return None
-    if word not in UNITS and not (content_words(word) - _BETWEEN):
+    if word not in UNITS and not (content_words(word) - _RANGE_WORDS):
         told = [each for each in re.findall(r"[^\W\d_]+", label.casefold()) if each in UNITS and len(each) > 1]
         word = told[0] if told else "years" if {*re.findall(r"\w+", label.casefold())} & _AGE else ""
     dimension, factor = UNITS.get(word, (_name_counted(word), 1.0))
