@@ -31,7 +31,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms import LLM
 from pydantic import SecretStr
 
-from rag_app.answering.capabilities import CAPABILITIES, LEXYBRAIN, Capability, capability_named
+from rag_app.answering.capabilities import CAPABILITIES, Capability, capability_named, groups
 from rag_app.answering.extractive import ExtractiveSynthesizer
 from rag_app.answering.models import AnsweringModel, ChatModel, WithFallback
 from rag_app.answering.models_file import DEFAULT, Extractive, Fallback, Model, ModelsFile, read_key, read_models
@@ -78,8 +78,10 @@ class ChosenModels:
         self._chosen = {name: self._build_entry(name, entry) for name, entry in self._file.models.items()}
         if DEFAULT not in self._chosen:
             self._chosen[DEFAULT] = self._build_from_settings()
-            if LEXYBRAIN not in self._chosen:
-                self._chosen[LEXYBRAIN] = self._build_for_lexybrain()
+            for group in groups():
+                wanted = getattr(settings, group, None)
+                if wanted is not None and group not in self._chosen:
+                    self._chosen[group] = self._build_for_conversations(wanted)
         own = [each for each in (parts, *(each.parts for each in CAPABILITIES)) if each.llm is not None]
         self._prompts = load_prompts(resource_folder("prompts")) if self._built or own else {}
         for capability in CAPABILITIES:
@@ -191,9 +193,9 @@ class ChosenModels:
             api_key = chosen.api_key or self._settings.providers.lovable_api_key or api_key
         return self._build(chosen.kind, name or chosen.name, chosen.api_base, api_key)
 
-    def _build_for_lexybrain(self) -> ChatModel | None:
-        """Hugging Face's with LEXYBRAIN_RAG_MODEL_ID, unless RAG_LLM says something else."""
-        chosen, wanted = self._settings.model, self._settings.lexybrain
+    def _build_for_conversations(self, wanted: Any) -> ChatModel | None:
+        """Hugging Face's with the `model_id` that is wanted in a group's settings, unless RAG_LLM says something else."""
+        chosen = self._settings.model
         api_key = self._provider_key(HUGGINGFACE)
         if "kind" not in chosen.model_fields_set and api_key is not None:
             return self._build(HUGGINGFACE, wanted.model_id, None, api_key)

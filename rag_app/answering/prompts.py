@@ -41,7 +41,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError as MsgspecError, convert, field
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS
+from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, capability_named, groups
 from rag_app.domain import InvalidInput, JsonObject, Misconfigured
 
 if TYPE_CHECKING:
@@ -318,7 +318,9 @@ def template_of(config: PromptConfig) -> Prompt:
 def check(config: PromptConfig) -> None:
     """Whether a version can be used. Raises InvalidInput that says what is accepted."""
     templated = config.type in template_types()
-    prefix, example = (config.type, "v2") if templated else ("ask_lexybrain", "market_brief_v2")
+    first = next(iter(DESCRIPTIONS))
+    said = capability_named(config.type if config.type in DESCRIPTIONS else first).prompt
+    prefix, example = (config.type, "v2") if templated else (said, f"{first}_v2")
     if not re.fullmatch(rf"{prefix}_[a-z0-9_]{{1,80}}", config.name):
         raise InvalidInput(
             "name", config.name, f"must be {prefix}_ and small letters, digits or _, such as ..._{example}"
@@ -370,7 +372,7 @@ def load_configs(folder: Path) -> list[PromptConfig]:
 def released_names(folder: Path) -> set[str]:
     """The names of `released_prompts`, of which nothing is read."""
     templates = {f"{name}_{file.stem}" for name in template_types() for file in (folder / name).glob("*.jinja")}
-    return templates | {file.stem for file in (folder / "lexybrain").glob("*.toml")}
+    return templates | {file.stem for group in groups() for file in (folder / group).glob("*.toml")}
 
 
 def released_prompts(folder: Path) -> list[PromptConfig]:
@@ -389,7 +391,8 @@ def released_prompts(folder: Path) -> list[PromptConfig]:
             check(template)
         except InvalidInput as error:
             raise Misconfigured(f"{folder / template.type}: {template.name}: {error}") from error
-    return load_configs(folder / "lexybrain") + templates
+    roles = [each for group in groups() if (folder / group).is_dir() for each in load_configs(folder / group)]
+    return roles + templates
 
 
 def as_toml(config: PromptConfig) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from llama_index.core.vector_stores.types import MetadataFilters
 from msgspec.structs import replace
 
-from rag_app.answering.capabilities import LEXYBRAIN, Capability, capability_for, capability_named
+from rag_app.answering.capabilities import Capability, capability_for, capability_named
 from rag_app.answering.parts import MakeRetriever, Parts
 from rag_app.answering.restating import go_on
 from rag_app.application import Application, open_application
@@ -413,7 +413,7 @@ def capability_of(application: Application, index: str, name: str | None) -> Cap
 
 async def opening_of(application: Application, capability: Capability, question: Question) -> Question:
     """The question as the first message of a conversation, where the capability is one of those; else as it is."""
-    if capability.group != LEXYBRAIN:
+    if capability.group is None:
         return question
     from rag_app.answering.prompts import GLOBAL
     from rag_app.surfaces.lexybrain.messages import instruct
