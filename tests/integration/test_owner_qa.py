@@ -150,6 +150,12 @@ def test_a_word_that_no_record_has_is_looked_for_in_texts(salon: Salon) -> None:
     assert answer.startswith("Samir Haddad made a haircut booking with Theo") and "None of the" not in answer
 
 
+@only_postgres
+def test_two_totals_are_told_with_their_difference(salon: Salon) -> None:
+    asked = "Who earned more from 5 to 11 January 2026, Theo or Marisol, and what's the difference?"
+    assert "216 against 96 pounds, a difference of 120 [Source" in salon.post(ASK, {"question": asked})["answer"]
+
+
 def test_a_result_is_the_chunk_as_it_is_stored(salon: Salon) -> None:
     body = salon.post(SEARCH, SEARCH_EXAMPLE, salon.leonie)
     assert body["query"] == SEARCH_EXAMPLE["query"] and body["total"] == len(body["results"])

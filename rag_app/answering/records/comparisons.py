@@ -320,9 +320,8 @@ class Comparisons(Conditions):
         said = {token.stem for token in self.tokens if token.meaning is None and not token.inside}
         as_much = any(token.role == "more" and token.stem == "as" for token in self.tokens)  # which may be more
         hedged = as_much or bool(said & word_set("hedges"))
-        return Contest(
-            tuple(each.value for each in rivals), way, plain and not hedged and (way == "same" or len(rivals) in (0, 2))
-        )
+        claims = plain and not hedged and (way == "same" or len(rivals) in (0, 2))
+        return Contest(tuple(each.value for each in rivals), way, claims, self._has("apart"))
 
     def _asks_which(self) -> bool:
         """Whether one of several is asked for at the beginning: "which pool", "who"."""

@@ -117,7 +117,7 @@ def _minutes(said: str | None, half: str | None) -> int | None:
     digits = [int(each) for each in re.findall(r"\d+", said)]
     named = [int(numbers[word]) for word in re.findall(r"[^\W\d]+", said) if word in numbers]
     hour, minute = (*digits, *named, 0)[:2] if digits or named else (24, 0)
-    parts = (("half past", 30), ("quarter past", 15), ("quarter to", -15))
+    parts = (("half", 30), ("quarter past", 15), ("quarter to", -15))
     quarter = next((by for words, by in parts if said.startswith(words)), 0)
     if half is not None:
         hour = hour % 12 + (12 if half == "p" else 0)

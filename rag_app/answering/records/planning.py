@@ -540,8 +540,8 @@ class _Reader(Orders):
     def _asks_whats_on(self) -> bool:
         """Whether nothing but a time is named: "what have we got in May", "anything on next week"."""
         asks = any(token.stem in word_set("whats") for token in self.tokens[:1])
-        there = any(token.text.casefold() in word_set("on_then") for token in self.tokens[1:])
-        return asks and there and all(token.role in ("", "own") and not token.is_left for token in self.tokens)
+        there = self._has("ahead") or any(token.text.casefold() in word_set("on_then") for token in self.tokens[1:])
+        return asks and there and all(token.role in ("", "own", "ahead") and not token.is_left for token in self.tokens)
 
     def _put_usual_first(self, query: RecordQuery, values: Sequence[MetadataFilter], coming: bool) -> RecordQuery:
         """The query with the order that is meant where none is said: what comes next, "trending" with the most of it."""

@@ -27,12 +27,13 @@ class Contest(Struct, frozen=True):
     """What a question sets against each other: the values of one field, in its order; none where they are two periods.
 
     `way`: whether the one with "more" or "less" is asked for, or whether all have the "same". `claims`: it says so of the
-    first, which is so or is not.
+    first, which is so or is not. `apart`: the difference is asked for as well.
     """
 
     sides: tuple[str, ...]
     way: str
     claims: bool
+    apart: bool = False
 
 
 class Plan(Struct, frozen=True):

@@ -178,6 +178,7 @@ class Telling:
             extreme = ("lower" if two else "lowest") if less else ("higher" if two else "highest")
             more = f"{least} " if counted else f"the {extreme} {mean}{total}"
             said = f"{ranked[0][1]} has {more}{what}{with_all}: {first} against {' and '.join(shown[1:])}{unit}"
+            said += f", a difference of {_figure(abs(ranked[0][0] - ranked[1][0]))}" if contest.apart and two else ""
         holds = same if contest.way == "same" else not same and ranked[0][0] == figures[0]
         lead = "" if not contest.claims else "Yes: " if holds else "No: "
         return f"{lead}{said if lead else said[:1].upper() + said[1:]}"

@@ -98,7 +98,7 @@ def other_days(text: str) -> tuple[str, Contest] | None:
     """The days with which a figure is compared, and which way; None where nothing else is said.
 
     >>> other_days("is that more or less than the week before?"), other_days("Was it fewer than in May?")
-    (('the week before', Contest(sides=(), way='more', claims=False)), ('in May', Contest(sides=(), way='less', claims=True)))
+    (('the week before', Contest(sides=(), way='more', claims=False, apart=False)), ('in May', Contest(sides=(), way='less', claims=True, apart=False)))
     """
     found = _THAN_DAYS.fullmatch(text)
     if found is None:

@@ -930,6 +930,9 @@ def _taken_in(at: _Place) -> Meaning | None:
     behind = at.tokens[at.number + 1 : at.number + 2]
     brings = to_us or (field is None and any(each.text.casefold() == "in" for each in behind))
     takes = token.stem in word_set("takes_in") or (brings and token.stem in word_set("brings"))
+    came_in = field is not None and token.stem in word_set("comes") and _last_meant(at) == "much"
+    if came_in and token.is_unmeant and any(each.text.casefold() == "in" for each in behind):
+        return Meaning("total", field or "", "earned" if vocabulary_of(at.spec, field).earned else "")
     if not token.is_unmeant or not takes:
         return None
     compares = _weighs_takings(at, field)
@@ -1155,6 +1158,8 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     ),
     # cheapest first
     (("oldest",), lambda at: at.number > 0 and _names_extreme(at.tokens, at.number), None),
+    # "compare the stylists: the average of each"
+    (("apart",), lambda at: at.number == 0 and at.is_before("field") and at.is_among("each"), None),
     # slowest on top
     (("most",), _is_head, None),
     # "more cats or more dogs"

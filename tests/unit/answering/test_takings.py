@@ -206,6 +206,18 @@ def test_what_is_to_come_of_a_month_begins_today() -> None:
     assert (period.start, period.end) == (TODAY, date(2026, 1, 31))
 
 
+def test_nothing_but_what_is_to_come_is_asked_for() -> None:
+    january = find_period("this month", TODAY)
+    plan: Any = read_question("what's still to come", BOATS, BOAT_VALUES, january, TODAY).plan
+    assert (plan.kind, plan.period.start, plan.period.end) == ("trip", TODAY, date(2026, 1, 31))
+
+
+def test_how_much_came_in_is_what_was_taken() -> None:
+    query = read("How much came in this week all told?").query
+    assert (query.aggregate, query.of) == (Aggregate.SUM, "fee")
+    assert read("how many guests came in this week?").query.aggregate is Aggregate.COUNT
+
+
 def test_when_somebody_came_back_is_past() -> None:
     assert read("When did Cy Moor come back?").query.order is None
 
