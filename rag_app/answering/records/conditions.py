@@ -252,7 +252,11 @@ class Conditions:
         made = [
             [condition(name, NE)] if THERE in each else self._conditions(name, each) for name, each in named.items()
         ]
-        made += [self._build_negation(name, values) for name, values in other.items() if name not in named]
+        for name, values in other.items():
+            beside = {*named.get(name, ())}
+            single = self.spec.all_fields[name] is not FieldType.TAGS and beside - {THERE}
+            if beside & {*values} or not single:  # what has one value has no other one
+                made.append(None if beside & {*values} else self._build_negation(name, values))
         return None if None in made else [each for some in made if some for each in some]
 
     def _are_joined(self) -> bool:

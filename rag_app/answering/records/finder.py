@@ -854,7 +854,18 @@ class RecordFinder:
             return NotRecorded(unread_text(unknown), reading.unknown, limits=True)
         asked, quoted = figure_asked(read_words(text, self._spec)), stems(" ".join(_QUOTED_TEXT.findall(text)))
         said = [word for word in unknown if reading.another or stem(word) in quoted or word.lower() == asked]
-        return NotRecorded(unread_text(said), tuple(said), limits=asked != "") if said else None
+        wanted = tuple(said) or self._words_wanted(text, reading.unknown)
+        return NotRecorded(unread_text(said) if said else "", wanted, limits=asked != "") if wanted else None
+
+    def _words_wanted(self, text: str, unknown: tuple[str, ...]) -> tuple[str, ...]:
+        """The words that a text needs to answer: where a number of what a value names is asked for, those that are not
+        understood; where somebody is named with a day, that name."""
+        tokens = self._tokens(text)
+        people = {people_field(self._spec), workers_field(self._spec)}
+        named = [token.text for token in tokens if token.role == "value" and token.name in people]
+        if any(token.role == "count" for token in tokens) and self._names_value(text):
+            return unknown
+        return tuple(named) if self._question.period is not None else ()
 
     def _totals_all(self, text: str) -> bool:
         """Whether a figure that adds up is named, and no value: no single row tells it."""
@@ -863,8 +874,11 @@ class RecordFinder:
         return added and not self._names_value(text)
 
     def _names_value(self, text: str) -> bool:
-        known = self._known.get((text, self._question.period), ())
-        return any(token.role == "value" for token in read_words(text, self._spec, known))
+        return any(token.role == "value" for token in self._tokens(text))
+
+    def _tokens(self, text: str) -> Sequence[Token]:
+        """The words of a text with the values that are known."""
+        return read_words(text, self._spec, [*dict.fromkeys(chain.from_iterable(self._known.values()))])
 
     def _goes_on(self, question: Question, before: Sequence[str], *, back: bool) -> bool:
         """Whether it asks for a figure or an order of what an earlier question named, which is not known or not understood."""

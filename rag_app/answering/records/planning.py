@@ -159,9 +159,9 @@ def read_question(
         plan = None  # "at the end of January"
     left = [token for token in tokens if token.is_left]
     every = asks_for_all(tokens)
-    of_fields = (asks_of_fields(tokens, spec) and not reader.asks_of_words()) or (
-        bool(left) and len(left) == len(reader.unsaid)
-    )
+    places = any(token.role in ("high", "low") for token in tokens) and tokens[0].stem in word_set("where")
+    of_words = reader.asks_of_words() and not places  # "where is our best opportunity"
+    of_fields = (asks_of_fields(tokens, spec) and not of_words) or (bool(left) and len(left) == len(reader.unsaid))
     ranks, limits = every or of_fields or asks_rank(tokens), every or of_fields or asks_limit(tokens, spec)
     if not left:
         return Reading(plan, ranks=ranks, limits=limits)
@@ -444,9 +444,9 @@ class _Reader(Orders):
             return None
         values, kind = asked, self._kind_of_plan(query, [*compared, *asked])
         weekdays = tuple(int(day) for each in self._meanings_with("on_weekday") for day in each.value.split(","))
-        coming = self.today is not None and self.period is None and (self._has("ahead") or self._has("next"))
+        coming = self.today is not None and (self._has("next") or (self.period is None and self._has("ahead")))
         period = self.period or (Period(self.today, None, "", (0, 0)) if coming else self._until_today())
-        period = self._rest_of(period) if self._has("ahead") else period
+        period = self._rest_of(period) if self._has("ahead") or self._has("next") else period
         period = self._until_paid(query, period) if self.today is not None else period
         days = self._conditions_of_days(period)
         own = (

@@ -241,9 +241,9 @@ def _settle_roles(tokens: Sequence[Token], spec: IndexSpec) -> None:
     acting = doers(tokens, spec)
     for place, token in enumerate(tokens):
         of = {each.name: each for each in token.others if each.role == "value"}
-        if token.role == "unclear" and len(of) > 1:
+        if token.role in ("unclear", "value") and len(of) > 1:
             beside = [each for each in _roles_beside(tokens, place) if each.name in of]
-            named = {each.name for each in beside} | (acting & {*of})
+            named = {each.name for each in beside} | (acting & {*of} if token.role == "unclear" else set())
             if len(named) == 1:
                 token.meaning = of[named.pop()]
                 for each in beside:

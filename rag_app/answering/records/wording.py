@@ -108,6 +108,7 @@ def read_words(text: str, spec: IndexSpec, values: Sequence[NamedValue] = ()) ->
     _read_parts(tokens, values, spec)
     _read_short_names(tokens, spec)
     _settle(tokens, spec)
+    _doubt_verbs(tokens)
     return tokens
 
 
@@ -638,6 +639,8 @@ def _read_phrase(
         meanings = phrases.get(tuple(token.stem for token in phrase))
         if not meanings or (length == 1 and _is_article(tokens[place])):
             continue
+        if meanings[0].role != "value" and any(token.parted for token in phrase[1:]):
+            continue  # "came in, all told"
         for number, token in enumerate(phrase):
             token.said, token.inside = True, number > 0
         after = tokens[place + length].text if place + length < len(tokens) else ""
@@ -1198,6 +1201,24 @@ def _settle_fastest(at: _Place) -> None:
     if _is_bounded(way, at.spec) and way.meaning is not None:
         token.meaning = Meaning("low" if way.meaning.value.startswith("<") else "high", way.name)
         way.meaning = None
+
+
+def _doubt_verbs(tokens: Sequence[Token]) -> None:
+    """A verb that says nothing may say something with an adverb behind what is asked for: "products to take home", "who let
+    us down"; and where nothing stands behind it: "which trips are marked". But not "when did she get back"."""
+    asked = word_set("who") | word_set("which_of")
+    led = next((at for at, each in enumerate(tokens) if each.meaning or each.stem in asked), len(tokens))
+    plain = [each for each in tokens[led:] if each.stem not in word_set("objects")]
+    first = [each.stem for each in tokens[:2]]
+    told = {*first[:1]} & word_set("whether") or {*first} & word_set("when")  # "did she turn up": her record tells it
+    for place, (verb, adverb) in enumerate(pairwise(plain)):
+        doubtful = verb.stem in word_set("verbs") and adverb.stem in word_set("adverbs") and not told
+        leads = any(each.role in ("kind", "each") for each in plain[place + 2 :])  # "went out on trips"
+        if doubtful and verb.is_unmeant and adverb.is_unmeant and not leads:
+            verb.said = adverb.said = False
+    last = next((each for each in reversed(plain) if each.stem not in word_set("still")), None)
+    if last is not None and last.is_unmeant and not last.others and last.stem in word_set("predicates"):
+        last.said = False
 
 
 def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
