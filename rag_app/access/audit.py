@@ -24,6 +24,9 @@ _MAY = text(
 )
 
 
+ADMINISTRATORS_ONLY = "Only a signed-in administrator may do this; an API key may not"
+
+
 class Act(Struct, frozen=True):
     """`details` are the request's parameters, without any user's text."""
 
@@ -40,7 +43,7 @@ async def administrator_session(database: Database, principal: Principal, *acts:
     """
     async with database.scoped(principal.scope(), administrator=True) as session:
         if not await may_administer(session):
-            raise Forbidden("Only a signed-in administrator may do this; an API key may not")
+            raise Forbidden(ADMINISTRATORS_ONLY)
         await write_down(session, principal.user, *acts)
         yield session
 

@@ -9,13 +9,13 @@ from sqlalchemy import ColumnElement, DateTime, SQLColumnExpression, literal, tu
 
 from rag_app.domain import InvalidInput
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CURSOR = re.compile("[A-Za-z0-9_-]{32}")
 
 
 def cursor(moment: datetime, row: UUID) -> str:
     """A row's place: 8 bytes of microseconds since 1970 and its id, in base64url."""
-    since = (moment - _EPOCH) // timedelta(microseconds=1)
+    since = (moment - EPOCH) // timedelta(microseconds=1)
     return urlsafe_b64encode(since.to_bytes(8, "big", signed=True) + row.bytes).decode()
 
 
@@ -33,7 +33,7 @@ def place(cursor: str) -> tuple[datetime, UUID]:
         if not _CURSOR.fullmatch(cursor):
             raise ValueError
         written = urlsafe_b64decode(cursor)
-        then = _EPOCH + timedelta(microseconds=int.from_bytes(written[:8], "big", signed=True))
+        then = EPOCH + timedelta(microseconds=int.from_bytes(written[:8], "big", signed=True))
     except (ValueError, OverflowError):
         raise InvalidInput("cursor", cursor[:50], "must be a cursor from an earlier page") from None
     return then, UUID(bytes=written[8:])

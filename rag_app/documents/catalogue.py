@@ -6,7 +6,7 @@ Filters have the same meaning as in a search (docs/filters.md): a source without
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from operator import eq, ge, gt, le, lt, ne
 from pathlib import PurePath
 from typing import Any
@@ -37,6 +37,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import Uuid
 
+from rag_app.database.pages import EPOCH
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SOURCE, seen_by, source_of
 from rag_app.documents.tables import originals_table, source_builds_table, sources_table
@@ -45,7 +46,6 @@ from rag_app.retrieval.filters import translate
 
 UPLOAD_ORIGIN = "upload:"
 """What the origin of an uploaded source begins with, before the name it was sent under."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONG_AGO = -(2.0**53)  # seconds: where a source without a date comes in an order by date
 
 SORTS: dict[str, tuple[Any, Any]] = {
@@ -325,7 +325,7 @@ _COMPARE: Mapping[FilterOperator, Callable[[Any, Any], ColumnElement[bool]]] = {
 def _cursor(asked: SourceSelection, last: Row[Any]) -> str:
     value = last._mapping["place"]
     if isinstance(value, datetime):
-        value = (value - _EPOCH) // timedelta(microseconds=1)
+        value = (value - EPOCH) // timedelta(microseconds=1)
     told = [
         asked.sort,
         asked.descending,
@@ -343,7 +343,7 @@ def _place(asked: SourceSelection, kind: Any) -> Any:
             raise ValueError
         accepted = (str,) if isinstance(kind, Text) else (int, float)
         if isinstance(kind, DateTime):
-            value = _EPOCH + timedelta(microseconds=value)
+            value = EPOCH + timedelta(microseconds=value)
         elif type(value) not in accepted or storable(str(value)) != str(value):
             raise ValueError
         return tuple_(literal(value, kind), literal(UUID(source), Uuid))

@@ -11,6 +11,7 @@ from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from msgspec.structs import asdict, replace
 
+from rag_app.access.audit import ADMINISTRATORS_ONLY
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig, PromptConstraints, PromptVersion, Weight
 from rag_app.domain import Forbidden, InvalidInput, JsonObject, NotFound
@@ -44,7 +45,7 @@ SURFACE = replace(
 )
 STATS, FEEDBACK, CONFIGS = (f"/api/admin/lexybrain/{each}" for each in ("rag/stats", "rag/feedback", "configs"))
 NOTHING_TO_CHANGE = "The body must have `active`, `weight` or both"
-NO_ADMINISTRATOR = Forbidden("Only a signed-in administrator may do this; an API key may not")
+NO_ADMINISTRATOR = Forbidden(ADMINISTRATORS_ONLY)
 # as `prompts add` has it: text and line breaks, and something in it that is not white space
 _UNPRINTABLE = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029"
 _INSTRUCTIONS = rf"^[^{_UNPRINTABLE}]*[^\s{_UNPRINTABLE}\ufeff][^{_UNPRINTABLE}]*$"

@@ -52,6 +52,7 @@ from rag_app.domain import (
 if TYPE_CHECKING:
     from rag_app.surfaces.lexybrain.types import Outcome
 
+CHOSEN_BY_ADMINISTRATORS = "planCode: only an administrator may choose a plan"
 _KEY = "rag_messages"
 _LONGEST_SUBJECT = 255  # characters, as OpenID Connect bounds a `sub`
 _LONGEST_CODE = 64  # characters of a plan's code
@@ -319,7 +320,7 @@ async def admit(
         account = _account(mine if found else None)
         if plan is not None:
             if not account.administrator:
-                raise Forbidden("planCode: only an administrator may choose a plan")
+                raise Forbidden(CHOSEN_BY_ADMINISTRATORS)
             plans = {each.code: each for each in starmap(Plan, await session.execute(_PLANS))}
             if plan not in plans:
                 raise InvalidInput("planCode", plan, f"accepted: {', '.join(plans)}")

@@ -30,14 +30,14 @@ from rag_app.domain import (
     UnknownField,
 )
 from rag_app.http.fields import NOT_BLANK, WORD, PageSize, limit_text
-from rag_app.http.problems import KINDS, Kind, Kinds, Problem
+from rag_app.http.problems import INTERNAL, KINDS, Kind, Kinds, Problem
 from rag_app.http.streaming import RESUMABLE, StreamedOperation, event_stream, prefers, wants_stream
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
-from rag_app.surfaces.lexybrain.quotas import UsageInfo
-from rag_app.surfaces.lexybrain.threads import Threads
-from rag_app.surfaces.lexybrain.training import Training
+from rag_app.surfaces.lexybrain.quotas import CHOSEN_BY_ADMINISTRATORS, UsageInfo
+from rag_app.surfaces.lexybrain.threads import OWN_THREADS_ONLY, Threads
+from rag_app.surfaces.lexybrain.training import NO_KEY_CONSENTS, Training
 from rag_app.surfaces.lexybrain.types import (
     EXAMPLE,
     MESSAGE,
@@ -84,26 +84,21 @@ LEXYBRAIN_KINDS: Kinds = {
     Forbidden: Kind(403, "forbidden"),
     QuotaExceeded: Kind(403, "quota_exceeded"),
     NotFound: Kind(404, "not_found"),
-    RateLimited: Kind(429, "rate_limit_exceeded", "Too many requests. Wait for the number of seconds in Retry-After."),
+    RateLimited: Kind(429, "rate_limit_exceeded", KINDS[RateLimited].message),
     TooManyAtOnce: Kind(
         429, "rate_limit_exceeded", "Earlier messages of this thread are still being answered. Send yours again later."
     ),
     ModelFailed: Kind(500, "generation_failed", "The model did not generate an answer. Try again later."),
-    Exception: Kind(500, "internal_error", "Something went wrong on the server."),
+    Exception: INTERNAL,
     FeatureDisabled: Kind(503, "feature_disabled"),
     CostCapReached: Kind(
         503, "cost_cap_reached", "Today's cost limit for answers is reached. Try again tomorrow (UTC)."
     ),
-    EmbeddingFailed: Kind(503, "service_unavailable", "The question could not be embedded. Try again later."),
-    StoreFailed: Kind(503, "service_unavailable", "The database did not answer. Try again later."),
+    EmbeddingFailed: Kind(503, "service_unavailable", KINDS[EmbeddingFailed].message),
+    StoreFailed: Kind(503, "service_unavailable", KINDS[StoreFailed].message),
     400: Kind(422, "validation_error", "The request could not be read; see /docs."),
     404: Kind(404, "not_found", "This path does not exist; see /docs."),
-    405: Kind(
-        405, "method_not_allowed", "This method is not allowed here. The Allow header lists the methods that are."
-    ),
-    408: KINDS[408],
-    413: Kind(413, "payload_too_large", "The body is too large; at most 1 MB is accepted."),
-    415: Kind(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`."),
+    **{status: KINDS[status] for status in (405, 408, 413, 415)},
 }
 
 
@@ -157,7 +152,7 @@ class RagOperation(LexyBrainOperation, StreamedOperation):
     UnknownField("colour", ["capability", "context", "message", "meta", "options", "threadId"]),
     QuotaExceeded(50, 50, 1704067200),
     BudgetSpent(1_000_000, 1_000_400, 1704067200),
-    Forbidden("planCode: only an administrator may choose a plan"),
+    Forbidden(CHOSEN_BY_ADMINISTRATORS),
     NotFound("thread", THREAD),
     ModelFailed(),
     EmbeddingFailed(),
@@ -193,7 +188,7 @@ PATH = "/api/lexybrain/threads"
 ONE = f"{PATH}/{{thread_id:str}}"
 FEEDBACK = "/api/lexybrain/messages/{message_id:str}/feedback"
 CONSENT = "/api/lexybrain/consent"
-NOT_A_PERSON = Forbidden("An API key cannot consent: sign in as a person")
+NOT_A_PERSON = Forbidden(NO_KEY_CONSENTS)
 NOTHING_TO_CHANGE = "The body must have `title`, `archived` or both"
 
 # control characters that are no white space; what else leaves nothing to see: white space, fillers, marks of format
@@ -258,7 +253,7 @@ class ConsentChange(Struct, frozen=True, forbid_unknown_fields=True):
 @SURFACE.get(
     PATH,
     InvalidInput("limit", "101", "must be a whole number from 1 to 100"),
-    Forbidden("Only an administrator may read other users' threads"),
+    Forbidden(OWN_THREADS_ONLY),
     summary="List threads, newest first",
     opt={"window": READ_WINDOW},
 )

@@ -137,6 +137,7 @@ async def settle_on(
     )
 
 
+OWN_THREADS_ONLY = "Only an administrator may read other users' threads"
 WAIT_S = 60.0
 """How long a message waits while others of its thread are answered."""
 LEASE_S = 30.0
@@ -357,7 +358,7 @@ class Threads(Struct, frozen=True):
         async with self._database.scoped(principal.scope(), administrator=widened) as session:
             if widened:
                 if not await may_administer(session):
-                    raise Forbidden("Only an administrator may read other users' threads")
+                    raise Forbidden(OWN_THREADS_ONLY)
                 if user != principal.user:
                     await write_down(
                         session, principal.user, Act("threads.list", EVERYBODY if user is None else str(user))

@@ -31,6 +31,7 @@ from rag_app.surfaces.lexybrain.tables import (
 )
 from rag_app.surfaces.lexybrain.types import ConsentInfo
 
+NO_KEY_CONSENTS = "An API key cannot consent: sign in as a person"
 _PAGE = 200
 _COLLECT = text(
     """
@@ -251,7 +252,7 @@ async def _forget(session: AsyncConnection, user: UUID) -> int:
 
 async def _check_person(session: AsyncConnection, user: UUID) -> None:
     if await session.scalar(select(exists().where(api_keys_table.c.user_id == user))):
-        raise Forbidden("An API key cannot consent: sign in as a person")
+        raise Forbidden(NO_KEY_CONSENTS)
 
 
 def _storable(said: Any) -> Any:

@@ -11,6 +11,7 @@ from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import Struct
 
+from rag_app.access.audit import ADMINISTRATORS_ONLY
 from rag_app.domain import Forbidden, InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
 from rag_app.http.fields import WORD, PageSize
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
@@ -47,7 +48,7 @@ SURFACE = Surface(
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION}),
     errors=(
         Unauthenticated("The token has expired"),
-        Forbidden("Only a signed-in administrator may do this; an API key may not"),
+        Forbidden(ADMINISTRATORS_ONLY),
         UnknownField("colour", []),
         StoreFailed(),
         RuntimeError(),

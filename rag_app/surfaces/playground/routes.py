@@ -12,7 +12,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore
 from msgspec.structs import asdict, replace
 
-from rag_app.access.audit import Act, record
+from rag_app.access.audit import ADMINISTRATORS_ONLY, Act, record
 from rag_app.access.people import People
 from rag_app.answering.capabilities import Capability, capability_for
 from rag_app.answering.citations import content_words
@@ -297,7 +297,7 @@ SURFACE = Surface(
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION}),
     errors=(
         Unauthenticated("The token has expired"),
-        Forbidden("Only a signed-in administrator may do this; an API key may not"),
+        Forbidden(ADMINISTRATORS_ONLY),
         UnknownField("colour", []),
         StoreFailed(),
         RuntimeError(),
