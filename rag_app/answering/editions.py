@@ -11,16 +11,11 @@ from datetime import date
 from pathlib import PurePath
 from uuid import UUID
 
-from rag_app.domain import FRENCH_MONTHS, GERMAN_MONTHS, MONTHS as ENGLISH_MONTHS, Hit, read_table
+from rag_app.domain import MONTH_NUMBERS, Hit, read_table
 
 _LISTS = read_table(__file__)
 _PHRASES = {key: "|".join(said.split() if isinstance(said, str) else said) for key, said in _LISTS.items()}
-_MONTHS = {
-    name.casefold(): number
-    for names in (ENGLISH_MONTHS, [name[:3] for name in ENGLISH_MONTHS], GERMAN_MONTHS, FRENCH_MONTHS)
-    for number, name in enumerate(names, 1)
-}
-_MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_MONTH = "|".join(sorted(MONTH_NUMBERS, key=len, reverse=True))
 _LASTING_WORDS, _EDITION = (frozenset(_LISTS[key].split()) for key in ("lasting", "edition"))
 
 _STATUS_LINES, _LINES, _LONGEST = 3, 6, 600  # of a document's beginning
@@ -108,7 +103,7 @@ def _is_past(said: str, today: date) -> bool:
     year, written = int(found["day"][-4:]), _DATE.search(found["day"][:-4])
     if written is None:
         return year < today.year
-    month = int(written["number"] or _MONTHS[(written["name"] or written["name2"]).casefold()])
+    month = int(written["number"] or MONTH_NUMBERS[(written["name"] or written["name2"]).casefold()])
     return (year, month, int(written["day"] or written["day2"] or written["day3"] or 31)) < (
         today.year,
         today.month,
@@ -131,7 +126,7 @@ def _edition_of(title: str, today: date) -> Edition:
     years = [(int(year),) for year in _YEAR.findall(title) if int(year) <= today.year]
     numbered = _EDITION_NUMBER.search(title)
     found = max(years, default=()) or (tuple(map(int, numbered[1].split("."))) if numbered else ())
-    return words - _EDITION - _MONTHS.keys(), found
+    return words - _EDITION - MONTH_NUMBERS.keys(), found
 
 
 def _is_earlier(one: Edition, other: Edition) -> bool:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import cache
 
 from rag_app.answering.verification.figures import NUMBER_WORDS
+from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS
 
 
 class Kind(StrEnum):
@@ -78,13 +79,9 @@ _NUMBER = "|".join(NUMBER_WORDS) + (
     "|eine?|einen|zwei|drei|vier|fünf|sechs|sieben|acht|neun|elf|zwölf|zwanzig|dreißig|hundert|tausend|halbe"
     "|deux|trois|quatre|cinq|sept|huit|neuf|dix|douze|vingt|trente|cent|mille"
 )
-_MONTHS = (
-    "jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|märz|apr(?:il)?|may|mai|june?|juni|july?|juli|aug(?:ust)?|sept?(?:ember)?"
-    "|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?|janvier|février|mars|avril|juin|juillet|août|octobre|décembre"
-)
+_MONTHS = "|".join([*MONTH_NUMBERS, "okt", "dez"])
 _DAYS = (
-    "(?:mon|tues|wednes|thurs|fri|satur|sun)days?|(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?|lundi|mardi|mercredi"
-    "|jeudi|vendredi|samedi|dimanche|weekdays?|weekends?|today|tomorrow|yesterday|tonight|noon|midnight|morning|afternoon"
+    f"(?:{'|'.join(DAY_NUMBERS)})s?|weekdays?|weekends?|today|tomorrow|yesterday|tonight|noon|midnight|morning|afternoon"
     "|evening|christmas|easter|spring|summer|autumn|winter"
 )
 _UNITS_OF_TIME = (

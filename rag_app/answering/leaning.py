@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from rag_app.answering.citations import content_words
 from rag_app.answering.context import neutralise
-from rag_app.domain import Question, compile_later
+from rag_app.domain import MONTHS, WEEKDAYS, Question, compile_later
 
 
 class Leaning(StrEnum):
@@ -53,11 +53,7 @@ _POINTS_BACK = compile_later(
 )
 _QUOTATION = compile_later(r"[\"“„«](?=\w)[^\"“”„«»\n]{2,100}[\"”“»]")
 _NAME = compile_later(r"(?<=[a-z0-9,;] )(?!I\b)[A-Z][\w’'&-]*[a-z0-9][\w-]*|\b[A-Z]{2,}-?\d+\w*\b")
-_DATE = compile_later(
-    r"january|february|march|april|may|june|july|august|september|october|november|december"
-    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|christmas|easter",
-    re.IGNORECASE,
-)
+_DATE = compile_later(rf"{'|'.join(MONTHS)}|(?:{'|'.join(WEEKDAYS)})s?|christmas|easter", re.IGNORECASE)
 _GERMAN = compile_later(
     r"\b(?:der|die|das|den|dem|und|ist|sind|wie|wir|ich|eine?n?|für|mit|nicht|wann|wo|wer|bei|im|zum?|von|kann|hat|er|sie|es|gibt|kostet|seine?|ihre?|dort|davon|dafür|diese[mnrs]?)\b",
     re.IGNORECASE,

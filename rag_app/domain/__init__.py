@@ -47,8 +47,10 @@ from rag_app.domain.errors import (
 from rag_app.domain.filters import FieldType, Filters, Value
 from rag_app.domain.patterns import compile_later
 from rag_app.domain.period import (
+    DAY_NUMBERS,
     FRENCH_MONTHS,
     GERMAN_MONTHS,
+    MONTH_NUMBERS,
     MONTHS,
     WEEKDAYS,
     Grain,
@@ -75,9 +77,11 @@ from rag_app.domain.source import (
 from rag_app.domain.text import storable, uuid_in
 
 __all__ = [
+    "DAY_NUMBERS",
     "FRENCH_MONTHS",
     "GERMAN_MONTHS",
     "MONTHS",
+    "MONTH_NUMBERS",
     "MOST_REQUESTS",
     "PUBLIC_ORGANIZATION",
     "WEEKDAYS",

@@ -13,6 +13,22 @@ MONTHS = "January February March April May June July August September October No
 FRENCH_MONTHS = "janvier février mars avril mai juin juillet août septembre octobre novembre décembre".split()  # noqa: SIM905
 GERMAN_MONTHS = "Januar Februar März April Mai Juni Juli August September Oktober November Dezember".split()  # noqa: SIM905
 WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+_FOREIGN_WEEKDAYS = (
+    "montag dienstag mittwoch donnerstag freitag samstag sonntag",
+    "lundi mardi mercredi jeudi vendredi samedi dimanche",
+)
+MONTH_NUMBERS = {
+    name.lower(): number
+    for names in (MONTHS, [name[:3] for name in MONTHS], GERMAN_MONTHS, FRENCH_MONTHS)
+    for number, name in enumerate(names, 1)
+} | {"sept": 9}
+"""1 to 12, by name in English, German and French."""
+DAY_NUMBERS = {
+    name.lower(): number
+    for names in (WEEKDAYS, *map(str.split, _FOREIGN_WEEKDAYS))
+    for number, name in enumerate(names)
+}
+"""0, Monday, to 6, by name in English, German and French."""
 
 
 class Period(Struct, frozen=True):

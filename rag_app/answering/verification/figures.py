@@ -8,7 +8,7 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rag_app.domain import FRENCH_MONTHS, GERMAN_MONTHS, MONTHS as ENGLISH_MONTHS, WEEKDAYS, compile_later, read_table
+from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS, compile_later, read_table
 from rag_app.retrieval.text import words_in
 
 _SMALL = words_in(
@@ -77,20 +77,7 @@ _UNIT = "|".join(re.escape(name) for name in sorted(UNITS, key=lambda name: -len
 _UNIT = re.sub(r"\|an\|", r"|an(?!\\s\\w)|", _UNIT)  # of French "1 an", not of "$45 an hour"
 _FAR_UNIT = "|".join(sorted((name for name in UNITS if name.isalpha() and len(name) > 3), key=lambda name: -len(name)))
 _NO_ADJECTIVE = r"per|each|every|and|for|the|off|last|next|this|that|these|those|most|some|all|other|half|than|from|with|after|before|until"
-MONTHS = {
-    name.lower(): number
-    for names in (ENGLISH_MONTHS, [name[:3] for name in ENGLISH_MONTHS], GERMAN_MONTHS, FRENCH_MONTHS)
-    for number, name in enumerate(names, 1)
-} | {"sept": 9}
-DAYS = {
-    name: number
-    for names in (
-        " ".join(WEEKDAYS).lower(),
-        "montag dienstag mittwoch donnerstag freitag samstag sonntag",
-        "lundi mardi mercredi jeudi vendredi samedi dimanche",
-    )
-    for number, name in enumerate(names.split())
-}
+MONTHS, DAYS = MONTH_NUMBERS, DAY_NUMBERS
 _FULL_DAYS = {name[:3].title(): name for name in list(DAYS)[:7]}
 _MONTH = "|".join(sorted(MONTHS, key=lambda name: -len(name)))
 _DAY = "|".join(DAYS)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from rag_app.answering.verification.figures import DAYS, MONTHS, NUMBER_WORDS, UNITS, Figures, figures_of
 from rag_app.answering.verification.kinds import FINITE, IMPERATIVES, PREDICATE
-from rag_app.domain import compile_later, read_table
+from rag_app.domain import MONTHS as ENGLISH_MONTHS, WEEKDAYS, compile_later, read_table
 from rag_app.retrieval.text import sentences, tokenizer, words_in
 
 _WORD = compile_later(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -546,13 +546,11 @@ def _is_known(name: str, words: set[str]) -> bool:
 
 
 _CALENDAR = frozenset(
-    words_in(
-        """
-    monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
-    september october november december mondays tuesdays wednesdays thursdays fridays saturdays sundays i'm i'd
-    i've i'll ok faq usd eur gbp am pm dr mr mrs ms prof
-    """
-    )
+    [
+        *(month.lower() for month in ENGLISH_MONTHS),
+        *(f"{day.lower()}{ending}" for day in WEEKDAYS for ending in ("", "s")),
+        *words_in("i'm i'd i've i'll ok faq usd eur gbp am pm dr mr mrs ms prof"),
+    ]
 )
 
 
