@@ -32,6 +32,12 @@ if TYPE_CHECKING:
         build_evidence,
         build_evidence_from_chunks,
     )
+    from rag_app.surfaces.library.owner import (
+        Citation,
+        RAGResponse,
+        ask_with_citations,
+        search_chunks_with_filters,
+    )
     from rag_app.surfaces.library.pipeline import (
         PipelineResult,
         Prompts,
@@ -64,15 +70,18 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_POLICY",
     "Chunk",
+    "Citation",
     "ContextBlock",
     "Evidence",
     "Message",
     "PipelineResult",
     "Prompts",
+    "RAGResponse",
     "Rag",
     "RagError",
     "RetrievalPolicy",
     "Verified",
+    "ask_with_citations",
     "assemble_chat_prompt",
     "assemble_conversation_prompt",
     "assemble_prompt",
@@ -85,6 +94,7 @@ __all__ = [
     "retrieve_chunks",
     "run_rag_pipeline",
     "sanitize_source_types",
+    "search_chunks_with_filters",
     "test_rag_pipeline",
     "validate_retrieval_request",
     "verify",
@@ -93,6 +103,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would take any name for one that is here
     _MODULES = {
         "context": "Chunk ContextBlock Evidence build_context_blocks build_evidence build_evidence_from_chunks",
+        "owner": "Citation RAGResponse ask_with_citations search_chunks_with_filters",
         "pipeline": "PipelineResult Prompts quick_test run_rag_pipeline test_rag_pipeline",
         "prompting": "Message assemble_chat_prompt assemble_conversation_prompt assemble_prompt",
         "rag": "Rag open",
@@ -110,7 +121,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is here
             return version("rag-app")
         for module, names in _MODULES.items():
             if name in names.split():
-                if module in ("pipeline", "rag", "retrieval"):
+                if module in ("owner", "pipeline", "rag", "retrieval"):
                     from rag_app.console.lazy_packages import import_frozen as import_module
                 return getattr(import_module(f"rag_app.surfaces.library.{module}"), name)
         raise AttributeError(f"module 'rag_app' has no attribute {name!r}")

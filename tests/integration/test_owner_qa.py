@@ -13,13 +13,13 @@ import httpx
 import pytest
 from msgspec import to_builtins
 
+from rag_app import Citation, RAGResponse, ask_with_citations, search_chunks_with_filters
 from rag_app.application import Application
 from rag_app.console.demo import load_samples
 from rag_app.documents.metadata import Target
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.source import JsonObject, Visibility, source_id
 from rag_app.retrieval.text import tokens
-from rag_app.surfaces.library.owner import Citation, RAGResponse, ask_with_citations, search_chunks_with_filters
 from rag_app.surfaces.library.rag import Rag
 from rag_app.surfaces.owner.routes import OwnerSearchResult
 from tests.conftest import ON_DEFAULT_STORE

@@ -3,7 +3,7 @@
 Ranges, defaults, texts and results are those of the HTTP API. `shop_id` is an organization, by name or id, and has no
 default.
 
-    from rag_app.surfaces.library.owner import ask_with_citations
+    from rag_app import ask_with_citations
 
     response = await ask_with_citations("aurora", "What did customers say about wait times?", date_from="2026-01-08")
     print(response.answer, [source.excerpt for source in response.sources])
@@ -62,6 +62,12 @@ async def search_chunks_with_filters(
 
     Raises InvalidInput for a value outside its range, NotFound for a shop there is not, EmbeddingFailed and StoreFailed.
     `rag` None opens what the environment configures, for this one call.
+
+    Example:
+
+        chunks = await rag_app.search_chunks_with_filters("aurora", "complaints about pricing", limit=3)
+        for chunk in chunks:
+            print(f"{chunk.similarity:.2f}  {chunk.content}")
     """
     asked = _check_request(
         OwnerSearchRequest,
@@ -98,6 +104,14 @@ async def ask_with_citations(
 
     `min_similarity` None is 0.35, and does not cut records that are found by their fields; a number does.
     Raises what `search_chunks_with_filters` raises, ModelFailed, and BudgetSpent.
+
+    Example:
+
+        response = await rag_app.ask_with_citations("aurora", "What did customers say about wait times?")
+        assert isinstance(response, rag_app.RAGResponse)
+        for source in response.sources:
+            assert isinstance(source, rag_app.Citation)
+            print(source.excerpt)
     """
     asked = _check_request(
         OwnerAskRequest,
