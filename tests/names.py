@@ -144,7 +144,6 @@ ALLOWED = {
     "rag_app/database/session.py:scoped": "in each query of a scope: with database.scoped(scope)",
     "rag_app/domain/answer.py:refused": "exported from rag_app: answer.refused",
     "rag_app/http/surface.py:Injected": "read with the type behind it: Injected[Sources]",
-    "rag_app/retrieval/embedding.py:_Placed": "read with the type before it: a placed text",
     "rag_app/retrieval/embedding.py:asking": "a context variable: asking.set(organizations)",
     "rag_app/retrieval/filters.py:IN": "LlamaIndex' operator",
     "rag_app/stores/postgres_tables.py:GRAPHED": "which organizations are in the graph",

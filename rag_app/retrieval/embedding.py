@@ -105,7 +105,7 @@ class Embedder(BaseEmbedding):
         return self._passages
 
 
-_Placed = tuple[int, list[int]]  # the tokens of a text, and its place among the texts
+_PlacedTokens = tuple[int, list[int]]  # the tokens of a text, and its place among the texts
 
 # The tokens of a query that waits for a thread, and where its vector is put.
 _Query = tuple[list[int], "Future[list[float]]"]
@@ -236,7 +236,7 @@ class MiniLM(Embedder):
         found = dict(each for group in self._text_pool.map(self._encode_texts, groups) for each in group)
         return [found[place] for place in range(len(texts))]
 
-    def _encode_texts(self, texts: Sequence[_Placed]) -> list[tuple[int, list[float]]]:
+    def _encode_texts(self, texts: Sequence[_PlacedTokens]) -> list[tuple[int, list[float]]]:
         vectors = self._encode([ids for _, ids in texts], self._session)
         return [(place, vector) for (place, _), vector in zip(texts, vectors, strict=True)]
 
@@ -278,7 +278,7 @@ class MiniLM(Embedder):
         return vector
 
 
-def alike(texts: Sequence[list[int]], once: bool = False) -> list[list[_Placed]]:
+def alike(texts: Sequence[list[int]], once: bool = False) -> list[list[_PlacedTokens]]:
     """The texts, with their places, in groups that are encoded at once; the longest first.
 
     They are fewer where weights are unpacked for each (`once`).
@@ -288,7 +288,7 @@ def alike(texts: Sequence[list[int]], once: bool = False) -> list[list[_Placed]]
     >>> [[place for place, _ in group] for group in alike([[1] * 10, [1] * 24, [1] * 100], once=True)]
     [[2], [1, 0]]
     """
-    groups: list[list[_Placed]] = []
+    groups: list[list[_PlacedTokens]] = []
     ordered = sorted(enumerate(texts), key=lambda each: -len(each[1]))
     if once:
         return _group_cheaply(ordered)
@@ -302,7 +302,7 @@ def alike(texts: Sequence[list[int]], once: bool = False) -> list[list[_Placed]]
     return groups
 
 
-def _group_cheaply(ordered: Sequence[_Placed]) -> list[list[_Placed]]:
+def _group_cheaply(ordered: Sequence[_PlacedTokens]) -> list[list[_PlacedTokens]]:
     """The groups of neighbours that take least in all, with what each run takes and with what it pads."""
     costs, starts = [0], [0]  # of the groups of the texts before each place, and where the last of them begins
     for end in range(1, len(ordered) + 1):
@@ -313,7 +313,7 @@ def _group_cheaply(ordered: Sequence[_Placed]) -> list[list[_Placed]]:
         )
         costs.append(least[0])
         starts.append(least[1])
-    groups, end = list[list[_Placed]](), len(ordered)
+    groups, end = list[list[_PlacedTokens]](), len(ordered)
     while end:
         groups.insert(0, [*ordered[starts[end] : end]])
         end = starts[end]
