@@ -19,6 +19,18 @@ from typing import Literal
 from jinja2 import StrictUndefined, Template
 from msgspec import Struct
 
+from rag_app.documents.columns import (
+    GOOD,
+    PAYMENT,
+    SUM,
+    ColumnWords,
+    call_columns,
+    full_name,
+    person_of,
+    row_words,
+    unit_name,
+    without_unit,
+)
 from rag_app.documents.documents import Document
 from rag_app.documents.ingest import offered_files
 from rag_app.documents.metadata import detect_language
@@ -37,8 +49,6 @@ _CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d)?")
 _MOST_ROWS = 100_000  # of a table that are looked at
 _LONGEST_KEYWORD = 100  # characters; a column with a longer value is text
 _FIELD = re.compile("[a-z][a-z0-9_]{0,30}")
-# A header such as `Price (EUR)`.
-_WITH_UNIT = re.compile(r"(?P<name>[^()\[\]]+?)\s*[(\[](?P<unit>[^()\[\]]{1,20})[)\]]")
 # Also `Rechnungsnr`: the noun before an s is a singular.
 _NAMES_A_ROW = re.compile("(?:^|_)(?:id|key|no|nr|number|sku|code|uuid|nummer)$|(?<=[a-z]{3})s(?:nr|nummer)$")
 _SIGN = re.compile("[€£$%]")
@@ -147,23 +157,14 @@ def _proposal(file: str, rows: int, values: Values) -> str:
     date = next(iter(times), None)
     clock = _clock_beside(date, values)
     fields = _field_names(name for name, kind in kinds.items() if kind is not None and name not in (date, clock))
-    figures = {
-        name: _words_of(name, columns[name].sign, columns) | _vocabulary_of(name, date, kinds[name])
-        for name in fields
-        if kinds[name] in _NUMBERS and name != key and not _NAMES_A_ROW.search(column_name(name))
+    numbers = {
+        name for name in fields if kinds[name] in _NUMBERS and (name == key or _NAMES_A_ROW.search(column_name(name)))
     }
-    poles = Counter(said.get("high") for said in figures.values())
-    figures = {
-        name: {key: each for key, each in said.items() if key not in ("high", "low") or poles[said["high"]] == 1}
-        for name, said in figures.items()
-    }  # what two columns are called says nothing of either
+    called = call_columns({name: kinds[name] for name in fields if name not in numbers}, values, date is not None)
+    said = {name: _declare_words(name, columns[name], each, kinds[name], date) for name, each in called.items()}
+    figures = {name: each for name, each in said.items() if kinds[name] in _NUMBERS}
     measured = [name for name in figures if not _says_when_or_where(name)]
     person = _person(columns)
-    flags = {
-        name: {"values.true": f"[{_toml(_without_unit(name)[0])}]"}
-        for name in fields
-        if kinds[name] is FieldType.BOOLEAN
-    }
     formats = {written[0] for written in times.values()} - {""}
     renamed = {name: field for name, field in fields.items() if field != column_name(name)}
     template: Template = Template(
@@ -176,7 +177,7 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         file=_toml(file),
         shown=_toml(file)[1:-1],
         rows=f"{rows:,}",
-        fields=[(field, *_declaration(kinds[name], {**figures, **flags}.get(name))) for name, field in fields.items()],
+        fields=[(field, *_declaration(kinds[name], said.get(name))) for name, field in fields.items()],
         decimal=decimal,
         ambiguous=ambiguous,
         language=language,
@@ -191,7 +192,7 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         title=_toml(person or _title(key, date, {name: each for name, each in columns.items() if name != clock})),
         text=_toml(_sentence(columns)),
         nouns=(nouns := _nouns(file, key, language, {name: kinds[name] for name in columns})),
-        words=json.dumps([*_words_of_rows(nouns.one, person, date, columns)], ensure_ascii=False),
+        words=_phrases(_words_of_rows(nouns.one, person, date, rows, columns, called)),
     )
 
 
@@ -210,15 +211,31 @@ def _person(columns: Iterable[str]) -> str:
     return "" if None in chosen else " ".join(f"{{{name}}}" for name in chosen)
 
 
-def _words_of_rows(noun: str, person: str, date: str | None, columns: Iterable[str]) -> Iterator[str]:
-    """What a row is called: its noun, a person, what happened on its date ("death" of a `death_date`), and what has such a
-    figure: "harvest", of a `yield`."""
+def _words_of_rows(
+    noun: str,
+    person: str,
+    date: str | None,
+    rows: int,
+    columns: Mapping[str, _Column],
+    called: Mapping[str, ColumnWords],
+) -> list[str]:
+    """What a row is called: its noun, a person, what happened on its date ("death" of a `death_date`), what has such a figure
+    ("harvest", of a `yield`), and what each of these is called besides: a "check" is a visit.
+
+    Rows are of people where no two are of the same one.
+    """
     happened, measured = _table()["events"], _table()["measured"]
-    events = [happened[each] for each in _fold(date or "").replace("_", " ").split() if each in happened]
+    dated = full_name(date or "")
+    events = [happened[each] for each in dated if each in happened]
     things = [measured[name] for name in map(column_name, columns) if name in measured]
-    others = [*(["person", "people"] if person else []), *" ".join([*events, *things]).split()]
-    taken = {*map(column_name, columns), noun}
-    yield from (noun, *(each for each in others if each not in taken))
+    alone = [person_of(name) for name, each in columns.items() if each.filled == rows == each.distinct]
+    people = ["person", "people"] if person or any(alone) else []
+    others = [*people, *" ".join([*events, *things]).split(), *filter(None, alone)]
+    nouns = [noun, *others, *(word for each in (noun, *dated, *alone) for word in row_words(each))]
+    taken = {*map(column_name, columns), *(word for each in called.values() for word in (*each.words, each.name))} - {
+        *alone
+    }
+    return [*dict.fromkeys((noun, *(each for each in nouns if each not in taken)))]
 
 
 def _clock_beside(date: str | None, values: Values) -> str | None:
@@ -232,45 +249,46 @@ def _clock_beside(date: str | None, values: Values) -> str | None:
     return next(times, None) if date is not None else None
 
 
-def _vocabulary_of(name: str, date: str | None, kind: FieldType | None) -> dict[str, str]:
-    """What else is sure of a column of figures: that it adds up, where something is paid for each row; its two ends.
+def _declare_words(
+    name: str, column: _Column, called: ColumnWords, kind: FieldType | None, date: str | None
+) -> dict[str, str]:
+    """What is declared of a column besides its type: what it is called, its unit, whether it adds up, what its ends are.
 
-    >>> _vocabulary_of("fee_eur", "day", FieldType.NUMBER)["adds_up"], _vocabulary_of("price", "day", FieldType.NUMBER).get("adds_up")
-    ('true', None)
-    >>> _vocabulary_of("Temp", None, FieldType.NUMBER)
-    {'high': '["warmest", "hottest"]', 'low': '["coldest"]'}
+    A column of figures that is paid for each row of a table with dates adds up.
     """
-    tokens, table, said = _fold(_without_unit(name)[0]).replace("_", " ").split(), _table(), dict[str, str]()
-    rated = {*table["words"]["rates"].split(), *table["words"]["one_by_one"].split()} & {*tokens[:-1]}
-    if (
-        date is not None
-        and kind in _NUMBERS
-        and not rated
-        and tokens[-1:]
-        and tokens[-1] in table["words"]["paid"].split()
-    ):
-        said |= {"adds_up": "true", "totals": table["words"]["totals"]}
-    if tokens and tokens[-1] in table["words"]["good"].split():
-        said |= {"best": '"high"'}
-    if tokens and (poles := table["poles"].get(tokens[-1])) and not rated:
-        high, low = poles.split("] [")
-        said |= {"high": f"{high}]", "low": f"[{low}"}
-    return said
+    said = {"words": _phrases(called.words)} if called.words else {}
+    if kind in _NUMBERS:
+        said |= _unit_and_total(name, column, called, date)
+    said |= {end: _phrases(words) for end, words in (("high", called.high), ("low", called.low)) if words}
+    said |= {f"values.{_key_of(value)}": _phrases(words) for value, words in called.values.items() if words}
+    return said | ({"asked": _toml(called.asked)} if called.asked else {})
+
+
+def _phrases(words: Sequence[str]) -> str:
+    return json.dumps([*words], ensure_ascii=False)
+
+
+def _key_of(value: str) -> str:
+    """A value as the key of a table in TOML."""
+    return value if re.fullmatch("[A-Za-z0-9_-]+", value) else _toml(value)
 
 
 def _kind_of(name: str, column: _Column) -> FieldType | None:
     """Money is a number, though no value has pence yet."""
-    tokens, table = _fold(_without_unit(name)[0]).split(), _table()
-    units = {table["codes"].get(unit.casefold()) for unit in (column.sign, _without_unit(name)[1])}
+    tokens, table = _fold(without_unit(name)[0]).split(), _table()
+    units = {unit_name(unit) for unit in (column.sign, without_unit(name)[1])}
     money = _end_of(tokens, table["words"]["money"].split()) or units & {*table["words"]["currencies"].split()}
     return FieldType.NUMBER if column.kind is FieldType.INTEGER and money else column.kind
 
 
 def _declaration(kind: FieldType | None, said: Mapping[str, str] | None) -> tuple[str, str]:
     """A field's type with what is sure of it, and what a person may add."""
-    if said is None:
+    figures = kind in _NUMBERS
+    if said is None or not (said or figures):
         return f'"{kind}"', ""
-    sure, more = {"type": f'"{kind}"', **said}, dict(_table()["boolean" if kind is FieldType.BOOLEAN else "figure"])
+    sure, more = {"type": f'"{kind}"', **said}, dict[str, str]()
+    if figures or kind is FieldType.BOOLEAN:
+        more = dict(_table()["figure" if figures else "boolean"])
     if "adds_up" in said and said.get("unit", "").strip('"') in _table()["words"]["currencies"].split():
         more["totals"] = _table()["words"]["totals"]
     return f"{{ {_entries(sure)} }}", _entries({key: value for key, value in more.items() if key not in sure})
@@ -288,23 +306,13 @@ def _table() -> Mapping[str, Mapping[str, str]]:
     return table
 
 
-def _words_of(column: str, sign: str, columns: Iterable[str]) -> dict[str, str]:
-    """What is sure of a column of figures by its name and the sign of its values: its unit, whether it adds up, and what
-    it is called besides the unit.
-
-    >>> _words_of("price_eur", "", ["price_eur"]), _words_of("Arbeitsstunden", "", [])
-    ({'words': '["price"]', 'unit': '"euros"'}, {'unit': '"Stunden"', 'adds_up': 'true'})
-    >>> _words_of("eur_per_kg", "", []), _words_of("Average hours per week", "", []), _words_of("discount", "%", [])
-    ({}, {}, {'unit': '"percent"'})
-    """
-    codes, words = _table()["codes"], _table()["words"]
-    name, written = _without_unit(column)
-    tokens = _fold(name).split()
+def _unit_and_total(name: str, column: _Column, called: ColumnWords, date: str | None) -> dict[str, str]:
+    """The unit of a column's figures, by its name and the sign of its values, and whether they make a total."""
+    words, said = _table()["words"], dict[str, str]()
+    named, written = without_unit(name)
+    tokens = _fold(named).split()
     measures = "" if {*words["rates"].split()} & {*tokens} else _end_of(tokens, _table()["units"])
-    units = {codes.get(each.casefold(), each) for each in (written, sign, _table()["units"].get(measures)) if each}
-    said: dict[str, str] = {}
-    if written and [_without_unit(other)[0] for other in columns].count(name) == 1:
-        said["words"] = f"[{_toml(name)}]"
+    units = {unit_name(each) for each in (written, column.sign, _table()["units"].get(measures)) if each}
     if len(units) == 1:
         said["unit"] = _toml(*units)
     single = any(
@@ -312,24 +320,15 @@ def _words_of(column: str, sign: str, columns: Iterable[str]) -> dict[str, str]:
         for word in words["one_by_one"].split()
         for token in tokens
     )
-    if not single and "percent" not in units and _end_of(tokens, words["adds_up"].split()):
+    adds_up = SUM in called.marks or _end_of(tokens, words["adds_up"].split())
+    paid = PAYMENT in called.marks and date is not None and column.kind in _NUMBERS
+    if "percent" not in units and (paid or adds_up) and not single:
         said["adds_up"] = "true"
+    if paid and "adds_up" in said:
+        said["totals"] = words["totals"]
+    if GOOD in called.marks or (tokens and tokens[-1] in words["good"].split()):
+        said["best"] = '"high"'
     return said
-
-
-def _without_unit(column: str) -> tuple[str, str]:
-    """What a column is called and the unit that its name has besides.
-
-    >>> _without_unit("Price (EUR)"), _without_unit("fee_eur"), _without_unit("g_km"), _without_unit("Hours")
-    (('price', 'EUR'), ('fee', 'eur'), ('g km', ''), ('hours', ''))
-    """
-    if header := _WITH_UNIT.fullmatch(column.strip()):
-        return header["name"].lower(), header["unit"]
-    *tokens, last = column_name(column).split("_")
-    parts = {*_table()["codes"], *_table()["words"]["rates"].split()}
-    if tokens and last in _table()["codes"] and not parts & {*tokens}:
-        return " ".join(tokens), last
-    return " ".join([*tokens, last]), ""
 
 
 def _end_of(tokens: Sequence[str], words: Iterable[str]) -> str:
@@ -369,7 +368,7 @@ def _nouns(file: str, key: str | None, language: str, kinds: Mapping[str, FieldT
     column = column_name(key or "")
     by_key = _NAMES_A_ROW.sub("", column)
     noun = avoided = _singular(by_key if by_key and by_key != column else in_file, language)
-    figures = {_singular(_without_unit(name)[0], language) for name, kind in kinds.items() if kind in _NUMBERS}
+    figures = {_singular(without_unit(name)[0], language) for name, kind in kinds.items() if kind in _NUMBERS}
     if noun in figures:
         noun = _singular(column, language) if key and by_key == column and kinds[key] is FieldType.KEYWORD else ""
     else:
@@ -408,7 +407,7 @@ def _key(rows: int, columns: Mapping[str, _Column]) -> str | None:
 
 def _measures(name: str, columns: Mapping[str, _Column]) -> bool:
     """Whether a column of figures is measured, by its type, its unit or its name: "weight", and not a year or a number."""
-    said = _words_of(name, columns[name].sign, columns)
+    said = _unit_and_total(name, columns[name], ColumnWords(name), None)
     return columns[name].kind is FieldType.NUMBER or bool(said) or _kind_of(name, columns[name]) is FieldType.NUMBER
 
 

@@ -116,7 +116,8 @@ class Vocabulary(_Strict):
     words in their order, the lowest first: `high` asks for the highest one that there is. `void` are those of what came to
     nothing, so that nobody has paid for it. `kind` is the kind of record
     (`Kind`) that is meant where a question names the field and no kind; if the index has no other sources, it may be omitted. `own` marks the boolean field that is false for
-    records of others: "mine" and "ours" leave those out. `formula` computes the field from others where a source does
+    records of others: "mine" and "ours" leave those out. `asked` is the question's word that asks for a field of words where it
+    names none. `formula` computes the field from others where a source does
     not say it (formulas.py).
     """
 
@@ -134,6 +135,7 @@ class Vocabulary(_Strict):
     void: Phrases = ()
     kind: Name | None = None
     own: bool = False
+    asked: Literal["who", "where"] | None = None
     formula: str = ""
 
     @field_validator("formula")

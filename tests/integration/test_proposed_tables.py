@@ -24,6 +24,25 @@ Ada,Holm,70,Female,1992-04-30
 Bo,Lind,15,Male,1992-04-30
 Cy,Moor,15,Male,1992-05-02
 """
+# Names that are written short, codes, people and places, a date and yes or no.
+VISITS = """visit_dt,owner,vet,animal,sex,wt_kg,dur_min,fee_gbp,chip_seen,branch,damage
+2026-01-05,Lena Brook,Dr Falk,small terrier,F,8.5,20,40,yes,Harbour,
+2026-01-06,Tom Parr,Dr Amin,large terrier,M,31,45,90,no,Hill,broken claw
+2026-01-07,Lena Brook,Dr Amin,cat,F,4,30,55,no,Harbour,
+2026-01-09,Ira Voss,Dr Amin,rabbit,M,2,10,25,no,Harbour,
+"""
+POOLS = """pool_no,district,yr_built,depth_m,cond,heated
+P1,North,1931,3.5,poor,no
+P2,North,1958,5,good,yes
+P3,South,2001,2,good,yes
+"""
+SWIMS = """heat_no,swimmer,club,dist_km,net_min,result
+1,Amy Reed,Otters,1,22,finished
+2,Bea Ford,Seals,1,19,finished
+3,Cleo Hall,Otters,2,41,finished
+4,Dan Moor,Seals,2,,DNF
+"""
+TABLES = {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "swims": SWIMS}
 
 
 @ON_DEFAULT
@@ -46,13 +65,36 @@ Cy,Moor,15,Male,1992-05-02
             ["Which victims were under 20?", "how old was the second one?"],
             "“Bo Lind”",
         ),  # the newest is the first
+        ("visits", ["How many appointments did Dr Amin have?"], "There are 3 visits"),
+        ("visits", ["How many of the appointments were not with Dr Amin?"], "There is 1 visit"),
+        ("visits", ["Who came most often?"], "Lena Brook: 2"),
+        ("visits", ["What was the heaviest animal?"], "“Tom Parr"),
+        ("visits", ["How heavy are the terriers on average?"], "19.75"),
+        ("visits", ["What does a visit set people back on average?"], "52.5"),
+        ("visits", ["How many females were there?"], "There are 2"),
+        ("visits", ["Where did we see the most cats?"], "Harbour: 1"),
+        ("visits", ["Compare the branches: how many visits did each have?"], "Harbour: 3"),
+        ("visits", ["How often did somebody see the vets?"], "There are 4 visits"),
+        ("visits", ["How many times was no chip seen?"], "There are 3 visits"),
+        ("visits", ["How many animals were damaged?"], "1"),
+        ("visits", ["How many burglaries were there at Harbour?"], "I don't have enough"),
+        ("pools", ["How many pools were built before 1960?"], "There are 2"),
+        ("pools", ["Which is the oldest pool?"], "1931"),
+        ("pools", ["How many are in poor condition?"], "There is 1 pool"),
+        ("pools", ["How many pools are not heated?"], "There is 1 pool"),
+        ("pools", ["Where's the deepest one?"], "P2"),
+        ("pools", ["How many pools are deeper than 3 m?"], "There are 2"),
+        ("swims", ["Who won the 1 k?"], "Bea Ford"),
+        ("swims", ["Who was fastest over 2 km?"], "Cleo Hall"),
+        ("swims", ["What was the average time over the 2?"], "I don't have enough"),
+        ("swims", ["How many people dropped out?"], "1"),
     ],
 )
 async def test_a_proposed_table_is_asked(
     application: Application, organization: NewOrganization, tmp_path: Path, file: str, asked: list[str], said: str
 ) -> None:
     table = tmp_path / f"{file}.csv"
-    table.write_text({"movies": MOVIES, "tolls": TOLLS}[file])
+    table.write_text(TABLES[file])
     (folder := tmp_path / file).mkdir()
     with closing(open_readers(application.settings, 1)) as readers:
         (folder / "index.toml").write_text(next(propose(readers, [table], [])))

@@ -10,6 +10,7 @@ _NUMBER = r"\d+(?:\.\d+)?"
 _FIGURES = rf"(?:\b(?P<low>{_NUMBER})(?P<joint>\s*(?:-|–|to|and|bis|und)\s*))?(?<![\d.,])(?P<high>{_NUMBER})\s?"
 """One figure, or two with what joins them."""
 _WITH_UNIT = re.compile(rf"{_FIGURES}(?P<unit>[^\W\d_]+)\b")
+_KILOMETRES = re.compile(r"(?<![\d.,€£$])(\d{1,3}(?:\.\d+)?)\s?k\b", re.I)
 _YEAR = r"((?:19|20)\d\d)"
 _YEARS = [
     (re.compile(rf"\b{pattern}(?![\d.,%]*\d)", re.I), said)
@@ -33,8 +34,14 @@ def say_figures(text: str, spec: IndexSpec, *, years: bool = True) -> str:
     'taller than 150 cm, with 2000 to 3000 seeds'
     >>> say_figures("lighter than 2 kg", metres)
     'lighter than 2 kg'
+    >>> walks = IndexSpec.model_validate({
+    ...     "name": "x", "source_types": ["a"], "default_source_type": "a", "fields": {"way": {"type": "number", "unit": "km"}}})
+    >>> say_figures("who walked the 10k?", walks)
+    'who walked the 10 km?'
     """
     large, text = table_of("large"), _say_signs(_say_years(text, spec) if years else text, spec)
+    if "km" in _own_units(spec):
+        text = _KILOMETRES.sub(r"\1 km", text)
     text = _in_large().sub(lambda found: _write(found, float(large[found["times"].lower()])), text)
     return _WITH_UNIT.sub(lambda found: _convert(found, spec), text)
 

@@ -51,6 +51,7 @@ from rag_app.answering.records.wording import (
     money_field,
     only_figure,
     people_field,
+    place_fields,
     price_field,
     read_words,
     says_nothing,
@@ -914,10 +915,11 @@ class _Reader(Orders):
         named = any(
             one.stem in word_set("which_of") and other.role == "kind" for one, other in pairwise(self.tokens)
         )  # "where is it worst: which term ..."
+        told_where = bool(place_fields(self.spec)) and any(map(self._has, SUPERLATIVES))
         asks = any(
             token.meaning is None and token.stem in word_set("of_words")
             for token in self.tokens
-            if not (named and token.stem in word_set("where"))
+            if not ((named or told_where) and token.stem in word_set("where"))
         )
         selling = bool(self.named and self.figures) and self.tokens[0].stem in word_set("how")  # how is X selling
         splits = self.group is not None and any(token.stem in word_set("splits") for token in self.tokens)
@@ -982,7 +984,9 @@ class _Reader(Orders):
         named = bool(self.figures or self._fields("high", "low", "unit"))
         counted = self._counted_token()
         of_a_key = counted is not None and counted.meaning is not None and counted.meaning.name in self.keys
-        many_of_it = many and named and not of_a_key and (self.kind is None or self._counts_a_figure())
+        bounds = bool(self.figures) and {*self.figures} <= {*self.bounded}  # "how many have at least four beds"
+        whole = (self.kind is None and not bounds) or self._counts_a_figure()
+        many_of_it = many and named and not of_a_key and whole
         per_group = self.group is not None and not many and self.figures == summed  # rainfall per year
         pieces = self._pieces_counted() if many else []
         way, of = Aggregate.SUM, pieces or (summed if much or many_of_it or per_group else [])
@@ -1081,7 +1085,9 @@ class _Reader(Orders):
             )
         name = counted.meaning.name if counted is not None and counted.meaning is not None else ""
         value = counted is not None and counted.role == "value"  # how many tents were booked by phone
-        if name in self.keys or (self.kind is None and len(self.keys) == 1 and not value):  # how many stylists
+        if not self._asks_how_often() and (
+            name in self.keys or (self.kind is None and len(self.keys) == 1 and not value)
+        ):  # how many stylists
             key = name if name in self.keys else self.keys[0]
             return RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=MOST_GROUPS)
         asks_which = any(
@@ -1089,6 +1095,14 @@ class _Reader(Orders):
             for one, other in pairwise(self.tokens)
         )
         return RecordQuery(limit=MOST_LISTED) if asks_which else RecordQuery(aggregate=Aggregate.COUNT)
+
+    def _asks_how_often(self) -> bool:
+        """Whether it is asked how often something was: "how many times did somebody look into the hives" is no number of hives."""
+        often = ("often", "time", "frequently")
+        return any(
+            token.role == "count" and any(other.stem in often for other in self.tokens[place + 1 : place + 3])
+            for place, token in enumerate(self.tokens)
+        )
 
     def _pieces_counted(self) -> list[str]:
         """The figure that says how many there are of what is counted by its name: "how many steel hinges do we have"."""

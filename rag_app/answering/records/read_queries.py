@@ -6,7 +6,7 @@ asker's records have, and what it is not certain of is no query.
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 
 from msgspec import convert
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from rag_app.answering.records.written_queries import WrittenFilter, WrittenQuer
 from rag_app.domain import FieldType, Question
 from rag_app.retrieval.filters import EQ, condition
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.records import NUMBER_FIELDS, NamedValue
+from rag_app.retrieval.records import NUMBER_FIELDS, Aggregate, NamedValue
 
 CERTAIN = 0.7
 """At which 17 of 20 queries were read rightly on tables that were put aside."""
@@ -56,7 +56,8 @@ def read_plan(question: Question, spec: IndexSpec, values: Sequence[NamedValue])
     says_more = query is None or has_other_unit(question.text, spec) or _says_more(question, tokens, query, spec)
     if query is None or read.certainty < CERTAIN or says_more:
         return None
-    if _asks_of_fields_alone(question, query, spec) or _takes_wrong_role(tokens, query, spec, values):
+    counts_figure = query.aggregate is Aggregate.COUNT and _counts_figure(tokens, spec)
+    if counts_figure or _asks_of_fields_alone(question, query, spec) or _takes_wrong_role(tokens, query, spec, values):
         return None
     if (query.of is not None and not is_figure(spec, query.of)) or _leaves_words(question, query, read.title, spec):
         return None  # numbers that records go by make no total
@@ -102,6 +103,8 @@ def _values_of(name: str, text: str, spec: IndexSpec, values: Sequence[NamedValu
     words = vocabulary_of(spec, name)
     field, kind = (*words.words, name.replace("_", " "))[0], words.kind or ""
     for value, phrases in words.values.items():
+        if value == THERE:
+            continue
         plain = [value] if spec.fields[name] is FieldType.KEYWORD else []
         told = ", ".join([*plain, *_said_first(phrases, text)[:2]])
         yield Item("value", name, f"{told} : {field}", value, kind)
@@ -205,6 +208,7 @@ def _leaves_words(question: Question, query: WrittenQuery, title: str, spec: Ind
     )
     figured = (vocabulary_of(spec, name).words for name in spec.fields if is_figure(spec, name))
     said |= {start for phrases in figured for phrase in phrases for start in _starts(phrase)}  # "score 60 in demand"
+    left = [token for token in left if not _praises_group(token, tokens, query)]
     ordered = query.order is not None and not any(token.role in SUPERLATIVES for token in tokens)
     if ordered and not query.descending:
         return True  # an order that no known word says is of the most
@@ -212,6 +216,22 @@ def _leaves_words(question: Question, query: WrittenQuery, title: str, spec: Ind
     return not implied and any(
         figure(token.text) is None and not _starts(token.text) <= said for token in left if len(token.text) > 2
     )
+
+
+def _praises_group(token: Token, tokens: Sequence[Token], query: WrittenQuery) -> bool:
+    """Whether a word stands between "most" and the name of the groups whose figure is named: "our most loyal customer, by number
+    of trips"."""
+    place = next(at for at, each in enumerate(tokens) if each is token)
+    before, behind = tokens[max(0, place - 1) : place], tokens[place + 1 : place + 2]
+    measured = any(each.role in ("count", "sum", "average") for each in tokens[place:])
+    ranks = any(each.role in ("most", "least") for each in before)
+    return ranks and measured and query.limit == 1 and any(each.name == query.group for each in behind)
+
+
+def _counts_figure(tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    """Whether the name of a figure stands right behind "how many"."""
+    pairs = pairwise(token for token in tokens if not token.inside)
+    return any(one.role == "count" and other.role == "field" and is_figure(spec, other.name) for one, other in pairs)
 
 
 def _starts(text: str) -> set[str]:

@@ -73,7 +73,7 @@ _PLAINLY = [
         ),
         # by how much one is below another one
         (
-            rf"(?<!by )\bhow (many \w+|much) (is|are|was|were) ({_FIELD}) (below|under|beneath|above|over) (?=(?:the|our|my|that|an?)?\s*[^\W\d])",
+            rf"(?<!by )\bhow (many \w+|much) (is|are|was|were) (?!not\b)({_FIELD}) (below|under|beneath|above|over) (?=(?:the|our|my|that|an?)?\s*[^\W\d])",
             r"by how \1 \2 \3 \4 ",
         ),
         # what a list of things costs: "she wants A and B, what does that come to?"

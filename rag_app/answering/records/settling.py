@@ -19,6 +19,7 @@ from rag_app.answering.records.wording import (
     is_figure,
     may_mean,
     people_field,
+    place_fields,
     price_field,
     stem,
     stems,
@@ -50,6 +51,8 @@ def settle_fields(tokens: Sequence[Token], spec: IndexSpec) -> None:
     _settle_made(tokens, spec)
     _settle_rule(tokens, spec)
     _settle_workers(tokens, spec)
+    _settle_where(tokens, spec)
+    _settle_compared(tokens, spec)
     _settle_years(tokens, spec)
     _settle_roles(tokens, spec)
     _settle_predicate(tokens, spec)
@@ -195,6 +198,25 @@ def _settle_workers(tokens: Sequence[Token], spec: IndexSpec) -> None:
     workers = workers_field(spec)
     if ranked and works and not others and workers is not None and plain[0].stem in word_set("who"):
         plain[0].meaning = Meaning("field", workers)
+
+
+def _settle_where(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """ "Where" asks for the one field of places, of which the most or the least is."""
+    places, ranked = place_fields(spec), any(token.role in SUPERLATIVES for token in tokens)
+    for token in tokens[:2] if ranked and len(places) == 1 else ():
+        if token.meaning is None and token.stem in word_set("where"):
+            token.meaning = Meaning("field", places[0])
+
+
+def _settle_compared(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """The values of a field that are to be compared are groups: "compare the districts: ..."."""
+    plain = [token for token in tokens if not token.inside]
+    measured = any(token.role in _FIGURE_ROLES for token in plain)
+    for one, other in pairwise(plain[:3]):
+        several = other.role == "field" and other.text.casefold() != other.stem
+        keyword = spec.fields.get(other.name) is FieldType.KEYWORD
+        if one.role == "apart" and one.stem in word_set("compares") and several and keyword and measured:
+            one.meaning = Meaning("each")
 
 
 def _settle_predicate(tokens: Sequence[Token], spec: IndexSpec) -> None:

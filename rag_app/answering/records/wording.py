@@ -159,7 +159,18 @@ def _asking_words() -> frozenset[str]:
 
 def people_field(spec: IndexSpec) -> str | None:
     """The one field whose values are the people that "who" asks for."""
-    return _only_called(spec, "customers", (FieldType.KEYWORD,))
+    return asked_field(spec, "who") or _only_called(spec, "customers", (FieldType.KEYWORD,))
+
+
+def asked_field(spec: IndexSpec, word: str) -> str | None:
+    """The one field that a word of asking is declared to ask for."""
+    named = [name for name, words in spec.vocabulary.items() if words.asked == word]
+    return named[0] if len(named) == 1 else None
+
+
+def place_fields(spec: IndexSpec) -> list[str]:
+    """The fields that "where" asks for."""
+    return [name for name, words in spec.vocabulary.items() if words.asked == "where"]
 
 
 def workers_field(spec: IndexSpec) -> str | None:
@@ -477,6 +488,8 @@ def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, t
             if each and meaning not in found.get(each, ()):
                 found[each] = (*found.get(each, ()), meaning)
     found |= _meant_alike(found)
+    if (people := asked_field(spec, "who")) is not None:
+        found |= {key: (Meaning("field", people),) for key in map(stems, word_set("anybody_of")) if key not in found}
     totals = [name for name, words in spec.vocabulary.items() if words.totals]
     taken_in = map(stems, _table()["money"]["taken_in"].split("|") if len(totals) == 1 else ())
     found |= {key: (total_of(spec, totals[0], key),) for key in taken_in if key not in found}
@@ -539,6 +552,8 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
     for name, words in spec.vocabulary.items():
         for value, phrases in words.values.items():
             yield from ((phrase, Meaning("value", name, value)) for phrase in phrases)
+            if spec.fields.get(name) is FieldType.BOOLEAN and value == "true":
+                yield from _forms_of_holding(name, phrases)
             did = [form for form in map(_did, phrases) if form not in phrases]
             yield from ((form, Meaning("value", name, value)) for form in did if form)
         for role, phrases in ("high", words.high), ("low", words.low), ("total", words.totals):
@@ -572,6 +587,24 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
         yield from ((phrase, Meaning("field", name)) for phrase in (*named, *map(_participle, figures)))
     yield from ((words.unit, Meaning("unit", name)) for name, words in spec.vocabulary.items() if words.unit)
     yield from ((phrase, Meaning("said")) for phrase in spec.said)
+
+
+def _forms_of_holding(name: str, phrases: Iterable[str]) -> Iterator[tuple[str, Meaning]]:
+    """How else it is said that something holds, and that it does not, of phrases of several words: "queen seen", "under cover"."""
+    for first, _, rest in (phrase.rpartition(" ") for phrase in phrases if " " in phrase):
+        whole = f"{first} {rest}"
+        held = (f"{first} {be} {rest}" for be in ("is", "are", "was", "were"))
+        denied = (f"{first} {be} {no} {rest}" for be in ("is", "are", "was", "were") for no in ("not", "never"))
+        short = (f"{first} {be} t {rest}" for be in ("isn", "aren", "wasn", "weren"))
+        yield from ((form, Meaning("value", name, "true")) for form in (*held, f"{rest} {first}"))
+        others = (
+            f"not {whole}",
+            f"no {whole}",
+            f"no {first} was {rest}",
+            f"no {first} is {rest}",
+            f"{first} not {rest}",
+        )
+        yield from ((form, Meaning("value", name, "false")) for form in (*denied, *short, *others))
 
 
 def _did(phrase: str) -> str:
@@ -637,7 +670,8 @@ def _read_phrase(
     for length in range(min(_LONGEST, len(tokens) - place), 0, -1):
         phrase = tokens[place : place + length]
         meanings = phrases.get(tuple(token.stem for token in phrase))
-        if not meanings or (length == 1 and _is_article(tokens[place])):
+        counted = place > 0 and figure(tokens[place - 1].text) is not None  # "20 m", which is no "I'm"
+        if not meanings or (length == 1 and _is_article(tokens[place]) and not counted):
             continue
         if meanings[0].role != "value" and any(token.parted for token in phrase[1:]):
             continue  # "came in, all told"
@@ -732,16 +766,24 @@ def _read_part(tokens: Sequence[Token], place: int, length: int, values: Sequenc
     if field is None or not meant or len(meant) > _MOST_NAMED or sentence:
         return False
     behind = place + length < len(tokens) and tokens[place + length].role == "kind"
-    if not behind and len(meant) > 1 and (length == 1 or any(map(_is_name, meant))):
+    sorts = length == 1 and _is_sort_of(tokens[place], field, meant, spec)
+    if not (behind or sorts) and len(meant) > 1 and (length == 1 or any(map(_is_name, meant))):
         return False  # two people, or what has half of its values by another name
     if len(meant) > 1 and any(stems(field) == stems(word) for kind in spec.records.values() for word in kind.words):
         return False  # names of the records themselves: not all wedding keywords are called so
-    if not behind and length == 1 and not _is_name(meant[0]) and not vocabulary_of(spec, field).kind:
+    if not (behind or sorts) and length == 1 and not _is_name(meant[0]) and not vocabulary_of(spec, field).kind:
         return False
     for number, token in enumerate(tokens[place : place + length]):
         token.said, token.inside = True, number > 0
     tokens[place].meaning, tokens[place].also = Meaning("value", field, meant[0]), tuple(meant[1:])
     return True
+
+
+def _is_sort_of(token: Token, field: str, values: Sequence[str], spec: IndexSpec) -> bool:
+    """Whether a plural is the noun that all these values of a keyword end with: "terriers", of small and large ones."""
+    several = token.text.casefold() != token.stem and token.text.islower()
+    ends = all(stems(each)[-1:] == (token.stem,) for each in values) and not any(map(_is_name, values))
+    return several and ends and spec.fields.get(field) is FieldType.KEYWORD and len(values) > 1
 
 
 def _read_short_names(tokens: Sequence[Token], spec: IndexSpec) -> None:
@@ -816,6 +858,30 @@ class _Place(Struct, frozen=True):
     def is_among(self, *roles: str) -> bool:
         """Whether one of these roles is in the question."""
         return any(token.role in roles for token in self.tokens)
+
+
+def _is_distance(at: _Place) -> bool:
+    """Whether "over" leads to the way that something else was measured on: "the fastest over 10 km", "the time over 50 m"."""
+    behind = at.tokens[at.number + 1 : at.number + 3]
+    if (
+        at.token.text.casefold() != "over"
+        or len(behind) < 2
+        or behind[1].role != "unit"
+        or figure(behind[0].text) is None
+    ):
+        return False
+    of_length = (
+        vocabulary_of(at.spec, behind[1].name).unit in _table()["unit_sizes"]["length"].replace("=", " ").split()
+    )
+    timed = [each.name for each in at.tokens if each.role in ("field", "high", "low") and each.name != behind[1].name]
+    units = {stem(vocabulary_of(at.spec, name).unit) for name in timed}
+    return of_length and bool(units & {"second", "minute", "hour"})
+
+
+def _names_known_figure(at: _Place) -> bool:
+    """Whether a figure that is known already stands behind "over": "over the 21.1" is no bound."""
+    behind = at.tokens[at.number + 1 : at.number + 2]
+    return at.token.text.casefold() == "over" and any(each.definite and figure(each.text) for each in behind)
 
 
 def _last_meant(at: _Place) -> str:
@@ -1066,16 +1132,39 @@ def _is_collection(at: _Place) -> bool:
     return (holds or split) and at.token.text.casefold() in word_set("collections")
 
 
+def _names_amount(at: _Place) -> bool:
+    """Whether a word only says of a figure before it that it is one: "the honey harvest", "the water level"."""
+    before = at.tokens[at.number - 1] if at.number else None
+    figured = before is not None and before.role == "field" and is_figure(at.spec, before.name)
+    return figured and at.token.stem in word_set("measured_as")
+
+
+def _total_of_amount(at: _Place) -> Meaning | None:
+    """That the total is meant, of what adds up, where nothing else is asked of it: "the honey harvest of July"."""
+    asked = at.is_among(*_FIGURES - {"field"}, "each", "rank", "over", "under", "between", *SUPERLATIVES)
+    adds_up = vocabulary_of(at.spec, at.tokens[at.number - 1].name).adds_up
+    return Meaning("sum") if adds_up and not asked else None
+
+
+def _stands_alone(at: _Place) -> bool:
+    """Whether "alone" stands behind days that were taken out of the question: "in July alone"."""
+    before = at.tokens[at.number - 1] if at.number else None
+    return before is not None and before.stem in word_set("before_days") and at.token.stem in word_set("alone")
+
+
 def _says_of_value(at: _Place) -> bool:
-    """Whether the name of a field only leads to a value of it: "booked by phone", and not "which category is dearer, ...", nor
-    "how many customers are called Joan"."""
+    """Whether the name of a field only leads to a value of it, or stands right behind it: "booked by phone", "in poor condition",
+    and not "which category is dearer, ...", nor "how many customers are called Joan"."""
     after = next(iter(at.words_behind), None)
     led = any(
         each.role in ("each", "count") or each.stem in word_set("which_of")
         for each in at.tokens[max(0, at.number - 2) : at.number]
     )
     told = after is not None and after.role == "value" and after.name == at.token.name and not after.parted
-    return told and not led
+    heads = [each for each in at.tokens[: at.number] if not each.inside][-1:]
+    behind = any(each.role == "value" and each.name == at.token.name and each.text.islower() for each in heads)
+    behind &= not at.token.parted
+    return (told and not led) or (behind and at.spec.fields.get(at.token.name) is FieldType.KEYWORD)
 
 
 def _denied_amount(tokens: Sequence[Token], place: int, spec: IndexSpec) -> Meaning | None:
@@ -1149,6 +1238,10 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
         lambda at: at.is_before("own", "all", "kind") and at.token.stem in word_set("places"),
         None,
     ),
+    # the fastest over 10 km
+    (("over",), _is_distance, None),
+    # "the time over the 21.1"
+    (("over",), _names_known_figure, Meaning("unclear")),
     # a tent plus a stove
     (
         ("more",),
@@ -1246,7 +1339,9 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
             token.meaning = places[0]  # "the second heaviest", where something is in seconds
         if token.is_left and figure(token.text) is not None and _says_how_many_there_are(tokens, number):
             token.said = token.tells_number = True
-        token.said = token.said or (token.is_left and _is_collection(at))
+        if token.is_left and _names_amount(at):
+            token.said, token.meaning = True, _total_of_amount(at)
+        token.said = token.said or (token.is_left and (_is_collection(at) or _stands_alone(at)))
         if token.role == "field" and _says_of_value(at):
             token.meaning = None  # "booked by phone"
         if (nothing := _denied_amount(tokens, number, spec)) is not None:

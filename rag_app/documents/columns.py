@@ -1,0 +1,305 @@
+"""What the columns of a table are called in questions, by the words of their names (columns.toml).
+
+`yr_planted` is a year that something was planted in, `girth_cm` is measured in centimetres, and the largest is the thickest.
+"""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from rag_app.domain import FieldType, column_name
+
+# A header such as `Price (EUR)`.
+_WITH_UNIT = re.compile(r"(?P<name>[^()\[\]]+?)\s*[(\[](?P<unit>[^()\[\]]{1,20})[)\]]")
+_YEAR = re.compile("1[5-9]\\d\\d|20\\d\\d")
+_UNCLEAR = frozenset(
+    {"in", "min", "ms", "hp", "bar", "deg"}
+)  # and all of one letter: units of what is measured so alone
+_NUMBERS = (FieldType.INTEGER, FieldType.NUMBER)
+_LONGEST_CODE = 4  # letters
+SUM, GOOD, PAYMENT = "sum", "good", "paid"
+
+
+class Measure(Struct, frozen=True):
+    """What figures of a name are called: further words, words for the most and the least of them, and what they are in."""
+
+    words: tuple[str, ...] = ()
+    high: tuple[str, ...] = ()
+    low: tuple[str, ...] = ()
+    marks: frozenset[str] = frozenset()
+
+
+class ColumnWords(Struct):
+    """What a column is called: its name in full, and what else; words for its ends, its values, and what asks for it."""
+
+    name: str
+    words: list[str] = field(default_factory=list)
+    high: list[str] = field(default_factory=list)
+    low: list[str] = field(default_factory=list)
+    values: dict[str, list[str]] = field(default_factory=dict)
+    asked: str = ""
+    marks: frozenset[str] = frozenset()
+
+    def phrases(self) -> Iterator[list[str]]:
+        """The lists of its words that no other column may have."""
+        yield from (self.words, self.high, self.low, *self.values.values())
+
+
+def call_columns(
+    kinds: Mapping[str, FieldType | None], values: Mapping[str, Iterable[str]], dated: bool
+) -> dict[str, ColumnWords]:
+    """What each column is called; a word that two of them would have is left to neither, nor is one that is another's name.
+
+    >>> found = call_columns({"yr_built": FieldType.INTEGER, "ht_m": FieldType.NUMBER}, {"yr_built": ["1950"], "ht_m": ["2"]}, False)
+    >>> found["yr_built"].words, found["yr_built"].low, found["ht_m"].words, found["ht_m"].high
+    (['year built', 'built'], ['oldest', 'earliest'], ['height', 'how high'], ['tallest'])
+    """
+    called = {name: _call_column(name, kind, values[name], dated) for name, kind in kinds.items()}
+    _ask_for_people(called, kinds)
+    places = [name for name, kind in kinds.items() if kind is FieldType.KEYWORD and _is_place(name)]
+    for name in places:
+        called[name].asked = "where"
+    if len(places) == 1:
+        called[places[0]].words += _table()["places"]["called"].split(", ")
+    names = Counter(each.name for each in called.values())
+    claimed = Counter(phrase for each in called.values() for phrase in {*_all_phrases(each)})
+    for name, each in called.items():
+        for phrases in each.phrases():
+            phrases[:] = dict.fromkeys(
+                phrase
+                for phrase in phrases
+                if (names[phrase] == 1 if phrase == each.name else claimed[phrase] == 1 and phrase not in names)
+            )
+        if each.words == [column_name(name).replace("_", " ")] and not unit_of(name):
+            each.words = []
+    return called
+
+
+def _all_phrases(each: ColumnWords) -> Iterator[str]:
+    for phrases in each.phrases():
+        yield from phrases
+
+
+def _call_column(name: str, kind: FieldType | None, values: Iterable[str], dated: bool) -> ColumnWords:
+    tokens = full_name(name)
+    said = ColumnWords(" ".join(tokens))
+    if kind in _NUMBERS:
+        measure = measure_of(tokens, unit_of(name), values) if not _is_rated(tokens) else Measure()
+        ends = () if dated and "year" in measure.marks else (measure.high, measure.low)
+        heads = [] if "year" in measure.marks else _heads(tokens, "figures")
+        said.words = [said.name, *heads, *measure.words]
+        said.high, said.low = ([*each] for each in ends or ((), ()))
+        said.marks = measure.marks
+    elif kind is FieldType.KEYWORD:
+        words, _, there = (_entry_of(tokens, _entries("called")) or ("", ""))[1].partition("|")
+        said.words = [said.name, *_heads(tokens, "called"), *_split(words)]
+        said.values = _codes(tokens, values) | ({"*": _split(there)} if there else {})
+    elif kind is FieldType.BOOLEAN:
+        said.values = _holds(tokens)
+    return said
+
+
+def _heads(tokens: Sequence[str], sort: str) -> list[str]:
+    """The end of a longer name by which it is known: "budget" of a production budget."""
+    found = _entry_of(tokens, _entries(sort))
+    return [found[0]] if found and found[0] not in _table()["never"]["words"].split() else []
+
+
+def measure_of(tokens: Sequence[str], unit: str, values: Iterable[str] = ()) -> Measure:
+    """
+    >>> measure_of(("trunk", "girth"), "cm").high, measure_of(("net",), "min").low, measure_of(("x",), "").high
+    (('thickest', 'fattest', 'stoutest'), ('fastest', 'quickest', 'winning', 'winner', 'won'), ())
+    """
+    done = next((each for each in reversed(tokens) if each in _table()["years"]["words"].split()), "")
+    if (done or "year" in tokens) and all(map(_YEAR.fullmatch, values)):
+        entry = _measure(dict(_entries("figures"))["year"])
+        return Measure((done,) if done else (), entry.high, entry.low, entry.marks)
+    if found := _entry_of(tokens, _entries("figures")):
+        return _measure(found[1])
+    said = _table()["by_dimension"].get(_dimension(unit), "")
+    return _measure(said) if said else Measure()
+
+
+def full_name(column: str) -> tuple[str, ...]:
+    """The words of a column's name in full, without its unit.
+
+    >>> full_name("dist_km"), full_name("Avg Temp (C)"), full_name("yr_planted"), full_name("depRet")
+    (('distance',), ('average', 'temperature'), ('year', 'planted'), ('deposit', 'returned'))
+    """
+    return _expand(without_unit(column)[0].split())
+
+
+def unit_of(column: str) -> str:
+    """The code of the unit that the name of a column has."""
+    return without_unit(column)[1]
+
+
+def unit_name(code: str) -> str:
+    """What a unit is called: "hours" for h; the code where it is none that is known."""
+    return next((known[code.casefold()] for known in _units().values() if code.casefold() in known), code)
+
+
+def without_unit(column: str) -> tuple[str, str]:
+    """What a column is called and the unit that its name has besides.
+
+    >>> without_unit("Price (EUR)"), without_unit("fee_eur"), without_unit("g_km"), without_unit("Hours")
+    (('price', 'EUR'), ('fee', 'eur'), ('g km', ''), ('hours', ''))
+    >>> without_unit("height_m"), without_unit("group_m"), without_unit("temp_min"), without_unit("dur_min")
+    (('height', 'm'), ('group m', ''), ('temp min', ''), ('dur', 'min'))
+    """
+    if header := _WITH_UNIT.fullmatch(column.strip()):
+        return header["name"].lower(), header["unit"]
+    *tokens, last = column_name(re.sub("(?<=[a-z])(?=[A-Z])", "_", column)).split("_")
+    dimension = _dimension(last)
+    parts = {code for known in _units().values() for code in known if len(code) > 1} | {
+        "per",
+        "pro",
+        "par",
+        "je",
+        "g",
+        "l",
+        "m",
+        "t",
+        "h",
+    }
+    if tokens and dimension and not parts & {*tokens}:
+        found = _entry_of(_expand(tokens), _entries("figures"))
+        marks = _measure(found[1]).marks if found else frozenset()
+        if dimension in marks or not (len(last) == 1 or last in _UNCLEAR):
+            return " ".join(tokens), last
+    return " ".join([*tokens, last]), ""
+
+
+def _expand(tokens: Sequence[str]) -> tuple[str, ...]:
+    short, pairs = _short()
+    found, place = list[str](), 0
+    while place < len(tokens):
+        two = " ".join(tokens[place : place + 2])
+        found += pairs[two].split() if two in pairs else [short.get(tokens[place], tokens[place])]
+        place += 2 if two in pairs else 1
+    return tuple(found)
+
+
+def _dimension(code: str) -> str:
+    return next((name for name, known in _units().items() if code.casefold() in known), "")
+
+
+def _is_rated(tokens: Sequence[str]) -> bool:
+    return not {"per", "limit", "maximum", "minimum", "target", "quota", "unit", "hourly", "daily"}.isdisjoint(
+        tokens[:-1]
+    )
+
+
+def _entry_of(tokens: Sequence[str], entries: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
+    """The entry for the longest end of a name, and that end in words."""
+    known = dict(entries)
+    ends = (tokens[place:] for place in range(len(tokens)))
+    return next(((" ".join(end), known["_".join(end)]) for end in ends if "_".join(end) in known), None)
+
+
+def _codes(tokens: Sequence[str], values: Iterable[str]) -> dict[str, list[str]]:
+    """What codes mean, in a column that has such codes."""
+    found = dict[str, list[str]]()
+    for names, said in _table()["codes_of"].items():
+        if {*names.split()} & {*tokens}:
+            known = dict(each.split("=", 1) for each in said.split("; "))
+            found |= {value: _split(known[value]) for value in values if value in known}
+    return found
+
+
+def _holds(tokens: Sequence[str]) -> dict[str, list[str]]:
+    """What a column of yes and no is called where it holds, and where it does not; of something else, with that."""
+    whole, last = " ".join(tokens), tokens[-1]
+    yes, _, no = _table()["flags"].get(last, "").partition("|")
+    others = [*_split(yes), *_split(no)] if len(tokens) == 1 else []
+    false = [each for each in _split(no) if each in others]
+    true = [whole, *(each for each in _split(yes) if each in others)]
+    return {"true": true, **({"false": false} if false else {})}
+
+
+def _is_place(name: str) -> bool:
+    tokens = full_name(name)
+    return tokens[-1] in _table()["places"]["words"].split() or (tokens[-1] == "name" and _is_place_word(tokens[:-1]))
+
+
+def _is_place_word(tokens: Sequence[str]) -> bool:
+    return bool(tokens) and tokens[-1] in _table()["places"]["words"].split()
+
+
+def person_of(name: str) -> str:
+    """The word of a column's name for a person: "runner", of a `runner_name`.
+
+    >>> person_of("runner_name"), person_of("Keeper"), person_of("town")
+    ('runner', 'keeper', '')
+    """
+    tokens = [each for each in full_name(name) if each != "name"]
+    people = (word for each in ("customers", "others", "workers") for word in _table()["people"][each].split())
+    return tokens[-1] if tokens and tokens[-1] in {*people} else ""
+
+
+def row_words(noun: str) -> list[str]:
+    """What a row is called besides.
+
+    >>> row_words("hire")[:2], row_words("banana")
+    (['rental', 'booking'], [])
+    """
+    return [
+        word
+        for line in _table()["rows"]["words"].splitlines()
+        if line.split()[:1] == [noun]
+        for word in line.split()[1:]
+    ]
+
+
+def _ask_for_people(called: Mapping[str, ColumnWords], kinds: Mapping[str, FieldType | None]) -> None:
+    """Marks the column that "who" asks for: customers before others, and those who work there where there are no others."""
+    found = {name: person_of(name) for name, kind in kinds.items() if kind is FieldType.KEYWORD}
+    for name, role in found.items():
+        called[name].words += [role] if role else []
+    for sort in ("customers", "others", "workers"):
+        names = [name for name, role in found.items() if role in _table()["people"][sort].split()]
+        if names:
+            called[names[0]].asked = "who" if len(names) == 1 else ""
+            return
+
+
+def _split(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _measure(said: str) -> Measure:
+    words, high, low, marks, more = (*(each.strip() for each in said.split("|")), "")[:5]
+    return Measure(
+        tuple(_split(words)), tuple(_split(high)), tuple(_split(low)), frozenset({*marks.split(), *more.split()})
+    )
+
+
+@cache
+def _entries(sort: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, said) for names, said in _table()[sort].items() for name in names.split())
+
+
+@cache
+def _short() -> tuple[Mapping[str, str], Mapping[str, str]]:
+    table = _table()["short"]
+    words = dict(each.split("=") for each in table["words"].split())
+    return words, dict(each.split("=") for each in re.split(r"[|\n]", table["pairs"]) if each)
+
+
+@cache
+def _units() -> Mapping[str, Mapping[str, str]]:
+    return {
+        name: {code: told.replace("-", " ") for code, told in (each.split("=") for each in said.split())}
+        for name, said in _table()["dimensions"].items()
+    }
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, str]]:
+    table: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_name("columns.toml").read_text("utf-8"))
+    return table

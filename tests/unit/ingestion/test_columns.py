@@ -1,0 +1,64 @@
+"""What the columns of tables are called, by the words of their names."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rag_app.answering.records.wording import roles_of, stems
+from rag_app.documents import columns
+from rag_app.documents.columns import call_columns
+from rag_app.domain import FieldType
+
+_ASKS_OTHERWISE = {"much", "year", "taken in"}  # "how high": the words of an index come first
+
+
+def words_of_lexicon() -> Iterator[str]:
+    table = tomllib.loads(Path(columns.__file__).with_name("columns.toml").read_text("utf-8"))
+    for said in (*table["figures"].values(), *table["by_dimension"].values()):
+        yield from said.split("|")[0].split(",")
+    for said in (*table["called"].values(), *table["flags"].values()):
+        yield from re.split("[|,]", said)
+
+
+def test_no_word_for_a_column_asks_for_something_else() -> None:
+    phrases = {phrase.strip() for phrase in words_of_lexicon()}
+    assert len(phrases) > 200
+    assert {each: roles for each in phrases if (roles := roles_of(stems(each)) - _ASKS_OTHERWISE)} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words", "high", "low"),
+    [
+        ("girth_cm", FieldType.INTEGER, ["girth", "how big around", "thickness"], "thickest", "thinnest"),
+        ("yr_founded", FieldType.INTEGER, ["year founded", "founded"], "newest", "oldest"),
+        ("build_cost_eur", FieldType.NUMBER, ["build cost", "cost", "price"], "dearest", "cheapest"),
+        ("wait_min", FieldType.INTEGER, ["wait", "how late"], "longest", "shortest"),
+        ("emp_cnt", FieldType.INTEGER, ["employee count"], "", ""),
+        ("unit_price", FieldType.NUMBER, ["unit price", "price"], "", ""),
+        ("cond", FieldType.KEYWORD, ["condition", "state", "shape"], "", ""),
+        ("island", FieldType.KEYWORD, [], "", ""),
+    ],
+)
+def test_a_column_is_called(name: str, kind: FieldType, words: list[str], high: str, low: str) -> None:
+    called = call_columns({name: kind}, {name: ["1950", "1960"]}, dated=False)[name]
+    assert called.words[: len(words)] == words and bool(called.words) is bool(words)
+    assert ([*called.high, ""][0], [*called.low, ""][0]) == (high, low)
+
+
+def test_a_word_of_two_columns_is_of_neither() -> None:
+    kinds = dict.fromkeys(("fee", "cost", "length_m", "dur_h"), FieldType.NUMBER)
+    called = call_columns(kinds, dict.fromkeys(kinds, ()), dated=True)
+    assert "price" not in {*called["fee"].words, *called["cost"].words}
+    assert called["length_m"].high == called["dur_h"].high == []
+
+
+def test_codes_flags_places_and_people_are_told() -> None:
+    kinds = dict.fromkeys(("sex", "inspector", "client", "depot"), FieldType.KEYWORD) | {"dep_ret": FieldType.BOOLEAN}
+    values = {"sex": ["F", "M"], "inspector": ["Ada"], "client": ["Bo"], "depot": ["Hull"], "dep_ret": ["Y"]}
+    called = call_columns(kinds, values, dated=True)
+    assert "women" in called["sex"].values["F"] and "gents" in called["sex"].values["M"]
+    assert called["dep_ret"].values == {"true": ["deposit returned"]}
+    assert [called[each].asked for each in ("client", "inspector", "depot")] == ["who", "", "where"]
