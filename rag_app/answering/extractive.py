@@ -112,7 +112,7 @@ _MOST_NEWS = 10
 _TITLED_NAME = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|Herrn?|Frau|Mme|Mlle)\.? (?:[A-Z][\w'’-]+ )*([A-Z][\w'’-]+)")
 _OF_FIGURES = frozenset(
     words_in(
-        "cost price fee charge pay paid much many euro dollar pound euros dollars pounds money set back number amount"
+        "cost price fee charge pay paid much many euro dollar pound euros dollars pounds money set back number amount email mail address telephone phone mobile contact line"
     )
 )
 _PRICE = re.compile(r"\b(?:charge|cost|fee|kosten|kostet|preis|price|rent)\w*\b", re.IGNORECASE)

@@ -15,8 +15,10 @@ from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS
 
 
 class Kind(StrEnum):
-    """`NUMBER`: any figure; `SHARE`: how much of something; `TIME`: a date, a day or an hour; `SPAN`: how long; `OFTEN`: how often."""
+    """`EMAIL` and `PHONE`: where somebody is reached. `NUMBER`: any figure; `SHARE`: how much of something; `TIME`: a date, a day or an hour; `SPAN`: how long; `OFTEN`: how often."""
 
+    EMAIL = "email"
+    PHONE = "phone"
     SHARE = "share"
     MONEY = "money"
     OFTEN = "often"
@@ -39,7 +41,17 @@ def _pattern(words: str) -> re.Pattern[str]:
 
 
 # The first that fits says the kind.
+_WHAT = r"(?:\b(?:(?:what|which)(?:['’]?s| is| are)?|do you have|have you got|is there|give me|wie lautet|wie ist) {}|^\W*(?:the )?)"
+_WHAT_THE, _WHAT_WORDS = _WHAT.format("(?:the |your |our |die |ihre )?"), _WHAT.format(r"(?:[\w'’]+ ){0,4}?")
+_NAME_END = r"(?=\W*$| (?:of|for|to|do|should|at|von|vom|für|der|des)\b)"
 _QUESTION_WORDS = {
+    Kind.EMAIL: rf"{_WHAT_WORDS}e-?mail(?:[ -]ad+ress\w*)?{_NAME_END}",
+    Kind.PHONE: (
+        rf"{_WHAT_WORDS}(?:(?:tele)?phone|mobile|contact|fax)[ -]?numbers?{_NAME_END}|{_WHAT_WORDS}(?:telefon|handy|fax)nummer{_NAME_END}"
+        r"|\b(?:what|which) number (?:do|should|can|must|shall|may) (?:i|we|you) (?:ring|call|phone|dial|text)\b"
+        rf"|{_WHAT_THE}numbers? (?:of|for) (?:the |your |our )?(?:[\w'’]+ ){{0,3}}"
+        r"(?:line|helpline|hotline|desk|reception|office|surgery|emergency|emergencies|switchboard)\b"
+    ),
     Kind.SHARE: (
         r"\b(?:what|which|how (?:big|large|high) an?) (?:percentage|per ?cent|proportion|share|fraction) of\b|\bwie ?viel prozent\b"
         r"|\b(?:welcher|welchen) (?:anteil|prozentsatz)\b|\bquel(?:le)? (?:pourcentage|part|proportion) d"
@@ -106,6 +118,8 @@ _VALUES = {
         r"%|\bper ?cent\b|\bprozent\b|\bpour ?cent\b|\b(?:half|quarter|two thirds|tenth|all|none|most|hälfte|viertel|drittel|moitié|tiers|quart)\b"
         rf"|\b(?:a|one|two|a full) (?:third|fifth|sixth)s?\b|\b(?:\d+|{_NUMBER}) (?:in|out of|of(?: the| every)?|von) (?:\d+|{_NUMBER})\b"
     ),
+    Kind.EMAIL: r"\S+@\S+\.\w+",
+    Kind.PHONE: r"(?:\+\d|\b0\d)[\d\s()/.-]{4,}\d|\b\d{3,}[ -]\d{3,}\b|\b(?:call|ring|dial|phone|tel(?:ephone)?)\b[^.;\d]{0,25}\d{3,}",
     Kind.MONEY: (
         r"[$€£¥%]|\b(?:dollars?|euros?|eur|usd|gbp|chf|pounds?|pence|cents?|francs?|crowns?|krona|kroner|yen|per ?cent|free|nothing|half(?! (?:an?|past|hour|day))|double|kostenlos)\b"
         r"|(?<![\w.:])\d+[.,]\d\d(?![\d:])|\b(?:costs?|fees?|prices?|pays?|paid|charged?)\b[^\d.;]{0,30}\d"
@@ -135,8 +149,10 @@ _VALUES = {
         r"|if|weil|denn|da|damit|grund|ursache|wegen|deshalb|car|parce)\b"
     ),
 }
-FIGURES = frozenset([Kind.SHARE, Kind.MONEY, Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH, Kind.NUMBER])
-"""Kinds that no sentence has without a figure, so that one without it is no answer. The others may be said in any words."""
+FIGURES = frozenset(
+    [Kind.EMAIL, Kind.PHONE, Kind.SHARE, Kind.MONEY, Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH, Kind.NUMBER]
+)
+"""Kinds that no sentence has without a figure or an address, so that one without it is no answer. The others may be said in any words."""
 _NEEDS_FIGURE = frozenset([Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH])
 _NO_FIGURES = frozenset([Kind.TIME, Kind.PERSON, Kind.PLACE, Kind.REASON])
 _NEEDS_NEWS = frozenset([Kind.TIME, Kind.PLACE])
@@ -226,6 +242,8 @@ def kind_of(question: str) -> Kind | None:
 
     >>> kind_of("How many seats are there?").value, kind_of("who cuts Frieda's hair").value, kind_of("Is it open?")
     ('number', 'person', None)
+    >>> [kind_of(each) for each in ("whats the number of the late line?", "What is your e-mail address?", "Can I change my email address?")]
+    [<Kind.PHONE: 'phone'>, <Kind.EMAIL: 'email'>, None]
     """
     return next((kind for kind, words in _QUESTION_WORDS.items() if _pattern(words).search(question)), None)
 

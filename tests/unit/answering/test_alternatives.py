@@ -100,3 +100,12 @@ async def test_a_limit_is_told_to_who_is_beyond_it(synthesizer: ExtractiveSynthe
 )
 def test_a_figure_is_compared_with_ranges_of_its_unit(question: str, text: str, found: bool | None) -> None:
     assert fits(question, text) is found
+
+
+async def test_an_address_is_asked_for_and_not_what_else_is_said_of_it(synthesizer: ExtractiveSynthesizer) -> None:
+    told = context(
+        "The night line took 40 calls. The harbour office opens at nine.\n\nContact: Ruth, ruth@quay.example, 0155 20 77 31"
+    )
+    for question, answer in {"What is the number of the night line?": "", "What is Ruth's email?": "ruth@quay"}.items():
+        text = (await synthesizer.write(Question(question), told)).text
+        assert answer in text and "40 calls" not in text, text
