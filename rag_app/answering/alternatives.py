@@ -23,6 +23,7 @@ Group = tuple[int, str, str]
 def settle_rows(ranking: Ranking, question: str) -> Ranking:
     """The ranking without the rows and items beside those that the question means, which are as likely as the likeliest of them.
 
+    >>> import numpy as np
     >>> told = [Passage(0, n, f"Distance: {each} miles; Price: {n}0") for n, each in enumerate(("up to 5", "5 to 12", "12 to 25"))]
     >>> rows = Ranking(("",), tuple(told), tuple(told), *(np.array([[0.0, 1.0, 2.0]]),) * 2, np.zeros(3), np.array([[4.0, 1.0, 2.0]]))
     >>> settled = settle_rows(rows, "What is it for 8 miles?")
@@ -63,12 +64,15 @@ def fits_figure(question: str, row: Passage) -> bool | None:
 
     >>> fits_figure("For 30 h?", Passage(0, 0, "Contract: 30 hours; Leave: 20")), fits_figure("For 9 kg?", Passage(0, 0, "up to 5 kg: £4"))
     (True, False)
+    >>> [fits_figure("The 6.2 tower?", Passage(0, 0, f"No.: 5; Item: Tower, {size} m")) for size in ("6.2", "4.2")]
+    [True, False]
     """
     cells = [*cells_in(row.text).items()]
     if not cells:
         head = _head_of(row)
         return fits(question, head, f"{row.lead} {row.section}") if head else None
-    found = [fits(question, said, label, exact=place == 0) for place, (label, said) in enumerate(cells)]
+    name = next((place for place, (_, said) in enumerate(cells) if re.search(r"[^\W\d]{2}", said)), 0)
+    found = [fits(question, said, label, exact=place in (0, name)) for place, (label, said) in enumerate(cells)]
     compared = [each for each in found if each is not None]
     return any(compared) if compared else None
 

@@ -130,6 +130,9 @@ _MOST_ROWS = 10  # of a table, that are quoted where several answer
 _LITTLE = 1  # words that carry meaning: a part of a question with no more is read with what is said before it
 _ASKS = r"(?:(?:at|from|by|until|for|in|to|on|of|with|about|after|before|under|over|below|above|within) )?(?:who|whom|whose|what|when|where|why|how|which|until)\b"
 _ASKS_YES_OR_NO = r"(?:do|does|did|is|are|was|were|can|may|must|should|will)\b"
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_GOES_ON = re.compile(r"\b(?:since|from|as of|seit|ab|depuis)\b[^.;]{0,30}\b(?:19|20)\d\d\b", re.IGNORECASE)
+_ENDS = re.compile(r"\b(?:to|until|till|bis|jusqu['’]au)\b[^.;]{0,30}\b(?:19|20)\d\d\b", re.IGNORECASE)
 _PART = re.compile(
     rf"(?<=[?.!;,])\s+(?=(?:(?:and|but|or|so)\s+)?(?:{_ASKS}|{_ASKS_YES_OR_NO}))|\s+(?=(?:and|but|or)\s+(?:{_ASKS}|{_ASKS_YES_OR_NO}))",
     re.IGNORECASE,
@@ -174,8 +177,8 @@ class ExtractiveSynthesizer(Synthesizer):
         understood = getattr(self._embedder, "languages", ())
         warning = not_understood_here(question.text, self._embedder.model_name, understood)
         written = (
-            rivals and f"Sources disagree: {_tell(rivals, context)}",
-            _compose_text([each for each in said if each.block not in outdated], context),
+            rivals and f"Sources disagree: {_tell(rivals, context, question.text)}",
+            _compose_text([each for each in said if each.block not in outdated], context, question.text),
             _tell_outdated([each for each in said if each.block in outdated], context, question),
             unanswered_text(question.text, missing),
             warning and f"{warning}.",
@@ -301,7 +304,9 @@ def _select_passages(question: Question, context: Context) -> tuple[Passage, ...
     pool = tuple(
         each
         for each in _passages_of(context, range(len(context.blocks)))
-        if not _is_of_another(each, context, question.text) and not only_lists_names(each.text, question.text)
+        if not _is_of_another(each, context, question.text)
+        and not (question.period is not None and _is_of_other_year(each.text, question.period))
+        and not only_lists_names(each.text, question.text)
     )
     timed = {each.block for each in pool if speaks_of_asked(question.text, each.text_with_lead, times=True)}
     pool = tuple(
@@ -387,11 +392,17 @@ async def _read(
     if language_of(asked[0]) not in LANGUAGES:
         return np.zeros_like(promising)
     said_before = {(each.block, each.place + 1): each.text for each in pool}
+    wanted = content_words(asked[0])
+
+    def named(each: Passage) -> bool:
+        """Whether the question names what is in the heading of the section, and not in the title."""
+        return bool(wanted & content_words(each.section) - content_words(context.blocks[each.block].title))
+
     readings = [
         reading_of(
             each.text,
             context.blocks[each.block].title,
-            each.lead or each.name,
+            each.lead or each.name or (each.section if _POINTS_BACK.match(each.text) and named(each) else ""),
             said_before.get((each.block, each.place), ""),
         )
         for each in ranked
@@ -653,6 +664,21 @@ def _is_of_another(passage: Passage, context: Context, question: str) -> bool:
     )
 
 
+def _is_of_other_year(text: str, asked: Period) -> bool:
+    """Whether a text is of other years than the one that is asked about, and of nothing that goes on.
+
+    >>> from datetime import date
+    >>> next_year = Period(date(2027, 1, 1), date(2027, 12, 31), "next year", (0, 9), "year")
+    >>> texts = ("Open until 3 October 2026.", "Since May 2024 it is free.", "Open on Fridays.", "From 2025 to 2028 it is free.")
+    >>> [_is_of_other_year(each, next_year) for each in texts]
+    [True, False, False, False]
+    """
+    years = [int(year) for year in _YEAR.findall(text)]
+    if asked.grain != "year" or asked.start is None or not years or min(years) <= asked.start.year <= max(years):
+        return False
+    return not (_GOES_ON.search(text) and max(years) < asked.start.year and not _ENDS.search(text))
+
+
 def _has_figure(names: Set[str]) -> bool:
     return any(" " in name for name in names)
 
@@ -783,20 +809,23 @@ def _alike(one: str, other: str) -> bool:
     return len(left & right) >= _SAME * max(1, len(left | right))
 
 
-def _compose_text(chosen: Sequence[Passage], context: Context) -> str:
+def _compose_text(chosen: Sequence[Passage], context: Context, question: str) -> str:
     """Best source first, each in reading order, each sentence with its citation before the full stop."""
     sources = [passage.block for passage in chosen]
-    return _tell(sorted(chosen, key=lambda each: (sources.index(each.block), each.place)), context)
+    return _tell(sorted(chosen, key=lambda each: (sources.index(each.block), each.place)), context, question)
 
 
 def _tell_outdated(said: Sequence[Passage], context: Context, question: Question) -> str:
-    return f"{outdated_text(question.text)}: {_compose_text(said, context)}" if said else ""
+    return f"{outdated_text(question.text)}: {_compose_text(said, context, question.text)}" if said else ""
 
 
-def _tell(said: Sequence[Passage], context: Context) -> str:
-    """Passages, rows as sentences; a record that has no text of its own is told once, in the sentence of its index."""
+def _tell(said: Sequence[Passage], context: Context, question: str) -> str:
+    """Passages, rows as sentences, what the question names first; a record that has no text of its own is told once, in the sentence of its index."""
     blocks = [context.blocks[each.block] for each in said]
-    told = [block.told or tell_row(each.text, block.lang) for each, block in zip(said, blocks, strict=True)]
+    told = [
+        block.told or tell_row(each.text, block.lang, content_words(question))
+        for each, block in zip(said, blocks, strict=True)
+    ]
     return " ".join(dict.fromkeys(_cite(text, each.block) for text, each in zip(told, said, strict=True)))
 
 

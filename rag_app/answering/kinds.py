@@ -66,7 +66,7 @@ _QUESTION_WORDS = {
         r"\bhow (?:long|soon|quickly)\b|\bhow many (?:minutes|hours|days|weeks|months|years)\b"
         r"|\bhow much (?:time|notice)\b|\bwie lange\b|\bcombien de temps\b"
     ),
-    Kind.LENGTH: r"\bhow (?:tall|deep|wide|thick|far (?:is|away|from))\b|\bwie (?:tief|breit|weit)\b",
+    Kind.LENGTH: r"\b(?:what|which) (?:width|depth|height)\b|\bhow (?:tall|deep|wide|thick|far (?:is|away|from))\b|\bwie (?:tief|breit|weit)\b",
     Kind.WEIGHT: r"\bhow heavy\b|\b(?:what|how much) .{0,40}\bweighs?\b|\bwie schwer\b|\bhow many kilo",
     Kind.AGE: r"\bhow old\b|\bwhat age\b|\bwie alt\b|\bquel âge\b",
     Kind.WARMTH: r"\bhow (?:warm|hot|cold)\b|\bwhat temperature\b|\bwie (?:warm|heiß|kalt)\b",
@@ -133,7 +133,7 @@ _VALUES = {
         r"|\b\d+\s?(?:h|min|s|m|cm|km|metres?|meters?|miles?|feet)\b|\b(?:until|till|by|bis|forever)\b|\d\s?[-–]\s?\d"
     ),
     Kind.LENGTH: (
-        r"(?<![a-z])(?:m|cm|mm|km|met(?:re|er)s?|metern?|kilomet(?:re|er)s?|miles?|feet|foot|ft|inch(?:es)?|yards?|minutes?|hours?)\b"
+        r"(?<![a-z])(?:m|cm|mm|km|(?:centi|milli)?met(?:re|er)s?|metern?|kilomet(?:re|er)s?|miles?|feet|foot|ft|inch(?:es)?|yards?|minutes?|hours?)\b"
     ),
     Kind.WEIGHT: r"(?<![a-z])(?:kg|g|kilo(?:gram)?s?|grams?|tons?|tonnes?|lbs?|ounces?)\b|\bweigh\w*\b.{0,30}\bpounds?\b",
     Kind.AGE: r"\b(?:years?|old|aged?|ages|born|months?|jahren?|jahre|alt|under|over|built|since)\b",

@@ -1,7 +1,7 @@
 """A text taken apart into what can answer something: sentences, list items, table rows, `key: value` lines."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import pairwise
 
 import numpy as np
@@ -174,16 +174,25 @@ def cells_of(text: str) -> dict[str, str]:
     return dict(cell.split(": ", 1) for cell in text.split("; ") if ": " in cell) if _RECORD.match(text) else {}
 
 
-def tell_row(text: str, lang: str = "en") -> str:
-    """A row of a table as a person would say it, by what its first cell names; any other text as it is.
+def tell_row(text: str, lang: str = "en", asked: Set[str] = frozenset()) -> str:
+    """A row of a table as a person would say it, by what its first cell names; any other text as it is. Columns that one of the
+    words `asked` names come first, behind the cell that says what the row is of.
 
     >>> tell_row("Role: Cook; Pay: £12; Notice: 2 weeks"), tell_row("Evening: 5; We read: Chapter 4"), tell_row("Pay: £12")
     ('Cook – pay: £12; notice: 2 weeks', 'Evening 5 – we read: Chapter 4', 'Pay: £12')
+    >>> tell_row("Role: Cook; Pay: £12; Notice: 2 weeks", asked={"notice"}), tell_row("No.: 5; Item: Saw; Day: £4; Week: £9", asked={"week"})
+    ('Cook – notice: 2 weeks; pay: £12', 'No. 5 – item: Saw; week: £9; day: £4')
     """
     cells = [cell.partition(": ") for cell in text.split("; ")]
     (name, _, first), *others = cells
     if not others or not all(said and re.fullmatch(LABEL, f"{label}:") for label, _, said in cells):
         return text
+    kept = 0 if re.match(r"[^\W\d]{2}", first) else 1  # behind a number stands what the row is of
+    names = {label: re.findall(r"\w+", label.casefold()) for label, *_ in others}
+    others[kept:] = sorted(
+        others[kept:],
+        key=lambda cell: asked.isdisjoint({*names[cell[0]], *(word.removesuffix("s") for word in names[cell[0]])}),
+    )
     subject = first if re.match(r"[^\W\d]{2}", first) else f"{name} {first}"
     told = [
         f"{label if lang == 'de' or label[1:2].isupper() else label[:1].lower() + label[1:]}: {said}"

@@ -65,6 +65,8 @@ class Range(Struct, frozen=True):
     def covers(self, other: "Range") -> bool | None:
         """Whether a single figure is in the range; None where the two cannot be compared."""
         factors = self.factor, other.factor
+        if self.low == self.high and other.low / other.factor % 1:
+            return self.low / self.factor == other.low / other.factor  # "the 6.2 tower": a name more than a figure
         if self.dimension != other.dimension:
             if not self._may_be_of(other):
                 return None

@@ -266,7 +266,7 @@ async def test_a_row_is_named_by_its_figure_and_its_word_together(synthesizer: E
     )
     fees = "\n".join(f"Course: {course}; Days: {days}; Fee: {fee}{note}" for course, days, fee, note in rows)
     text = (await synthesizer.write(Question("What is the fee of the course Level 2?"), context(fees))).text
-    assert re.findall(r"(Level \d) – days", text) == ["Level 2"], text
+    assert re.findall(r"(Level \d) – fee", text) == ["Level 2"], text
 
 
 def test_a_row_that_answers_better_stays_beside_one_that_names_more() -> None:
