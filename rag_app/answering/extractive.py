@@ -242,7 +242,7 @@ def names_nothing(question: str, found: Sequence[Passage]) -> list[bool]:
     """
     persons = content_words(" ".join(each[1] for each in _TITLED_NAME.finditer(question)))
     wanted = persons or (content_words(question) - _OF_FIGURES if kind_of(question) in FIGURES else frozenset())
-    return [bool(wanted) and not wanted & content_words(each.text_with_lead) for each in found]
+    return [bool(wanted) and not wanted & content_words(f"{_subject_of(each)} {each.text_with_lead}") for each in found]
 
 
 def lacks_thing(question: str, found: Sequence[Passage], titles: Sequence[str]) -> list[bool]:
@@ -253,10 +253,14 @@ def lacks_thing(question: str, found: Sequence[Passage], titles: Sequence[str]) 
     """
     thing = thing_priced(question)
     return [
-        thing != ""
-        and not names_thing(f"{title} {each.section if cells_in(each.text) else ''} {each.text_with_lead}", thing)
+        thing != "" and not names_thing(f"{title} {_subject_of(each)} {each.text_with_lead}", thing)
         for each, title in zip(found, titles, strict=True)
     ]
+
+
+def _subject_of(passage: Passage) -> str:
+    """The heading of the section, where a passage says nothing of what it is about: of a row, and of "They are £12"."""
+    return passage.section if cells_in(passage.text) or _POINTS_BACK.match(passage.text) else ""
 
 
 def holds(question: str, found: Sequence[Passage]) -> list[bool]:
@@ -394,7 +398,7 @@ async def _read(
     said_before = {(each.block, each.place + 1): each.text for each in pool}
     wanted = content_words(asked[0])
 
-    def named(each: Passage) -> bool:
+    def names_section(each: Passage) -> bool:
         """Whether the question names what is in the heading of the section, and not in the title."""
         return bool(wanted & content_words(each.section) - content_words(context.blocks[each.block].title))
 
@@ -402,7 +406,7 @@ async def _read(
         reading_of(
             each.text,
             context.blocks[each.block].title,
-            each.lead or each.name or (each.section if _POINTS_BACK.match(each.text) and named(each) else ""),
+            each.lead or each.name or (each.section if _POINTS_BACK.match(each.text) and names_section(each) else ""),
             said_before.get((each.block, each.place), ""),
         )
         for each in ranked

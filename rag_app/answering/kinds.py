@@ -58,6 +58,7 @@ _QUESTION_WORDS = {
     ),
     Kind.MONEY: (
         r"\b(?:what|how much)\b.{0,60}\b(?:costs?|prices?|charged?|fees?|salary|wages?|pay|paid|earns?)\b|\bwie teuer\b"
+        r"|^(?!.*\b(?:who|when|where|why|which|is|are|am|do|does|did|can|could|may|must|if)\b)[^?.,;]{3,60}\b(?:price|cost|fee|charge)s?\W*$"
         r"|\bhow much for\b|^\W*(?:the )?(?:[a-z]+ )?(?:price|cost|fee|charge)s? (?:of|for|per)\b|\bset (?:me|us) back\b"
         r"|\bwas (?:kostet|kosten|zahlt|zahlen)\b|\bcombien (?:coûte|coûtent)\b"
     ),
@@ -242,6 +243,8 @@ def kind_of(question: str) -> Kind | None:
 
     >>> kind_of("How many seats are there?").value, kind_of("who cuts Frieda's hair").value, kind_of("Is it open?")
     ('number', 'person', None)
+    >>> [kind_of(each) for each in ("ladder hire price?", "Is there a charge?")]
+    [<Kind.MONEY: 'money'>, None]
     >>> [kind_of(each) for each in ("whats the number of the late line?", "What is your e-mail address?", "Can I change my email address?")]
     [<Kind.PHONE: 'phone'>, <Kind.EMAIL: 'email'>, None]
     """
