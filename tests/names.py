@@ -1,8 +1,9 @@
 """`python -m tests.names`, a part of `make lint`: functions are verbs or nouns, types are nouns.
 
 No function, method, property, class or constant of rag_app, private or within a function, has a name that is only a participle
-or a preposition (`_shown`, `of`, `_LISTED`), and no two modules of a package differ by a plural alone. Left out: fields
-(`cited`, `failed`), and classes whose name ends in -ing, which are nouns (`Reading`).
+or a preposition (`_shown`, `of`, `_LISTED`), and no function's name begins with `of`, `by`, `told` and the like
+(`_of_named`, `told_apart`). No two modules of a package differ by a plural alone. Left out: fields (`cited`, `failed`), and
+classes whose name ends in -ing, which are nouns (`Reading`).
 
 Each word that tests/glossary.txt gives for another one is a word of docs/glossary.md.
 """
@@ -137,6 +138,7 @@ NOUNS_AND_VERBS = frozenset(
         "training",
     ]
 )
+BEGINNINGS = ("of_", "by_", "said_", "seen_", "taken_", "told_")
 ALLOWED = {
     "rag_app/domain/errors.py:Misconfigured": "an error, whose text begins with what is amiss",
     "rag_app/domain/errors.py:Unauthenticated": "an error, whose text begins with what is amiss",
@@ -191,8 +193,11 @@ def is_nameless(definition: Definition) -> bool:
     >>> [is_nameless(each) for each in definitions(ast.parse("def _shown(): ...\\ndef embed(): ...\\nclass Reading: ..."))]
     [True, False, False]
     """
-    is_noun = isinstance(definition, ast.ClassDef) and definition.name.endswith("ing")
-    return not is_noun and _is_word_alone(definition.name)
+    if isinstance(definition, ast.ClassDef):
+        return _is_word_alone(definition.name) and not definition.name.endswith("ing")
+    is_property = any("property" in ast.unparse(each) for each in definition.decorator_list)
+    begins = definition.name.lstrip("_").startswith(BEGINNINGS) and not is_property
+    return begins or _is_word_alone(definition.name)
 
 
 def _is_word_alone(name: str) -> bool:
@@ -213,7 +218,7 @@ def problems(package: Path) -> list[str]:
         nameless += [(line, name) for line, name in constants(module) if _is_word_alone(name)]
         seen |= {f"{place}:{name}" for _, name in nameless}
         found += [
-            f"{place}:{line}: {name} is only a participle or a preposition"
+            f"{place}:{line}: {name} is, or begins with, a participle or a preposition"
             for line, name in nameless
             if f"{place}:{name}" not in ALLOWED
         ]

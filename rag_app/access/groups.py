@@ -72,7 +72,7 @@ class Groups(Struct, frozen=True):
             names.setdefault(group, []).extend([] if row.member is None else [row.member])
         return [(group, tuple(found)) for group, found in names.items()]
 
-    async def of_member(self, user_id: UUID) -> Sequence[Group]:
+    async def list_for_member(self, user_id: UUID) -> Sequence[Group]:
         """The groups that an administrator has added the user to, in all organizations, by slug."""
         joined = (
             select(groups_table)

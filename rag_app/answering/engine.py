@@ -36,13 +36,13 @@ from rag_app.answering.editions import outdated_sources
 from rag_app.answering.extractive import SURE, excerpt, summary
 from rag_app.answering.gate import NOTHING, Gate, Judgment
 from rag_app.answering.kinds import find_calculation, kind_of
-from rag_app.answering.leaning import said_before, speaks_of_named
+from rag_app.answering.leaning import question_before, speaks_of_named
 from rag_app.answering.models import Draft, Restart
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.records.finder import FoundRecords, NotRecorded, RecordFinder
 from rag_app.answering.records.rephrasing import write_out_english
 from rag_app.answering.records.written_queries import add_usage
-from rag_app.answering.refusals import elsewhen_text, language_of, near_text, nearest_period
+from rag_app.answering.refusals import elsewhen_text, language_of, near_miss_text, nearest_period
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.answering.verification.verdict import Ground, Verification
 from rag_app.domain import (
@@ -91,7 +91,7 @@ class Evidence(Struct, frozen=True):
 
     `retrieved` and `above_threshold` count chunks, and `look` says where they come from, as Answer does. `failures` are
     those that nothing was found for; `seconds` is how long all this took; `warnings` are the postprocessors';
-    `places` has an order, by node id, that one of them asks for, once all is judged (`_in_places`). `records`
+    `places` has an order, by node id, that one of them asks for, once all is judged (`_sort_by_place`). `records`
     is what a question about records found: then the nodes are those records; `lacking` says which field they have not.
     `elsewhen` is the period that it is from, where nothing of the one that was asked for answers; `has_period`: something
     is recorded for that. `spent` are the tokens that a model took to read the question as a query.
@@ -312,7 +312,7 @@ class CapabilityEngine(BaseQueryEngine):
                     return replace(
                         self._take_records(question, told), seconds=time.perf_counter() - started, spent=spent
                     )
-                question = _in_full(question)
+                question = _restate_question(question)
                 query, (first, steps) = _bundle(question, by), self._first_look(question)
                 nodes = await first.aretrieve(query)
                 if not isinstance(first, ChunkRetriever):
@@ -350,7 +350,7 @@ class CapabilityEngine(BaseQueryEngine):
             if not capability.failure_text:
                 raise
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
-        found = _in_places(_of_rows(self._without_field(best, told), finder))
+        found = _sort_by_place(_mark_rows(self._without_field(best, told), finder))
         return replace(found, seconds=time.perf_counter() - started, spent=spent)
 
     def _first_look(self, question: Question) -> tuple[BaseRetriever, Sequence[BaseNodePostprocessor]]:
@@ -399,7 +399,7 @@ class CapabilityEngine(BaseQueryEngine):
     ) -> Evidence:
         """What was found, judged by the message together with the one before it, where it may lean on that and does not answer
         by itself. A model reads both anyway."""
-        before = said_before(question)
+        before = question_before(question)
         if found.judgment.answers or self.synthesizer.asks_model or question.searched or not before:
             return found
         together = await self._judge(
@@ -624,7 +624,7 @@ class CapabilityEngine(BaseQueryEngine):
         if not evidence.hits:
             return self.capability.refusal
         warning = self._warn(evidence.question.text) if self._warn else ""
-        return near_text(self.capability, evidence.question, self._languages, warning, evidence.lacking)
+        return near_miss_text(self.capability, evidence.question, self._languages, warning, evidence.lacking)
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with every sentence checked, cut at the capability's limits; or a refusal where no claim is left."""
@@ -760,7 +760,7 @@ def _bundle(question: Question, by: QueryBundle | None = None) -> QueryBundle:
     return QueryBundle(text, custom_embedding_strs=by.custom_embedding_strs, embedding=by.embedding)
 
 
-def _in_full(question: Question) -> Question:
+def _restate_question(question: Question) -> Question:
     """As it is said in full, if it only names another thing than the question before, and as it is spelt."""
     asked = replace(question, text=question.restated, searched=None) if question.restated else question
     if language_of(asked.text) != "en":
@@ -804,13 +804,13 @@ def _nearest(evidence: Evidence) -> float:
     return max((hit.score for hit in evidence.hits), default=-1.0)
 
 
-def _of_rows(found: Evidence, finder: RecordFinder | None) -> Evidence:
+def _mark_rows(found: Evidence, finder: RecordFinder | None) -> Evidence:
     """The evidence, with whether all of it are rows of tables."""
     rows = finder is not None and finder.knows_rows_alone
     return replace(found, context=replace(found.context, rows=rows))
 
 
-def _in_places(found: Evidence) -> Evidence:
+def _sort_by_place(found: Evidence) -> Evidence:
     """The evidence in the order that a postprocessor asks for: the same nodes, judged as they are."""
     if not found.places:
         return found

@@ -55,7 +55,7 @@ from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, outdated_text, unanswered_text
 from rag_app.answering.restating import take_apart
 from rag_app.answering.rival_answers import Account, answer_differently, are_comparable
-from rag_app.answering.sections import name_sections, of_named_sections
+from rag_app.answering.sections import keep_named_sections, name_sections
 from rag_app.answering.sequels import add_sequels
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Period, Question, day_of, day_text
@@ -318,7 +318,7 @@ def _select_passages(question: Question, context: Context) -> tuple[Passage, ...
         for each in pool
         if not (each.block in timed and speaks_of_another(question.text, each.text_with_lead, times=True))
     )
-    return tuple(of_named_sections(pool, question))
+    return tuple(keep_named_sections(pool, question))
 
 
 def _outdated_blocks(question: Question, context: Context) -> frozenset[int]:
@@ -611,12 +611,12 @@ def _complete_tables(
     cells = {each: cells_of(each.text) for each in dict.fromkeys((*chosen, *pool))}
     named = {each: wanted & _named_by(_AMOUNT.sub(" ", "\n".join(row.values()))) for each, row in cells.items()}
 
-    def of_one_table(one: Passage, other: Passage) -> bool:
+    def are_of_one_table(one: Passage, other: Passage) -> bool:
         columns, others = cells[one].keys(), cells[other].keys()  # without those of empty cells
         return one.block == other.block and len(columns & others) * 2 > max(len(columns), len(others))
 
     def names_more(one: Passage, other: Passage) -> bool:
-        return of_one_table(one, other) and named[one] < named[other]
+        return are_of_one_table(one, other) and named[one] < named[other]
 
     meant = [
         other
@@ -632,7 +632,7 @@ def _complete_tables(
 
     kept = [one for one in chosen if not any(is_left_out(one, other) for other in chosen)]
     for one in [*kept]:
-        equals = [other for other in pool if of_one_table(one, other) and named[one] == named[other]]
+        equals = [other for other in pool if are_of_one_table(one, other) and named[one] == named[other]]
         if len(equals) <= _MOST_ROWS and sum(each in kept for each in equals) > 1:
             kept += [each for each in equals if each not in kept]
     return kept

@@ -181,10 +181,10 @@ def wordings(text: str, earlier: Sequence[str], leaning: Leaning) -> tuple[str, 
     return (together, text) if leaning is Leaning.LEANS else (text, together)
 
 
-def said_before(question: Question) -> str:
+def question_before(question: Question) -> str:
     """What was asked before a question that may lean on it; else empty.
 
-    >>> said_before(Question("And how?", searched="Who has the keys?\\nAnd how?"))
+    >>> question_before(Question("And how?", searched="Who has the keys?\\nAnd how?"))
     'Who has the keys?'
     """
     ending = f"\n{question.text}"

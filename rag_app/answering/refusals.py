@@ -58,7 +58,7 @@ def not_understood_here(text: str, model: str, understood: Collection[str]) -> s
     return own.format(model) if own else said
 
 
-def near_text(
+def near_miss_text(
     capability: Capability, question: Question, declared: Collection[str], warning: str = "", lacking: str = ""
 ) -> str:
     """Said where hits are there and none is good enough.

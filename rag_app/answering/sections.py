@@ -62,12 +62,12 @@ def names_of(pool: Iterable[Passage], question: str) -> dict[Place, frozenset[st
     return {place: content_words(place[1]) for place in said if place in names}
 
 
-def of_named_sections(pool: Sequence[Passage], question: Question) -> list[Passage]:
+def keep_named_sections(pool: Sequence[Passage], question: Question) -> list[Passage]:
     """The passages without those of other things than the question names, or than the message before it does; what stands
     under a name has it as its name.
 
     >>> told = [Passage(0, 0, "Open daily.", section="Old Mill"), Passage(0, 1, "Open on Mondays.", section="Pine Lake")]
-    >>> [each.said for each in of_named_sections(told, Question("When is pine lake open?"))]
+    >>> [each.text_with_lead for each in keep_named_sections(told, Question("When is pine lake open?"))]
     ['Pine Lake Open on Mondays.']
     """
     names = names_of(pool, question.text)

@@ -13,7 +13,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from msgspec.structs import replace
 
 from rag_app.answering.context import Context, plain_context
-from rag_app.answering.leaning import said_before
+from rag_app.answering.leaning import question_before
 from rag_app.answering.models import AnsweringModel, Draft, Limits, Pieces
 from rag_app.answering.prompts import Constraints, Prompt, PromptConfig, kept_constraints, own_prompt, template_of
 from rag_app.answering.providers import EXTRACTIVE
@@ -159,7 +159,7 @@ def messages_of(prompt: Prompt, question: Question, context: str) -> list[ChatMe
     A prompt without `history` is told what was asked before a question that may lean on it.
     """
     given, asked = question.instructions.values, question.text
-    if "history" not in prompt.variables and (before := said_before(question)):
+    if "history" not in prompt.variables and (before := question_before(question)):
         asked = f"{asked}\n(The same person asked before: {before} That is not asked again.)"
     others = {name: given[name] for name in prompt.variables & given.keys() - {"question", "context"}}
     return with_today(prompt.messages(**others, question=asked, context=context), question)

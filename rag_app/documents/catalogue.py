@@ -39,7 +39,7 @@ from sqlalchemy.types import Uuid
 
 from rag_app.database.pages import EPOCH
 from rag_app.database.session import Database
-from rag_app.documents.ledger import SOURCE, seen_by, source_of
+from rag_app.documents.ledger import SOURCE, source_of, visibility_conditions
 from rag_app.documents.tables import originals_table, source_builds_table, sources_table
 from rag_app.domain import Filters, InvalidInput, NotFound, Scope, Source, require, storable
 from rag_app.retrieval.filters import translate
@@ -113,7 +113,9 @@ class Catalogue(Struct, frozen=True):
         order, kind = SORTS[asked.sort]
         key = tuple_(order, sources_table.c.id)
         statement = (
-            _entries(generations).add_columns(order.label("place")).where(*_conditions_of(asked), *seen_by(scope))
+            _entries(generations)
+            .add_columns(order.label("place"))
+            .where(*_conditions_of(asked), *visibility_conditions(scope))
         )
         if asked.ready is not None:
             statement = statement.where(_READY if asked.ready else not_(_READY))
@@ -128,7 +130,7 @@ class Catalogue(Struct, frozen=True):
 
     async def entry(self, scope: Scope, source_id: UUID, generations: Collection[int]) -> Entry:
         """Raises NotFound, also for a source outside the scope."""
-        statement = _entries(generations).where(sources_table.c.id == source_id, *seen_by(scope))
+        statement = _entries(generations).where(sources_table.c.id == source_id, *visibility_conditions(scope))
         found = await self._database.read(scope, statement)
         return _entry(require(next(iter(found), None), NotFound("source", str(source_id))))
 
@@ -136,7 +138,7 @@ class Catalogue(Struct, frozen=True):
         """The ids of all of them."""
         statement = (
             select(sources_table.c.id)
-            .where(*_conditions_of(asked), *seen_by(scope, operator))
+            .where(*_conditions_of(asked), *visibility_conditions(scope, operator))
             .order_by(sources_table.c.id)
         )
         return [found for (found,) in await self._database.read(scope, statement, operator)]
@@ -161,7 +163,7 @@ class Catalogue(Struct, frozen=True):
                 table.origin == any_(literal(uploaded, ARRAY(Text))),
             ),
             *_conditions_of(asked),
-            *seen_by(scope, operator),
+            *visibility_conditions(scope, operator),
         )
         found = await self._database.read(scope, statement, operator) if names else []
         named = {name: [row for row in found if _is_row_of(name, row)] for name in names}
@@ -171,7 +173,7 @@ class Catalogue(Struct, frozen=True):
         """The existing sources among these that the scope may not see, and so may not overwrite."""
         there = select(sources_table.c.id).where(sources_table.c.id == any_(literal([*source_ids], ARRAY(Uuid))))
         everybody = await self._database.read(scope, there, operator=True)
-        seen = await self._database.read(scope, there.where(*seen_by(scope)))
+        seen = await self._database.read(scope, there.where(*visibility_conditions(scope)))
         return {found for (found,) in everybody} - {found for (found,) in seen}
 
     async def indexes(self, organizations: Collection[UUID]) -> set[tuple[UUID, str]]:

@@ -379,7 +379,7 @@ class SourceLedger:
         standing = (
             select(sources_table.c.id, source_builds_table.c.version)
             .join(source_builds_table, _build_in(generation_id))
-            .where(_matches_any(sources_table.c.id, source_ids), *seen_by(scope))
+            .where(_matches_any(sources_table.c.id, source_ids), *visibility_conditions(scope))
         )
         return {source: version for source, version in await self._database.read(scope, standing)}  # noqa: C416 - rows
 
@@ -394,12 +394,16 @@ class SourceLedger:
         ]
         if uri is not None:
             called.append(sources_table.c.uri.in_(_addresses(uri)))
-        known = select(sources_table.c.id).where(sources_table.c.index == index, or_(*called), *seen_by(scope))
+        known = select(sources_table.c.id).where(
+            sources_table.c.index == index, or_(*called), *visibility_conditions(scope)
+        )
         return [source for (source,) in await self._database.read(scope, known.order_by(sources_table.c.id))]
 
     async def visible_sources(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
         """The visible ones of these sources, in any generation."""
-        found = select(sources_table.c.id).where(_matches_any(sources_table.c.id, source_ids), *seen_by(scope))
+        found = select(sources_table.c.id).where(
+            _matches_any(sources_table.c.id, source_ids), *visibility_conditions(scope)
+        )
         return {source for (source,) in await self._database.read(scope, found)}
 
     async def get(self, scope: Scope, source_id: UUID, operator: bool = False) -> Source:
@@ -412,7 +416,7 @@ class SourceLedger:
         return [*passages]
 
     async def _one(self, scope: Scope, source_id: UUID, operator: bool, *columns: Any) -> Row[Any]:
-        wanted = select(*columns).where(sources_table.c.id == source_id, *seen_by(scope, operator))
+        wanted = select(*columns).where(sources_table.c.id == source_id, *visibility_conditions(scope, operator))
         found = await self._database.read(scope, wanted, operator)
         return require(next(iter(found), None), NotFound("source", str(source_id)))
 
@@ -428,7 +432,10 @@ class SourceLedger:
         """The same in pages of at most `size`. No transaction is open while the caller works on a page."""
         key = tuple_(sources_table.c.org_id, sources_table.c.external_id)
         page = (
-            select(*SOURCE).where(sources_table.c.index == index, *seen_by(scope, operator)).order_by(key).limit(size)
+            select(*SOURCE)
+            .where(sources_table.c.index == index, *visibility_conditions(scope, operator))
+            .order_by(key)
+            .limit(size)
         )
         rest = page
         while found := [source_of(row) for row in await self._database.read(scope, rest, operator)]:
@@ -560,7 +567,7 @@ def _select_unindexed(statement: Select[Any], index: str, generation_id: int) ->
     )
 
 
-def seen_by(scope: Scope, operator: bool = False) -> list[ColumnElement[bool]]:
+def visibility_conditions(scope: Scope, operator: bool = False) -> list[ColumnElement[bool]]:
     """Repeats the conditions of row-level security, and adds those it leaves to the query: the site, and no deleted source."""
     # IS TRUE keeps it a filter: counted twice as an index condition, it would outbid the ids on a fresh table
     seen: list[ColumnElement[bool]] = [

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
-from rag_app.documents.ledger import seen_by
+from rag_app.documents.ledger import visibility_conditions
 from rag_app.documents.tables import originals_table, sources_table
 from rag_app.domain import NotFound, Scope, Source
 
@@ -72,7 +72,9 @@ class Originals:
             select(originals_table.c.org_id, originals_table.c.sha256, originals_table.c.file_name)
             .join(sources_table, sources_table.c.id == originals_table.c.source_id)
             .where(
-                sources_table.c.id == source_id, sources_table.c.version == originals_table.c.version, *seen_by(scope)
+                sources_table.c.id == source_id,
+                sources_table.c.version == originals_table.c.version,
+                *visibility_conditions(scope),
             )
         )
         for org_id, digest, name in await self._database.read(scope, wanted):

@@ -246,7 +246,7 @@ class Move(Filling):
 
     async def _read(self, org_id: UUID, batch: Sequence[Source]) -> Work:
         held = await self._current_builds(org_id, batch)
-        nodes = _by_source(await self.open_origin(org_id).export([*held])) if held else {}
+        nodes = _group_by_source(await self.open_origin(org_id).export([*held])) if held else {}
         work: list[tuple[Source, list[TextNode]]] = []
         for source in batch:
             found, build = nodes.get(source.id, []), held.get(source.id)
@@ -277,7 +277,7 @@ class Move(Filling):
             forgotten.difference_update(source.id for source in batch)
             if held := await self._current_builds(org_id, batch):
                 both = await asyncio.gather(origin.export([*held]), copy.export([*held]))
-                originals, copies = map(_by_source, both)
+                originals, copies = map(_group_by_source, both)
                 differing = [
                     each for each in batch if each.id in held and found.add(originals[each.id], copies[each.id])
                 ]
@@ -294,7 +294,7 @@ class Move(Filling):
         return {each.id: builds[each.id] for each in batch if builds.get(each.id, NO_BUILD).holds(each)}
 
 
-def _by_source(nodes: Sequence[TextNode]) -> defaultdict[UUID, list[TextNode]]:
+def _group_by_source(nodes: Sequence[TextNode]) -> defaultdict[UUID, list[TextNode]]:
     found = defaultdict[UUID, list[TextNode]](list)
     for node in nodes:
         found[UUID(node.ref_doc_id)].append(node)

@@ -82,7 +82,7 @@ class Validations(Struct, frozen=True):
 
     async def report(self, principal: Principal, run: UUID) -> Mapping[str, Any] | None:
         """The report given to `record`; None for an unknown or invisible run."""
-        this = _seen_by(principal, select(validations_table.c.report)).where(validations_table.c.id == run)
+        this = _limit_to_visible(principal, select(validations_table.c.report)).where(validations_table.c.id == run)
         rows = await self._database.read(principal.scope(), this)
         return {**rows[0].report} if rows else None
 
@@ -95,7 +95,7 @@ class Validations(Struct, frozen=True):
             literal("results", Text)
         )
         statement = (
-            _seen_by(
+            _limit_to_visible(
                 principal,
                 select(validations_table.c.id, validations_table.c.index_name, validations_table.c.top_k, report),
             )
@@ -271,7 +271,7 @@ def _organization_id(principal: Principal) -> UUID:
     return next(iter(principal.organizations))
 
 
-def _seen_by(principal: Principal, statement: Select[Any]) -> Select[Any]:
+def _limit_to_visible(principal: Principal, statement: Select[Any]) -> Select[Any]:
     statement = statement.where(validations_table.c.org_id == _organization_id(principal))
     if principal.indexes is None:
         return statement

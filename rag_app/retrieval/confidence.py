@@ -96,7 +96,7 @@ def measure(hits: Sequence[Hit], words: Words, sentences: Sequence[Sentence]) ->
     total = sum(weights.values()) or 1.0
     covered = sum(weights[use.word] for use in words.used if nearest.chunk_id in use.hits)
     unknown = sum(weights[use.word] for use in words.used if not use.chunks)
-    said, both, standing = _of_sentences(sentences, weights)
+    said, both, standing = _sentence_signals(sentences, weights)
     return Signals(
         best=cosines[0],
         ahead=cosines[0] - sum(others) / len(others) if others else 0.0,
@@ -109,7 +109,7 @@ def measure(hits: Sequence[Hit], words: Words, sentences: Sequence[Sentence]) ->
     )
 
 
-def _of_sentences(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> tuple[float, float, float]:
+def _sentence_signals(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> tuple[float, float, float]:
     """`said`, `both` and `stands_out`."""
     if not sentences:
         return 0.0, 0.0, 0.0

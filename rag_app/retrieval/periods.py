@@ -1034,9 +1034,9 @@ class _Reading:
     def _named_period(self, match: re.Match[str], days: Days) -> Period:
         grain = "days" if match.lastgroup == "rolling" else _grain_of(days)
         period = self._period(days, match.start(), match.end(), grain)
-        return replace(period, otherwise=self._of_another_year(match, period))
+        return replace(period, otherwise=self._move_to_another_year(match, period))
 
-    def _of_another_year(self, match: re.Match[str], period: Period) -> Period | None:
+    def _move_to_another_year(self, match: re.Match[str], period: Period) -> Period | None:
         """The next nearest year of a day or a month that is said without one."""
         if (
             match.lastgroup not in ("dated", "days_of", "month", "part", "numbered", "week_of")

@@ -85,7 +85,7 @@ class RecordStatement(Query):
                 FROM {self.fields} v WHERE {self._visible(query)} GROUP BY v.source_id),
             parts AS MATERIALIZED (
                 SELECT of_group, source_type, count(*) AS size, sum(number) AS number
-                FROM found {self._of_size(query)} GROUP BY of_group, source_type),
+                FROM found {self._size_condition(query)} GROUP BY of_group, source_type),
             groups AS MATERIALIZED (
                 SELECT of_group, {_AGGREGATES[aggregate]} AS value, sum(size)::bigint AS size FROM parts GROUP BY of_group),
             totals AS MATERIALIZED (
@@ -104,7 +104,7 @@ class RecordStatement(Query):
             SELECT sources, value, of_group, size, total, aggregate, types
             FROM told JOIN cited USING (place), totals ORDER BY place"""
 
-    def _of_size(self, query: RecordQuery) -> str:
+    def _size_condition(self, query: RecordQuery) -> str:
         """That a group has as many records as the query says."""
         bounds = [
             f"count(*) {sign} {self.bind(number, 'bigint')}"

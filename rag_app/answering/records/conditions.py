@@ -238,7 +238,7 @@ class Conditions:
         """What values of fields are named; of one field any of them. None where they do not go together."""
         named: dict[str, list[str]] = {}
         other: dict[str, list[str]] = {}
-        left_out, denied = self._left_out(), self._read_denied()
+        left_out, denied = self._values_left_out(), self._read_denied()
         if denied is None or not self._are_joined():
             return None
         for token in self.tokens:
@@ -309,7 +309,7 @@ class Conditions:
             return [condition(name, EQ, opposite[0].value)]  # neither rising nor falling
         return opposite
 
-    def _left_out(self) -> list[Token]:
+    def _values_left_out(self) -> list[Token]:
         """The values before "left out" or "aside"."""
         meant = [token for token in self.tokens if token.meaning]
         return [before for before, token in pairwise(meant) if token.role == "left_out"]
@@ -332,7 +332,7 @@ class Conditions:
         return False
 
     def _denied_values(self) -> set[Meaning]:
-        denied = (*(self._read_denied() or ()), *self._left_out())
+        denied = (*(self._read_denied() or ()), *self._values_left_out())
         return {token.meaning for token in denied if token.meaning is not None}
 
     def _conditions(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
@@ -503,11 +503,11 @@ def filter_of(each: MetadataFilter, spec: IndexSpec) -> MetadataFilter | Metadat
     return or_missing(condition(each.key, EQ, 0)) if nothing and each.operator is IS_EMPTY else each
 
 
-def told_condition(each: MetadataFilter, spec: IndexSpec) -> str:
+def condition_text(each: MetadataFilter, spec: IndexSpec) -> str:
     """What a condition says in words: "customer 58", "price below 10". A figure is called as people call it.
 
     >>> spec = IndexSpec(name="notes", source_types=("note",), default_source_type="note", fields={"customer_id": "integer"})
-    >>> told_condition(condition("customer_id", "==", 58), spec)
+    >>> condition_text(condition("customer_id", "==", 58), spec)
     'customer 58'
     """
     words, is_figure = vocabulary_of(spec, each.key).words, spec.fields.get(each.key) in NUMBER_FIELDS

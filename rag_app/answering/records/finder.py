@@ -31,19 +31,19 @@ from rag_app.answering.records.asking import (
     words_left,
 )
 from rag_app.answering.records.briefs import read_lists, subject_of
-from rag_app.answering.records.conditions import GRAINS, kind_conditions, told_condition
+from rag_app.answering.records.conditions import GRAINS, condition_text, kind_conditions
 from rag_app.answering.records.following import (
     asks_of_any_day,
     asks_of_person,
     asks_of_those,
-    at_time,
-    before_in,
     carry,
     exchange,
     follow,
     goes_on_alone,
+    move_to_time,
     name_first,
     only_those,
+    questions_before,
     say_place,
     say_year,
 )
@@ -244,7 +244,7 @@ class RecordFinder:
         if year_field(self._spec) is not None:
             self._question = replace(self._question, period=None)
         question = self._question
-        before = tuple(say_when(write_out(each)) for each in before_in(question))
+        before = tuple(say_when(write_out(each)) for each in questions_before(question))
         misspelt = bool(self._spec.records) and bool(suspects(question.text, ()))
         asks = not question.leans and (misspelt or may_ask(question.text, self._spec, question.period))
         briefs = bool(self._lists) and not question.leans and subject_of(question.text) is not None
@@ -556,7 +556,7 @@ class RecordFinder:
             known = figure is not None and outcome in ("found", "none") and (said is plan or outcome == "none")
             return _say_whether(told, bound, figure) if told and figure is not None and known else told
         filters = tuple(each for each in plan.query.filters if each is not bound)
-        conditions = tuple(each for each in plan.conditions if each != told_condition(bound, self._spec))
+        conditions = tuple(each for each in plan.conditions if each != condition_text(bound, self._spec))
         query = replace(plan.query, filters=filters, order=bound.key, limit=1)
         of_one = replace(plan, query=query, conditions=conditions, single=True, figures=(bound.key,))
         found: Records = yield self._store.find_records(self._limit_query(of_one))
@@ -572,7 +572,7 @@ class RecordFinder:
         """Whether all records keep to a condition: those that do not, or else all of them; None where some say neither."""
         others = tuple(each for each in plan.query.filters if each is not is_so)
         against = is_so.model_copy(update={"value": not is_so.value})
-        told = told_condition(is_so, self._spec), told_condition(against, self._spec)
+        told = condition_text(is_so, self._spec), condition_text(against, self._spec)
         conditions = tuple(told[1] if each == told[0] else each for each in plan.conditions)
         lacking = replace(
             plan, query=replace(plan.query, filters=(*others, against)), conditions=conditions, whether=False
@@ -941,7 +941,7 @@ class RecordFinder:
         for each in plans:
             step = yield from self._step(each)
             told += [] if step is None else [step]
-        return _told_together(steps, told, self._spec)
+        return _combine_figures(steps, told, self._spec)
 
     def _step(self, plan: Plan) -> Work[Step | None]:
         """The figure of one plan, with the sources that it was computed from."""
@@ -1152,7 +1152,7 @@ class RecordFinder:
         for each in after:
             if merged is None:
                 return None
-            if (timed := at_time(merged, each)) is not None:
+            if (timed := move_to_time(merged, each)) is not None:
                 merged = timed
                 continue
             forms = self._forms(without_period(each.text, each.period))
@@ -1288,7 +1288,7 @@ class RecordFinder:
         if period is None or period.otherwise is None:
             return None
         for year in range(day.year, day.year - _YEARS_BACK, -1):
-            moved = _in_year(period, year)
+            moved = _move_to_year(period, year)
             other = [*replace(plan, period=replace(period, otherwise=moved)).years][1]
             found: Records = yield self._store.find_records(self._limit_query(other))
             if found.total:
@@ -1356,7 +1356,7 @@ def _leave_equals(plan: Plan, found: Records) -> Records:
     return replace(found, rows=tuple(row for row in found.rows if row.value in best))
 
 
-def _in_year(period: Period, year: int) -> Period:
+def _move_to_year(period: Period, year: int) -> Period:
     """Days that are said without a year, in that one."""
     whole = Period(date(year, 1, 1), date(year, 12, 31), "", (0, 0), "year")
     if period.grain != "days" or period.start is None or period.end is None:
@@ -1400,7 +1400,7 @@ def _titles_of(nodes: Sequence[NodeWithScore], words: Collection[str]) -> list[N
     return [*found.values()]
 
 
-def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> FoundRecords | None:
+def _combine_figures(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> FoundRecords | None:
     """What two figures make: a share, a difference; or one of them for each day."""
     if len(told) != (1 if steps.second is None else 2):
         return None

@@ -11,7 +11,7 @@ from itertools import dropwhile, takewhile
 
 from msgspec.structs import replace
 
-from rag_app.answering.leaning import said_before, without_opening
+from rag_app.answering.leaning import question_before, without_opening
 from rag_app.answering.records.asking import without_period
 from rag_app.answering.records.conditions import BOUND_OPERATORS
 from rag_app.answering.records.hours import read_hours
@@ -71,9 +71,9 @@ _ONE_BEHIND = re.compile(r"\s+ones?(?=\W*$)", re.I)
 _SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
 
 
-def before_in(question: Question) -> tuple[str, ...]:
+def questions_before(question: Question) -> tuple[str, ...]:
     """The questions before this one that are looked for together with it, the newest first."""
-    return tuple(each for each in reversed(_SENTENCE.split(said_before(question))) if each.strip())
+    return tuple(each for each in reversed(_SENTENCE.split(question_before(question))) if each.strip())
 
 
 def goes_on_alone(question: Question, spec: IndexSpec, *, first: bool = False) -> bool:
@@ -230,7 +230,7 @@ def name_first(text: str, name: str) -> str | None:
     return f"{text[: found.start()]}{name}{own}{text[found.end() :]}"
 
 
-def at_time(before: Question, text: Question) -> Question | None:
+def move_to_time(before: Question, text: Question) -> Question | None:
     """The question before at the time of day that a follow-up says, and nothing else: "and before noon?"."""
     of_day = before.period is not None and before.period.grain == "day"
     if read_hours(before.text, of_day=of_day) is not None:

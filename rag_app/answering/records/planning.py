@@ -31,10 +31,10 @@ from rag_app.answering.records.comparisons import NAME_TYPES
 from rag_app.answering.records.conditions import (
     BOUND_OPERATORS,
     GRAINS,
+    condition_text,
     filter_of,
     is_presence,
     kind_conditions,
-    told_condition,
 )
 from rag_app.answering.records.orders import MOST_GROUPS, MOST_LISTED, MOST_RANKED, MOST_TOLD, Orders
 from rag_app.answering.records.plans import Plan, Reading, days_in
@@ -342,7 +342,7 @@ class _Reader(Orders):
         plan = self._plan_of(query, compared, values, place)
         if plan is not None and bound is not None:
             grouped = query.group is not None
-            totals = [f"total {told_condition(bound, self.spec)}"] if grouped else []
+            totals = [f"total {condition_text(bound, self.spec)}"] if grouped else []
             plan = replace(plan, bound=bound, conditions=(*plan.conditions, *totals), distinct=plan.distinct or grouped)
         return None if plan is None or not can_run(plan.query, self.spec) or self._leaves_times(plan) else plan
 
@@ -360,7 +360,7 @@ class _Reader(Orders):
         never = denied[0].model_copy(update={"operator": EQ})
         if len(denied) > 1:
             never = condition(denied[0].key, IN, [str(each.value) for each in denied])
-        told = [told_condition(each, self.spec) for each in denied]
+        told = [condition_text(each, self.spec) for each in denied]
         said = " or ".join((told[0].replace(" not ", " never ", 1), *(each.split(" not ", 1)[-1] for each in told[1:])))
         return replace(plan, conditions=(*plan.conditions, said), distinct=True, never=never)
 
@@ -461,7 +461,7 @@ class _Reader(Orders):
             return None
         if kind is None and len(self.spec.source_types) > 1 and not self._asks_of_any(query, bool(values)):
             return None
-        query = query if kind is None else self._of_kind(query, kind)
+        query = query if kind is None else self._limit_to_kind(query, kind)
         if query.group == "date" and (time := time_done(self.tokens, self.spec)) is not None:
             query = replace(query, group=time, order=time if query.order == "date" else query.order)
         there = tuple(each.key for each in values if is_presence(each))
@@ -509,7 +509,7 @@ class _Reader(Orders):
         """The conditions of which the first that any record meets is asked for: the highest level, then the next one."""
         name = next((each for each in self._fields("high", "low") if vocabulary_of(self.spec, each).levels), "")
         each_level = [condition(name, EQ, level) for level in self.levels]
-        return tuple((each, told_condition(each, self.spec)) for each in each_level)
+        return tuple((each, condition_text(each, self.spec)) for each in each_level)
 
     def _number_told(self) -> int:
         """How many records there are as the question has it: "the average price of the four pairs of skis"."""
@@ -559,7 +559,7 @@ class _Reader(Orders):
     ) -> tuple[str, ...]:
         return (
             *(
-                told_condition(each, self.spec)
+                condition_text(each, self.spec)
                 for each in (*compared, *values)
                 if not vocabulary_of(self.spec, each.key).own and each.key not in ("source_id", self.dated)
             ),
@@ -840,7 +840,7 @@ class _Reader(Orders):
         fields = {vocabulary_of(self.spec, name).kind for name in self.spec.fields}
         return self.kind or (meant if meant in fields or len(self.spec.records) == 1 else None)
 
-    def _of_kind(self, query: RecordQuery, name: str) -> RecordQuery:
+    def _limit_to_kind(self, query: RecordQuery, name: str) -> RecordQuery:
         kind = self.spec.records[name]
         return replace(query, filters=kind_conditions(kind), having=kind.having)
 

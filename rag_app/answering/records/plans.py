@@ -6,7 +6,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rag_app.answering.records.conditions import told_condition
+from rag_app.answering.records.conditions import condition_text
 from rag_app.answering.records.hours import Hours
 from rag_app.answering.records.settling import days_label
 from rag_app.answering.records.wording import vocabulary_of
@@ -125,7 +125,7 @@ class Plan(Struct, frozen=True):
             return None
         empty = condition(zero[0].key, IS_EMPTY)
         filters = tuple(empty if each is zero[0] else each for each in self.query.filters)
-        told = told_condition(zero[0], spec), told_condition(empty, spec)
+        told = condition_text(zero[0], spec), condition_text(empty, spec)
         conditions = tuple(told[1] if each == told[0] else each for each in self.conditions)
         return replace(self, query=replace(self.query, filters=filters), conditions=conditions)
 

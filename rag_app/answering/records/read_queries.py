@@ -82,16 +82,18 @@ def read_plan(question: Question, spec: IndexSpec, values: Sequence[NamedValue])
 
 def items_of(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> tuple[Item, ...]:
     """What the model is shown of an index beside a question: kinds, fields, and values that the question may mean."""
-    items = [Item("kind", name, ", ".join(_said_first(kind.words, text))) for name, kind in spec.records.items()]
+    items = [Item("kind", name, ", ".join(_sort_by_mention(kind.words, text))) for name, kind in spec.records.items()]
     items.append(Item("date", "date", "date, day"))
     for name, type_ in spec.fields.items():
         words = vocabulary_of(spec, name)
         if type_ not in _SORTS or words.own:
             continue
         meant = words.values.get("true", ())  # of a field that holds or not
-        called = [*_said_first((*words.words, *words.totals, *words.earned, *meant), text)] or [name.replace("_", " ")]
+        called = [*_sort_by_mention((*words.words, *words.totals, *words.earned, *meant), text)] or [
+            name.replace("_", " ")
+        ]
         for end, told in () if words.levels else (("most", words.high), ("least", words.low)):
-            called += [f"{end}: {phrase}" for phrase in _said_first(told, text)[:1]]
+            called += [f"{end}: {phrase}" for phrase in _sort_by_mention(told, text)[:1]]
         unit = f" ({words.unit})" if words.unit else ""
         items.append(Item(type_, name, ", ".join(called) + unit, kind=words.kind or ""))
         if type_ is not FieldType.BOOLEAN:
@@ -106,13 +108,13 @@ def _values_of(name: str, text: str, spec: IndexSpec, values: Sequence[NamedValu
         if value == THERE:
             continue
         plain = [value] if spec.fields[name] is FieldType.KEYWORD else []
-        told = ", ".join([*plain, *_said_first(phrases, text)[:2]])
+        told = ", ".join([*plain, *_sort_by_mention(phrases, text)[:2]])
         yield Item("value", name, f"{told} : {field}", value, kind)
     known = dict.fromkeys(each.value for each in values if each.field == name)
     yield from (Item("value", name, f"{each} : {field}", each, kind) for each in known if each not in words.values)
 
 
-def _said_first(phrases: Sequence[str], text: str) -> Sequence[str]:
+def _sort_by_mention(phrases: Sequence[str], text: str) -> Sequence[str]:
     said = {*stems(text)}
     return sorted(phrases, key=lambda phrase: not said & {*stems(phrase)})[:_WORDS]
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rag_app.answering.records.asking import without_period
-from rag_app.answering.records.conditions import told_condition
+from rag_app.answering.records.conditions import condition_text
 from rag_app.answering.records.planning import read_question
 from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.titles import read_names
@@ -374,8 +374,8 @@ def with_mean(plan: Plan, mean: float, spec: IndexSpec) -> Plan:
         value = floor(mean) if waiting.operator in (GT, LTE) else ceil(mean)
     known = waiting.model_copy(update={"value": value})
     filters = tuple(known if each is waiting else each for each in plan.query.filters)
-    said = told_condition(waiting.model_copy(update={"value": round(mean, 2)}), spec)
-    told = told_condition(waiting, spec)
+    said = condition_text(waiting.model_copy(update={"value": round(mean, 2)}), spec)
+    told = condition_text(waiting, spec)
     conditions = tuple(f"{said}, the average" if each == told else each for each in plan.conditions)
     bound = known if plan.bound is waiting else plan.bound
     if bound is not None and plan.together:  # "does Ada pay more than average", by the mean of hers

@@ -12,7 +12,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.context import neutralise
 from rag_app.answering.passages import TO_THE_ANSWERER
-from rag_app.answering.records.conditions import told_condition
+from rag_app.answering.records.conditions import condition_text
 from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.settling import times_of
 from rag_app.answering.records.titles import kind_of
@@ -356,7 +356,7 @@ class Telling:
 
     def _tell_groups(self) -> str:
         query, rows = self._plan.query, self._found.rows
-        lines = [f"{self._group(row)}: {self._of_group(row)} {self._cite(row.sources)}".rstrip() for row in rows]
+        lines = [f"{self._group(row)}: {self._group_text(row)} {self._cite(row.sources)}".rstrip() for row in rows]
         if self._plan.distinct:
             lead = f"{self._found.total} {plural_of(self._grouped_by, self._found.total)}{self._conditions}"
             return f"{lead}: {'; '.join(lines)}."
@@ -393,7 +393,7 @@ class Telling:
             return WEEKDAYS[int(row.group) - 1]
         return _PERIODS[self._plan.query.grain](datetime.fromisoformat(row.group).date())
 
-    def _of_group(self, row: Record) -> str:
+    def _group_text(self, row: Record) -> str:
         value = float(row.value or 0.0)
         if self._plan.query.aggregate is Aggregate.COUNT:
             return f"{value:,.0f} {self._noun(int(value))}"
@@ -419,7 +419,7 @@ class Telling:
     def _tell_none(self) -> str:
         """That no record is as it was asked for, of so many that there are; that all groups have what never was."""
         if self._plan.never is not None and self._plan.query.group is not None:
-            said = told_condition(self._plan.never, self._spec)
+            said = condition_text(self._plan.never, self._spec)
             return f"Each {self._name(self._plan.query.group)} has a {self._noun(1)} with {said} {self._cite_found()}."
         if self._found.rows[0].group is not None and self._plan.bound is not None:
             *others, bound = self._plan.conditions

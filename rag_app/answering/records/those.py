@@ -10,7 +10,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rag_app.answering.records.conditions import OPPOSITE, told_condition
+from rag_app.answering.records.conditions import OPPOSITE, condition_text
 from rag_app.answering.records.orders import MOST_LISTED
 from rag_app.answering.records.plans import Contest, Plan
 from rag_app.answering.records.wording import (
@@ -203,7 +203,7 @@ def is_first_few(plan: Plan) -> bool:
 
 def narrow_to_found(plan: Plan, sources: Sequence[str], spec: IndexSpec) -> Plan:
     """The same of those records alone that stood first in an order."""
-    name = told_condition(condition(plan.query.order or "date", EQ, ""), spec).strip()
+    name = condition_text(condition(plan.query.order or "date", EQ, ""), spec).strip()
     said = f"rank 1 to {len(sources)} by {name}" if len(sources) > 1 else f"rank 1 by {name}"
     filters = (*plan.query.filters, condition("source_id", IN, sorted(sources)))
     query = replace(plan.query, filters=filters, order=None, limit=MOST_LISTED)
@@ -363,7 +363,7 @@ def complement(plan: Plan, values: Sequence[str], spec: IndexSpec) -> Plan | Non
     else:
         return None
     filters = tuple(other if each is out else each for each in plan.query.filters)
-    told = told_condition(out, spec), told_condition(other, spec)
+    told = condition_text(out, spec), condition_text(other, spec)
     conditions = tuple(told[1] if each == told[0] else each for each in plan.conditions)
     return replace(plan, query=replace(plan.query, filters=filters), conditions=conditions)
 

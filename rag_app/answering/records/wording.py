@@ -487,7 +487,7 @@ def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, t
         for each in (key, (*key[:-1], f"{key[-1]}s")) if short else (key,):  # "follow-ups"
             if each and meaning not in found.get(each, ()):
                 found[each] = (*found.get(each, ()), meaning)
-    found |= _meant_alike(found)
+    found |= _synonyms_of(found)
     if (people := asked_field(spec, "who")) is not None:
         found |= {key: (Meaning("field", people),) for key in map(stems, word_set("anybody_of")) if key not in found}
     totals = [name for name, words in spec.vocabulary.items() if words.totals]
@@ -521,7 +521,7 @@ def _is_kind(meanings: Iterable[Meaning]) -> bool:
     return any(each.role == "kind" for each in meanings)
 
 
-def _meant_alike(own: Mapping[Phrase, tuple[Meaning, ...]]) -> Mapping[Phrase, tuple[Meaning, ...]]:
+def _synonyms_of(own: Mapping[Phrase, tuple[Meaning, ...]]) -> Mapping[Phrase, tuple[Meaning, ...]]:
     """The words that are no words of an index, and mean the same as one of its own; not where those mean several things."""
     found: dict[Phrase, tuple[Meaning, ...]] = {}
     for group in _alike():
@@ -992,7 +992,7 @@ def _costs_nothing(at: _Place) -> Meaning | None:
     return Meaning("value", field, "==0") if at.token.stem in word_set("free") and is_free else None
 
 
-def _taken_in(at: _Place) -> Meaning | None:
+def _takings_meaning(at: _Place) -> Meaning | None:
     """The total of what is taken in, where a verb asks for it: "what has Ada taken", "do we make more with Ada or Bo"."""
     field, token = takings_field(at.spec), at.token
     to_us = any(each.stem in word_set("to_us") for each in at.tokens[at.number + 1 : at.number + 2])
@@ -1324,7 +1324,7 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
         if token.role == "value" and (kind := _kind_become(tokens, number, spec)) is not None:
             token.meaning = Meaning("kind", kind)
         token.meaning = (
-            _state_or_spending(at) or _costs_nothing(at) or _taken_in(at) or _comes_next(at) or token.meaning
+            _state_or_spending(at) or _costs_nothing(at) or _takings_meaning(at) or _comes_next(at) or token.meaning
         )
         if number and token.stem in word_set("faster") and _is_bounded(tokens[number - 1], spec):
             way, trend = tokens[number - 1], tokens[number - 1].meaning

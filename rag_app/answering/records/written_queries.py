@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from rag_app.answering.models import AnsweringModel, estimate_usage
 from rag_app.answering.prompts import Prompt
-from rag_app.answering.records.conditions import kind_conditions, told_condition
+from rag_app.answering.records.conditions import condition_text, kind_conditions
 from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.wording import figures_in, vocabulary_of
 from rag_app.answering.synthesizers import with_today
@@ -164,7 +164,7 @@ def plan_of(written: WrittenQuery, question: Question, spec: IndexSpec, values: 
         everything,
         written.kind,
         single=written.aggregate is None and written.order is not None and written.limit == 1,
-        conditions=tuple(told_condition(each, spec) for each in conditions if not vocabulary_of(spec, each.key).own),
+        conditions=tuple(condition_text(each, spec) for each in conditions if not vocabulary_of(spec, each.key).own),
         period=question.period,
         figures=tuple(name for name in (written.order, written.of) if name is not None and name != "date"),
     )

@@ -260,7 +260,7 @@ Piece = tuple[str, list[tuple[str, Figures]]]
 def _pieces_of(sentence: str) -> list[Piece]:
     """The parts of a sentence between commas, "and" and the like, with their figures by kind."""
     parts = chain.from_iterable(map(_cut_by_figure, _CUT.split(sentence)))
-    return [(part, [*_by_kind(figures_of(part))]) for part in parts if part.strip()]
+    return [(part, [*_split_by_kind(figures_of(part))]) for part in parts if part.strip()]
 
 
 def _cut_by_figure(part: str) -> Iterator[str]:
@@ -275,7 +275,7 @@ def _cut_by_figure(part: str) -> Iterator[str]:
     yield part[start:]
 
 
-def _by_kind(figures: Figures) -> Iterator[tuple[str, Figures]]:
+def _split_by_kind(figures: Figures) -> Iterator[tuple[str, Figures]]:
     for number in figures.numbers:
         dimension, value = number.dimension, max(number.plain)
         if dimension and value == 1:  # "in one year"
@@ -297,7 +297,7 @@ def _cut_by_kind(pieces: Sequence[Piece], kind: str) -> Iterator[Place]:
     figures = [tuple(figure for each, figure in found if each == kind) for _, found in pieces]
     at = [number for number, having in enumerate(figures) if having]
     at = [number for number in at if number == at[0] or number - 1 not in at or telling_words(pieces[number][0])]
-    begun = " ".join([*(text for text, _ in pieces[: at[0]]), _before_figure(pieces[at[0]][0])])
+    begun = " ".join([*(text for text, _ in pieces[: at[0]]), _text_before_figure(pieces[at[0]][0])])
     is_behind = bool(telling_words(begun))  # "the table, 40 euros, the chair, 20": a figure is behind what it is of
     for before, here, then in zip([-1, *at], at, [*at[1:], len(pieces)], strict=False):
         said = [
@@ -306,7 +306,7 @@ def _cut_by_kind(pieces: Sequence[Piece], kind: str) -> Iterator[Place]:
                 before + 1 if is_behind or before < 0 else here : here + 1 if is_behind and then < len(pieces) else then
             ]
         ]
-        if before == here - 1 and not telling_words(_before_figure(pieces[here][0])):
+        if before == here - 1 and not telling_words(_text_before_figure(pieces[here][0])):
             said.append(begun)
         found = (*chain.from_iterable(figures[here:then]),)
         yield Place(kind, found, telling_words(" ".join(said)))
@@ -318,6 +318,6 @@ def _is_small(figure: Figures) -> bool:
     return bool(values) and all(value < _LEAST_COUNT and value.is_integer() for value in values)
 
 
-def _before_figure(text: str) -> str:
+def _text_before_figure(text: str) -> str:
     found = re.search(r"\d", text)
     return text[: found.start()] if found else text

@@ -118,7 +118,7 @@ class Indexing:
         """
         spec = self._app.index(index)
         async with self._ledger.lock_for_rebuilding(spec.name):
-            generation = await self._before_the_active(spec)
+            generation = await self._previous_generation(spec)
             misfit = self._app.misfit(spec, generation)
             if force or misfit:
                 async with self._ledger.lock_for_switching(spec.name):
@@ -172,7 +172,7 @@ class Indexing:
             )
             target = await self._fill(spec, target, move, switch=True)
             lacking = await self._count_lacking(spec, target)
-        setting, others = await self._to_be_set(spec, to)
+        setting, others = await self._setting_for(spec, to)
         return MoveOutcome(
             target, move.built, lacking, origin=origin, compared=move.compared, setting=setting, others=others
         )
@@ -202,7 +202,7 @@ class Indexing:
     def _open(self, spec: IndexSpec, generation: Generation) -> Callable[[UUID], ScopedStore]:
         return lambda org_id: self._app.backends.scoped(spec, generation, Scope(frozenset({org_id})))
 
-    async def _to_be_set(self, spec: IndexSpec, to: str) -> tuple[str | None, list[str]]:
+    async def _setting_for(self, spec: IndexSpec, to: str) -> tuple[str | None, list[str]]:
         """The setting that makes servers use `to` for an index, and the other indexes it affects that lack sources."""
         if self._app.backends.kind(spec) == to:
             return None, []
@@ -274,7 +274,7 @@ class Indexing:
             raise NotFound(f"generation of {spec.name}", str(number), known)
         return ours[number]
 
-    async def _before_the_active(self, spec: IndexSpec) -> Generation:
+    async def _previous_generation(self, spec: IndexSpec) -> Generation:
         before: list[Generation] = []
         for each in await self._ours(spec):
             if each.state == "active" and before:

@@ -73,11 +73,11 @@ def chunk_of(hit: Hit) -> Chunk:
     )
 
 
-def by_source(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
+def group_by_source(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
     """Each source's chunks, best first, without repetitions; the source with the best chunk comes first.
 
     >>> one, two = (Chunk(id, "page", source, text, 0.8) for id, source, text in [("a", "s", "Hi."), ("b", "s", "Hi.")])
-    >>> by_source([one, two, one]) == [[one]]
+    >>> group_by_source([one, two, one]) == [[one]]
     True
     """
     groups: dict[tuple[str, str], dict[str, Chunk]] = {}
@@ -175,7 +175,7 @@ def build_context_blocks(
     for name, limit in limits.items():
         if limit is not None and limit < 1:
             raise InvalidInput(name, limit, "must be a whole number from 1")
-    sources = [group[:max_chunks_per_source] for group in by_source(chunks)[:max_sources]]
+    sources = [group[:max_chunks_per_source] for group in group_by_source(chunks)[:max_sources]]
     if merge_strategy == "separate":
         sources = [[chunk] for group in sources for chunk in group]
     if max_context_characters is None:
@@ -268,5 +268,5 @@ def build_evidence_from_chunks(chunks: Iterable[Chunk]) -> list[Evidence]:
     """
     return [
         Evidence(chunk_ids=tuple(chunk.id for chunk in group), score=group[0].similarity, **_source(group[0]))
-        for group in by_source(chunks)
+        for group in group_by_source(chunks)
     ]

@@ -381,22 +381,22 @@ async def _receive_content(
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         form = await receive_form(request, sources.allowed, folder)
-        return _of_form(form, external_id, several)
+        return _read_form(form, external_id, several)
     if kind != "application/json" and not kind.endswith("+json"):
         raise HTTPException(status_code=415)
     body = await receive_body(request, sources.allowed)
     if not several:
         one = decode(PutBody, body)
-        return Sending(one, [_set_external_id(_of_document(one, "", folder), external_id)])
+        return Sending(one, [_set_external_id(_read_document(one, "", folder), external_id)])
     many, most = decode(UploadBody, body), sources.allowed.documents
     if len(many.documents) > most:
         raise InvalidInput("documents", None, f"must not contain more than {most} documents (RAG_UPLOAD_DOCUMENTS)")
     return Sending(
-        many, [_of_document(each, f"documents[{place}].", folder) for place, each in enumerate(many.documents)]
+        many, [_read_document(each, f"documents[{place}].", folder) for place, each in enumerate(many.documents)]
     )
 
 
-def _of_document(document: DocumentBody, place: str, folder: Path) -> Upload:
+def _read_document(document: DocumentBody, place: str, folder: Path) -> Upload:
     """A text with a file's name is written into `folder`, so that it is read as that file would be."""
     name = file_name(document.file_name) if document.file_name else None
     if document.rows is not None and document.url is None and name is None:
@@ -421,7 +421,7 @@ def _of_document(document: DocumentBody, place: str, folder: Path) -> Upload:
     )
 
 
-def _of_form(form: Form, external_id: str | None, several: bool) -> Sending:
+def _read_form(form: Form, external_id: str | None, several: bool) -> Sending:
     if unknown := sorted(form.fields.keys() - FORM_FIELDS):
         raise UnknownField(unknown[0][:100], [*FORM_FIELDS, "file"])
     if not form.files or (len(form.files) > 1 and not several):

@@ -124,7 +124,7 @@ class Sources:
 
     async def groups(self, principal: Principal) -> Sequence[Group]:
         """The caller's groups that an administrator manages."""
-        return [] if principal.user is None else await self._groups.of_member(principal.user)
+        return [] if principal.user is None else await self._groups.list_for_member(principal.user)
 
     async def writable(self, principal: Principal) -> set[tuple[UUID, str]]:
         """The caller's organizations with the names of the indexes that the caller may write to there."""

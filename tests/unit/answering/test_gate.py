@@ -11,7 +11,7 @@ from rag_app.answering.capabilities import Capability, capability_for, capabilit
 from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.gate import FittedGate, Gate, Judgment
-from rag_app.answering.refusals import near_text, not_understood
+from rag_app.answering.refusals import near_miss_text, not_understood
 from rag_app.domain.answer import Answer, Confidence, Hit, Instructions, Question, Refusal
 from rag_app.retrieval.confidence import Basis, Fit, Words, WordUse
 from rag_app.retrieval.embedding import MiniLM
@@ -83,24 +83,24 @@ async def test_a_refusal_does_not_deny_what_it_shows() -> None:
 
 def test_a_refusal_is_in_the_language_that_is_asked_for_or_declared() -> None:
     asked = Question(GERMAN)
-    assert near_text(BOOK, asked, ("en",)) == BOOK.near
-    assert near_text(BOOK, asked, ("en", "de")).startswith("Ich habe etwas gefunden")
+    assert near_miss_text(BOOK, asked, ("en",)) == BOOK.near
+    assert near_miss_text(BOOK, asked, ("en", "de")).startswith("Ich habe etwas gefunden")
     told = replace(asked, text="How long?", instructions=Instructions({"language": "fr"}))
-    assert near_text(BOOK, told, ("en",)).startswith("J'ai trouvé")
-    assert near_text(KNOWLEDGE, asked, ("en", "de")) == KNOWLEDGE.near, "its seed's words, whatever the language"
+    assert near_miss_text(BOOK, told, ("en",)).startswith("J'ai trouvé")
+    assert near_miss_text(KNOWLEDGE, asked, ("en", "de")) == KNOWLEDGE.near, "its seed's words, whatever the language"
 
 
 def test_a_refusal_says_what_a_result_would_take() -> None:
-    said = near_text(BOOK, Question("Which robot is the fastest?"), ("en",))
+    said = near_miss_text(BOOK, Question("Which robot is the fastest?"), ("en",))
     assert (
         said
         == f"{BOOK.near} None of the sources found states which of them it is. It cannot be calculated from text, only from records with fields."
     )
-    german = near_text(BOOK, Question("Wie viele Roboter gibt es?"), ("en", "de"))
+    german = near_miss_text(BOOK, Question("Wie viele Roboter gibt es?"), ("en", "de"))
     assert german.endswith(
         "Keine der gefundenen Quellen nennt diese Anzahl. Aus Text lässt sich das nicht berechnen, nur aus Datensätzen mit Feldern."
     )
-    assert near_text(KNOWLEDGE, Question("Which robot is the fastest?"), ("en",)) == KNOWLEDGE.near
+    assert near_miss_text(KNOWLEDGE, Question("Which robot is the fastest?"), ("en",)) == KNOWLEDGE.near
 
 
 def test_an_english_model_says_so_to_who_asks_in_another_language() -> None:
@@ -108,11 +108,11 @@ def test_an_english_model_says_so_to_who_asks_in_another_language() -> None:
     assert warning == (
         "The configured embedding model (small) knows English only, and the question seems to be in German"
     )
-    assert near_text(BOOK, Question(GERMAN), ("en",), warning) == f"{BOOK.near} {warning}."
-    assert near_text(BOOK, Question(GERMAN), ("en",), warning, "No field") == f"{BOOK.near} No field."
-    led = near_text(KNOWLEDGE, Question(GERMAN), ("en",), warning)
+    assert near_miss_text(BOOK, Question(GERMAN), ("en",), warning) == f"{BOOK.near} {warning}."
+    assert near_miss_text(BOOK, Question(GERMAN), ("en",), warning, "No field") == f"{BOOK.near} No field."
+    led = near_miss_text(KNOWLEDGE, Question(GERMAN), ("en",), warning)
     assert led.startswith(f"{KNOWLEDGE.refusal} {warning}. ") and led.endswith("sources I found:")
-    assert near_text(KNOWLEDGE, Question("How long?"), ("en",), "", "No field") == KNOWLEDGE.near
+    assert near_miss_text(KNOWLEDGE, Question("How long?"), ("en",), "", "No field") == KNOWLEDGE.near
     assert not_understood("opening hours on Sunday", "small", ("en",)) == not_understood(GERMAN, "large", ()) == ""
 
 

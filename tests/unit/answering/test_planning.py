@@ -10,7 +10,14 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from rag_app.answering.leaning import without_opening
 from rag_app.answering.records.asking import may_ask, ranks_kind, words_left
 from rag_app.answering.records.finder import RecordFinder
-from rag_app.answering.records.following import asks_of_those, at_time, before_in, carry, follow, goes_on_alone
+from rag_app.answering.records.following import (
+    asks_of_those,
+    carry,
+    follow,
+    goes_on_alone,
+    move_to_time,
+    questions_before,
+)
 from rag_app.answering.records.hours import read_hours
 from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan
@@ -703,11 +710,11 @@ def test_of_groups_with_one_record_each_none_has_the_most() -> None:
 
 
 def test_the_question_before_is_the_one_that_is_looked_for_with_it() -> None:
-    assert before_in(Question("and last week?", searched="Hello. Which trip?\nand last week?")) == (
+    assert questions_before(Question("and last week?", searched="Hello. Which trip?\nand last week?")) == (
         "Which trip?",
         "Hello.",
     )
-    assert before_in(Question("and last week?")) == ()
+    assert questions_before(Question("and last week?")) == ()
 
 
 @pytest.mark.parametrize(
@@ -1456,10 +1463,10 @@ def test_a_time_of_day_goes_on_with_a_question() -> None:
     before, text = (
         Question(each, period=find_period(each, TODAY)) for each in ("Which trips are today?", "before noon?")
     )
-    said = at_time(before, text)
+    said = move_to_time(before, text)
     assert said is not None and said.text == "Which trips are today before noon?"
-    assert at_time(said, Question("after 3 pm")) is None
-    assert at_time(before, Question("those before noon?")) is None
+    assert move_to_time(said, Question("after 3 pm")) is None
+    assert move_to_time(before, Question("those before noon?")) is None
 
 
 ALARMS = IndexSpec.model_validate(
