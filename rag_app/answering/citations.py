@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from rag_app.answering.context import Context
-from rag_app.domain import Citation, Hit, compile_later
+from rag_app.domain import Citation, Hit, compile_later, read_table
 from rag_app.retrieval.text import sentence_pieces, sentences
 
 QUOTE_LENGTH = 300
@@ -43,15 +43,8 @@ _END = compile_later(
 _RUN = compile_later(r"""[\s.!?。！？"'”’)]{48,}""")
 # Characters. What goes on for longer without an end is cut into sentences wherever one may be.
 _LONGEST_SENTENCE = 2000
-_STOP_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """a about after all also an and any are as at be been but by can could did do does for from had has have he
-        her his how i if in into is it its may me my no not of on or our she should so such than that the their them
-        then there these they this those to up us was we were what when where which who whom why will with would you
-        your""",
-    )
-)
+STOP_WORDS = frozenset(read_table(__file__)["stop"].split())
+"""English words that carry no meaning of their own."""
 
 
 class CheckedAnswer(Struct, frozen=True):
@@ -134,7 +127,7 @@ def content_words(text: str) -> frozenset[str]:
     ['cut', 'price']
     """
     words = re.findall(r"\w+", text.casefold())
-    return frozenset(word[:-1] if word.endswith("s") and len(word) > 3 else word for word in words) - _STOP_WORDS
+    return frozenset(word[:-1] if word.endswith("s") and len(word) > 3 else word for word in words) - STOP_WORDS
 
 
 def _tidy(text: str, known: int) -> str:

@@ -7,36 +7,15 @@ from functools import cached_property, lru_cache
 
 from msgspec import Struct
 
+from rag_app.answering.citations import STOP_WORDS
 from rag_app.answering.verification.figures import DAYS, MONTHS, NUMBER_WORDS, UNITS, Figures, figures_of
 from rag_app.answering.verification.kinds import FINITE, IMPERATIVES, PREDICATE
 from rag_app.domain import MONTHS as ENGLISH_MONTHS, WEEKDAYS, compile_later, read_table
 from rag_app.retrieval.text import sentences, tokenizer, words_in
 
 _WORD = compile_later(r"[^\W_]+(?:['’][^\W_]+)?")
-_STOP = frozenset(
-    words_in(
-        """
-    a about above after again against all almost along already also although altogether always am among an and another
-    any anybody anyone anything are aren't around as at back be because been before being below between both but by
-    came can cannot can't come comes could couldn't did didn't do does doesn't doing don't done down during each
-    either else even ever every everybody everyone everything for from further get gets getting go goes going gone
-    gave went took had hadn't has hasn't have haven't having he her here hers him his how however i if in instead into
-    is isn't it its it's itself just lot made make makes may maybe me might mine more most much must my neither never
-    no nobody none nor not nothing now of off often on once one ones only onto or other others our ours out over own per
-    quite rather really same shall she should shouldn't since so some somebody someone something soon myself yourself
-    himself herself ourselves themselves despite regardless based provided still such take taken takes taking than
-    that that's the their them then there there's these they thing things this those though through thus to together
-    too took toward towards under until up upon us very was wasn't we well went were weren't what when where whether
-    which while who whom whose will with within without won't would wouldn't yes yet you your der die das den dem des
-    ein eine einen einem einer und oder aber ist sind war waren wird werden hat haben im in am auf aus bei mit nach
-    von vor zu zum zur für um als auch nur noch sich es sie er wir ihr man dass wenn kann können nicht kein keine
-    keinen le la les l un une des du de d et ou mais est sont était a ont au aux en dans par pour sur avec sans que
-    qui ce cette ces il elle ils elles on nous vous se ne pas plus y am pm next first unlike second third last today
-    yesterday tomorrow zero one two three four five six seven eight nine ten eleven twelve dozen hundred thousand zwei
-    drei vier fünf deux trois
-    """
-    )
-)
+_TABLE = read_table(__file__)
+_STOP = (STOP_WORDS - {"why"}) | frozenset(words_in(_TABLE["stop"]))  # "was told why" says something
 _ABOUT_SPEAKING = frozenset(
     words_in(
         """
@@ -48,7 +27,7 @@ _ABOUT_SPEAKING = frozenset(
     """
     )
 )  # words about the sources, not of them
-_IRREGULAR = {word: base for base, words in read_table(__file__)["irregular"].items() for word in words.split()}
+_IRREGULAR = {word: base for base, words in _TABLE["irregular"].items() for word in words.split()}
 _ENDINGS = words_in(
     """
     iest ier ies ied ily ations ation ings ing edly ed ements ement ments ment ances ance ences ence ables able ibles ible als al ors
