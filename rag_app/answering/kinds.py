@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from functools import cache
 
-from rag_app.answering.verification.figures import NUMBER_WORDS
+from rag_app.answering.verification.figures import NUMBER_WORDS, OTHER_NUMBERS
 from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS
 
 
@@ -87,10 +87,9 @@ _QUESTION_WORDS = {
     Kind.REASON: r"\bwhy\b|\bhow come\b|\bwarum\b|\bweshalb\b|\bpourquoi\b",
 }
 
-_NUMBER = "|".join(NUMBER_WORDS) + (
-    "|half|quarter|third|fifth|dozen|once|twice|none|single|both|hundred|thousand|million"
-    "|eine?|einen|zwei|drei|vier|fünf|sechs|sieben|acht|neun|elf|zwölf|zwanzig|dreißig|hundert|tausend|halbe"
-    "|deux|trois|quatre|cinq|sept|huit|neuf|dix|douze|vingt|trente|cent|mille"
+_NUMBER = (
+    "|".join([*NUMBER_WORDS, *OTHER_NUMBERS])
+    + "|half|quarter|third|fifth|once|none|single|both|hundred|thousand|million|eine?|einen|halbe"
 )
 _MONTHS = "|".join([*MONTH_NUMBERS, "okt", "dez"])
 _DAYS = (

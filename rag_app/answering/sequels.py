@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from rag_app.answering.citations import content_words
 from rag_app.answering.passages import Passage
+from rag_app.answering.verification.figures import NUMBER_WORDS, OTHER_NUMBERS
 from rag_app.retrieval.confidence import stem
 
 MOST = 2
@@ -49,7 +50,7 @@ _ANNOUNCES = re.compile(
     r"|dinge|punkte|gründe|probleme|wünsche|bedingungen|möglichkeiten|fragen)\b",
     re.IGNORECASE,
 )
-_NUMBERS = {"three": 3, "four": 4, "drei": 3, "vier": 4}
+_NUMBERS = NUMBER_WORDS | OTHER_NUMBERS
 # Says how what a document tells of came out.
 _CONCLUDES = re.compile(
     r"\W*(?:outcome|result|conclusion|resolution|resolved|decision|decided|agreed|agreement|settled|what was (?:agreed|decided)"
@@ -98,7 +99,7 @@ def add_sequels(chosen: Sequence[Passage], pool: Sequence[Passage], question: st
         if before is not None and one.goes_on and _is_sequel(before, one) and _FROM_WHAT_STANDS_BEFORE.match(one.text):
             found[before] = None
         announces = _ANNOUNCES.match(one.text)
-        announced = _NUMBERS.get(announces["number"].casefold(), MOST) if announces else 0
+        announced = int(_NUMBERS.get(announces["number"].casefold(), MOST)) if announces else 0
         for place in range(one.place + 1, one.place + 1 + max(MOST, announced)):
             following = at.get((one.block, place))
             listed = place <= one.place + announced

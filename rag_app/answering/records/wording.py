@@ -307,8 +307,8 @@ def stems(text: str) -> Phrase:
 
 def figure(word: str) -> float | None:
     """
-    >>> figure("1,200"), figure("-5"), figure("ten"), figure("listing")
-    (1200.0, -5.0, 10.0, None)
+    >>> figure("1,200"), figure("-5"), figure("seventeen"), figure("listing")
+    (1200.0, -5.0, 17.0, None)
     """
     if re.fullmatch(r"-?(?:\d+|\d+\.\d+|\d{1,3}(?:,\d{3})+(?:\.\d+)?)", word):
         return float(word.replace(",", ""))

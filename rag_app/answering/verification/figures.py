@@ -29,8 +29,9 @@ _SCALES = {
     "billion": 10**9,
     "mrd": 10**9,
 }
-_WORDS: Mapping[str, Mapping[str, float]] = read_table(__file__)
-_OTHER_WORDS = _WORDS["numbers"]
+_WORDS: Mapping[str, dict[str, float]] = read_table(__file__)
+OTHER_NUMBERS = _WORDS["numbers"]
+"""English, German and French words of figures that NUMBER_WORDS has not."""
 UNITS = {
     name: (dimension, float(factor))
     for dimension, factor, names in (
@@ -119,7 +120,7 @@ _FIGURE = compile_later(
       | \b(?P<words>{_WORD_NUMBER})(?P<scales>(?:[- ](?:hundred|thousand|million|billion))*)(?:\ and\ (?P<rest>{_WORD_NUMBER}))?\b
         (?:[\s-](?P<after2>{_UNIT})(?!\w)|\ (?!(?:{_NO_ADJECTIVE})\b)(?:US|[^\W\d_]{{3,}})\ (?P<far2>{_FAR_UNIT})\b)?
       | (?!(?<=\ba\ )cent|(?<=\b(?:the|per)\ )cent|(?<=\b(?:each|last)\ )cent|(?<=\bevery\ )cent|(?<=\bsingle\ )cent)
-        \b(?P<other>{"|".join(_OTHER_WORDS)})\b(?P<hundreds>[\ -]cents?(?=\ \w))?(?:\s(?P<after3>{_UNIT})(?!\w))?""",
+        \b(?P<other>{"|".join(OTHER_NUMBERS)})\b(?P<hundreds>[\ -]cents?(?=\ \w))?(?:\s(?P<after3>{_UNIT})(?!\w))?""",
     re.IGNORECASE | re.VERBOSE,
 )
 _IMPLIED_NUMBER = compile_later(
@@ -373,7 +374,7 @@ def _ratio(found: re.Match[str]) -> Ratio:
     if counted:
         return Ratio(_count(counted), about)
     if found["fois"]:
-        return Ratio(float(_OTHER_WORDS[found["fois"].casefold()]), about)
+        return Ratio(float(OTHER_NUMBERS[found["fois"].casefold()]), about)
     word = found["word"] or found["verb"] or found["half"] or found["doppelt"]
     return Ratio(float(_WORDS["ratios"][word.casefold()]), about)
 
@@ -461,7 +462,7 @@ def _figure(found: re.Match[str]) -> Figure | None:
             value *= _SCALES[scale_name]
         plain = {value + (_value(found["rest"]) if found["rest"] and found["scales"] else 0)}
     else:
-        plain = {float(_OTHER_WORDS[found["other"].casefold()] * (100 if found["hundreds"] else 1))}
+        plain = {float(OTHER_NUMBERS[found["other"].casefold()] * (100 if found["hundreds"] else 1))}
     sign = _sign_of(found)
     return replace(_build_figure(plain, unit), sign=sign, written=sign != 0)
 
