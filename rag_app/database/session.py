@@ -40,7 +40,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
-from sqlalchemy.exc import ArgumentError, DisconnectionError, ProgrammingError, TimeoutError as PoolExhausted
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    DisconnectionError,
+    ProgrammingError,
+    TimeoutError as PoolExhausted,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -137,6 +143,11 @@ async def _close(connection: asyncpg.Connection) -> None:
 
 def _failure(error: BaseException, what: str = "PostgreSQL failed") -> StoreFailed:
     return StoreFailed(f"{what}: {str(error) or type(error).__name__}")
+
+
+def constraint_of(error: DBAPIError) -> str:
+    """The name of the constraint that refused a row; empty for another error."""
+    return getattr(error.orig and error.orig.__cause__, "constraint_name", None) or ""
 
 
 def _is_out_of_order(error: BaseException) -> bool:

@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.elements import TextClause
 from sqlalchemy.types import Text, Uuid
 
-from rag_app.database.session import Database
+from rag_app.database.session import Database, constraint_of
 from rag_app.documents.tables import source_builds_table, sources_table
 from rag_app.domain import (
     InvalidInput,
@@ -531,7 +531,7 @@ _REFUSALS = {
 
 def _describe_refusal(error: DBAPIError) -> Exception:
     cause = error.orig.__cause__ if error.orig else None
-    field, problem = _REFUSALS.get(getattr(cause, "constraint_name", None) or "", ("source", ""))
+    field, problem = _REFUSALS.get(constraint_of(error), ("source", ""))
     if not problem and (getattr(cause, "sqlstate", None) or "")[:2] == "22":  # data exception
         problem = f"not a text for PostgreSQL: {cause}"
     return InvalidInput(field, None, problem) if problem else error

@@ -70,6 +70,10 @@ class Search(Struct, frozen=True):
         force_setattr(self, "depth", max(self.depth, self.top_k))
 
 
+def _no_backup_of(generation: str) -> Misconfigured:
+    return Misconfigured(f"{generation} is in a vector store that cannot be backed up")
+
+
 class Backend(ABC):
     """One vector store that is open: its generations, and each index seen through a scope."""
 
@@ -103,7 +107,7 @@ class Backend(ABC):
     async def create_outside(self, spec: IndexSpec, generation: str, dimension: int) -> None:
         """Of what `create` makes that which is not in PostgreSQL. This and the next three are for backups, of a store
         that does not go with the database."""
-        raise Misconfigured(f"{generation} is in a vector store that cannot be backed up")
+        raise _no_backup_of(generation)
 
     async def holds(self, generation: str) -> bool:
         """Whether there is something of that name, as far as the store can tell."""
@@ -115,12 +119,12 @@ class Backend(ABC):
 
     async def dump(self, generation: str) -> AsyncIterator[bytes]:
         """Every point of all organizations, as a line of JSON with `id`, `payload` and what else `load` needs."""
-        raise Misconfigured(f"{generation} is in a vector store that cannot be backed up")
+        raise _no_backup_of(generation)
         yield b""
 
     async def load(self, generation: str, lines: Sequence[bytes]) -> None:
         """Put points back as `dump` told them."""
-        raise Misconfigured(f"{generation} is in a vector store that cannot be backed up")
+        raise _no_backup_of(generation)
 
     def connections(self) -> tuple[int, int]:
         """Of a pool to PostgreSQL of its own: how many are in use, how many are open."""

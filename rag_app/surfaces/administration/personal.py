@@ -22,7 +22,7 @@ from rag_app.access.people import Organization, User
 from rag_app.access.tables import memberships_table, organizations_table, sites_table, users_table
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.application import Application
-from rag_app.database.session import Database
+from rag_app.database.session import Database, constraint_of
 from rag_app.documents.generations import Generation
 from rag_app.documents.ledger import SOURCE, source_of
 from rag_app.documents.metadata import add_version
@@ -244,8 +244,7 @@ class Personal(Struct, frozen=True):
                 await session.execute(delete(sites_table).where(sites_table.c.org_id == org_id))
                 await session.execute(delete(organizations_table).where(organizations_table.c.id == org_id))
         except DBAPIError as error:
-            cause = error.orig.__cause__ if error.orig else None
-            if getattr(cause, "constraint_name", None) in {"fk_sources_org_id", "fk_sources_org_id_site_id"}:
+            if constraint_of(error) in {"fk_sources_org_id", "fk_sources_org_id_site_id"}:
                 return False
             raise
         return True
@@ -280,8 +279,7 @@ class Personal(Struct, frozen=True):
             try:
                 return await self._erase(user)
             except DBAPIError as error:
-                cause = error.orig.__cause__ if error.orig else None
-                if getattr(cause, "constraint_name", None) == "fk_sources_owner_id":
+                if constraint_of(error) == "fk_sources_owner_id":
                     return False
                 # a deadlock with a request of theirs; the next one finds nobody
                 if getattr(error.orig, "sqlstate", None) != _DEADLOCK or attempt == _ATTEMPTS:
