@@ -63,7 +63,7 @@ def test_a_version_from_its_file_to_half_of_the_threads(rag: Run, main: Run, tmp
     assert main("prompts", "activate", file.stem).out.endswith("\t3\t75% of new threads\n")
     assert main("prompts", "weigh", file.stem, 1).out.endswith("\t1\t50% of new threads\n")
     assert "ask_lexybrain_market_brief_v1\tmarket_brief\t1\t50% of new threads\n" in main("prompts", "list").out
-    assert_fails(main("prompts", "add", file), "'ask_lexybrain_market_brief_v2' is taken: a version never changes")
+    assert_fails(main("prompts", "add", file), "'ask_lexybrain_market_brief_v2' already exists")
 
     shown = main("prompts", "show", file.stem)
     third = tmp_path / "ask_lexybrain_market_brief_v3.toml"

@@ -124,8 +124,8 @@ async def test_a_name_is_taken_once(configs: PromptConfigs, new: PromptConfig) -
     made = await asyncio.gather(*[configs.publish(None, new) for _ in range(6)], return_exceptions=True)
     assert [each.config for each in made if isinstance(each, PromptVersion)] == [new]
     refused = [each for each in made if isinstance(each, InvalidInput)]
-    assert len(refused) == 5 and all("is taken" in str(each) for each in refused)
-    with pytest.raises(InvalidInput, match="is taken"):
+    assert len(refused) == 5 and all("already exists" in str(each) for each in refused)
+    with pytest.raises(InvalidInput, match="already exists"):
         await configs.publish(None, replace(new, instructions="Other."))
     assert await configs.get(new.name) == new
 
