@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.browser.conftest import POINT, Browser, sync_api
 from tests.browser.test_chat import serious
+from tests.integration.lexybrain import BOX
 
 expect: Any = sync_api.expect
 QUESTION = "Who won the chess championship of 1921?"
@@ -45,6 +46,25 @@ def test_a_question_about_what_an_organization_knows(browser: Browser) -> None:
         page.evaluate("() => localStorage.getItem(Object.keys(localStorage).find(k => k.startsWith('answers:')))")
         == "[]"
     )
+
+
+def test_a_link_that_is_pasted_into_the_open_page_is_followed(browser: Browser) -> None:
+    page = browser.open("/sign-in")
+    page.goto("/sign-in#made-up")  # only the fragment changes: nothing is loaded
+    expect(page.get_by_role("alert")).to_contain_text("works once")
+    assert "made-up" not in page.url
+
+
+def test_records_and_refusals_say_what_they_are_about(browser: Browser) -> None:
+    page = browser.open("/knowledge?index=marketplace")
+    for question in (BOX, QUESTION):
+        page.get_by_role("textbox", name="Your question").fill(question)
+        page.keyboard.press("Enter")
+        expect(page.locator("#status")).to_have_text("The answer is complete.")
+        expect(page.locator("p.asked").first).to_contain_text(question)
+    refused, computed = page.locator("article.answer").all()
+    expect(computed).to_contain_text("Understood as: ")
+    expect(refused.locator(".prose + .notes h3")).to_have_text("Closest hits")  # right below what leads to them
 
 
 @POINT

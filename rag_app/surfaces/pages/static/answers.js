@@ -28,7 +28,7 @@ const KINDS = {
     /** @param {any} done */
     message: (done) => ({
       content: done.answer.text,
-      flags: { refused: done.status !== "success" && !done.courtesy, courtesy: done.courtesy },
+      flags: { refused: done.status !== "success" && !done.courtesy, courtesy: done.courtesy, understood: done.understood },
       sources: done.citations.map((/** @type {any} */ each, /** @type {number} */ place) => ({
         id: each.source_id,
         type: each.source_type,
@@ -46,7 +46,7 @@ const KINDS = {
     /** @param {any} done */
     message: (done) => ({
       content: done.answer,
-      flags: { refused: !done.has_sufficient_evidence && !done.courtesy, courtesy: done.courtesy },
+      flags: { refused: !done.has_sufficient_evidence && !done.courtesy, courtesy: done.courtesy, understood: done.understood },
       sources: done.sources.map((/** @type {any} */ each, /** @type {number} */ place) => ({
         id: each.source_id,
         type: each.source_type,

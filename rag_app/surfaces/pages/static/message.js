@@ -6,7 +6,7 @@ import { element, render } from "./markdown.js";
  * @typedef {{id: string, type: string, label: string, score: number, citation?: number | null, quote?: string | null,
  *   available?: boolean, passage?: {chunkId: string, start?: number, end?: number} | null}} Source
  * @typedef {{usedRag?: boolean, fallbackToGeneric?: boolean, insufficientContext?: boolean, interrupted?: boolean,
- *   refused?: boolean, courtesy?: boolean}} Flags
+ *   refused?: boolean, courtesy?: boolean, understood?: string}} Flags
  * @typedef {{id: string, role: string, content: string, capability?: string | null, sources: Source[], flags: Flags | null,
  *   feedback: {rating: string, comment: string | null, expectedSourceId: string | null} | null}} Message
  */
@@ -124,6 +124,9 @@ export function answerOf(message) {
   if (said && refused) main.append(said);
   main.append(prose(message));
   if (said && !refused) main.append(said);
+  if (message.flags?.understood) main.append(element("p", { class: "faint small" }, `Understood as: ${message.flags.understood}`));
+  const found = message.sources.length ? notes(message) : null;
+  if (found && refused) main.append(found); // its text may lead to them
   const rated = message.feedback?.rating;
   const up = button("positive", "Right", "This answer is right");
   const down = button("negative", "Wrong", "This answer is wrong");
@@ -133,7 +136,7 @@ export function answerOf(message) {
   if (message.capability) actions.append(element("span", { class: "faint small kind" }, spoken(message.capability)));
   main.append(actions);
   made.append(main);
-  if (message.sources.length) made.append(notes(message));
+  if (found && !refused) made.append(found);
   return made;
 }
 
