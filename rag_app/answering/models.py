@@ -26,6 +26,7 @@ from inspect import getattr_static, isawaitable
 from itertools import count
 from json import JSONDecodeError
 from typing import Any, TypedDict, Unpack
+from urllib.parse import urlsplit
 
 from llama_index.core.llms import LLM, ChatMessage, ChatResponse, CustomLLM
 from msgspec import Struct
@@ -232,7 +233,8 @@ class ChatModel(AnsweringModel):
             told = told.replace(key, "[key]")
         if len(told) > _LONGEST_ERROR:
             told = f"{told[:_LONGEST_ERROR]}..."
-        return _meaning(error)[0](f"{self.name}: {told}")
+        where = "" if _status(error) else _describe_address(self._settings.api_base)
+        return _meaning(error)[0](f"{self.name}: {told}{where}")
 
 
 class WithFallback(AnsweringModel):
@@ -271,6 +273,19 @@ def estimate_usage(messages_text: str, text: str) -> Usage:
     """What a generation took whose usage nobody told, as when it was abandoned: an estimate, with the bundled
     tokenizer, which is not the model's."""
     return Usage(count_tokens(messages_text), count_tokens(text))
+
+
+def _describe_address(api_base: str | None) -> str:
+    """Where a model was asked that sent no reply, and which setting says so; of the address nothing that may be a key.
+
+    >>> _describe_address("http://user:key@10.0.0.7:8080/v1?key=key")
+    '; asked at http://10.0.0.7:8080 (set by RAG_LLM_API_BASE, or api_base in RAG_MODELS_FILE)'
+    """
+    if api_base is None:
+        return ""
+    parts = urlsplit(api_base)
+    place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return f"; asked at {place} (set by RAG_LLM_API_BASE, or api_base in RAG_MODELS_FILE)"
 
 
 def _meaning(error: Exception) -> tuple[type[ModelFailed], bool]:

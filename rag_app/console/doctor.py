@@ -33,7 +33,8 @@ def doctor(
     attention = (
         "1 of these needs attention" if findings.problems == 1 else f"{findings.problems} of these need attention"
     )
-    print(attention if findings.problems else "all is well")
+    unasked = "; no model was asked: `rag-app doctor --models` asks them" if findings.unasked else ""
+    print(attention if findings.problems else f"all is well{unasked}")
     raise Exit(1 if findings.problems else 0)
 
 
@@ -41,6 +42,12 @@ class _Findings:
     """Prints a line for each part, and counts the problems."""
 
     problems = 0
+    unasked = False
+
+    def add_unasked(self, name: str, model: str) -> None:
+        """A model that only `--models` asks."""
+        self.unasked = True
+        self.add(name, f"{model} {_NOT_ASKED}", well="--")
 
     def add(self, name: str, state: str, problem: bool = False, well: str = "ok") -> None:
         self.problems += problem
@@ -101,7 +108,7 @@ async def _check_embedder(application: Application, findings: _Findings, models:
     if models:
         await findings.check("embedding", application.check_embedder(), f"{name} answers{understood}")
     elif bundled is None:
-        findings.add("embedding", f"{name} {_NOT_ASKED}")
+        findings.add_unasked("embedding", name)
     else:
         missing = [str(each) for each in bundled.files if not each.is_file()]
         said = f"{', '.join(missing)} is missing: install rag-app again" if missing else f"{name} is there{understood}"
@@ -121,7 +128,7 @@ async def _check_models(application: Application, findings: _Findings, models: b
             request = model.chat([ChatMessage("Answer with one word: ready.")])
             await findings.check("answers", request, f"{model.name} answers")
         else:
-            findings.add("answers", f"{model.name} {_NOT_ASKED}")
+            findings.add_unasked("answers", model.name)
 
 
 async def _connect(url: str) -> None:

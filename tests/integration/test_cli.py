@@ -647,7 +647,7 @@ def test_doctor_names_what_is_wrong(
         ),
         (
             {"RAG_LLM": "openai_like", "RAG_LLM_API_BASE": "http://127.0.0.1:1/v1", "RAG_LLM_BACKOFF": "0"},
-            r"!!  answers +google/gemini-2.5-flash: ",
+            r"!!  answers +google/gemini-2.5-flash: .*; asked at http://127\.0\.0\.1:1 \(set by RAG_LLM_API_BASE",
         ),
         ({"RAG_CONFIDENCE_HIGH_THRESHOLD": "0.1"}, r"!!  configuration +RAG_CONFIDENCE_HIGH_THRESHOLD is below"),
     ]
@@ -658,6 +658,9 @@ def test_doctor_names_what_is_wrong(
             assert (result.status, result.err) == (1, "") and "hidden" not in result.out
             assert re.search(r"\n(1 of these needs|\d+ of these need) attention\n$", result.out)
             assert all(re.match(r"(ok|!!)  \S", line) for line in result.out.splitlines()[:-1])
+    unasked = main("doctor", RAG_LLM="openai_like", RAG_LLM_API_BASE="http://127.0.0.1:1/v1")
+    assert unasked.out.endswith("all is well; no model was asked: `rag-app doctor --models` asks them\n")
+    assert "\n--  answers" in unasked.out
 
 
 @ON_DEFAULT
