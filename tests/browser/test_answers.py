@@ -67,6 +67,19 @@ def test_records_and_refusals_say_what_they_are_about(browser: Browser) -> None:
     expect(refused.locator(".prose + .notes h3")).to_have_text("Closest hits")  # right below what leads to them
 
 
+def test_a_long_question_is_not_cut_but_refused(browser: Browser) -> None:
+    page = browser.open("/knowledge")
+    box = page.get_by_role("textbox", name="Your question")
+    box.fill("a" * 501)
+    page.keyboard.press("Enter")
+    expect(page.locator("#count")).to_have_text("501 of at most 500 characters")
+    assert "this one has 501" in box.evaluate("box => box.validationMessage")
+    expect(box).to_have_value("a" * 501)
+    box.fill("hello")
+    page.keyboard.press("Enter")
+    expect(page.locator("#status")).to_have_text("The answer is complete.")
+
+
 @POINT
 def test_an_error_is_told_by_its_kind_and_the_question_is_kept(browser: Browser) -> None:
     page = browser.open("/knowledge")

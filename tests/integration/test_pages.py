@@ -112,7 +112,9 @@ def test_who_has_documents_in_knowledge_alone_asks_there(pages: Pages) -> None:
     with pages.browser() as browser:
         pages.sign_in(browser, code)
         reading = browser.get("/documents").text
-        assert f"rag-app grant {user.name} write" in reading and 'id="upload"' not in reading
+        [organization] = pages.fetch("SELECT slug FROM organizations WHERE id = $1", member["org_id"])
+        assert f"rag-app grant {user.name} write --org {organization['slug']}</code>" in reading
+        assert 'id="upload"' not in reading and "What each index holds" in reading
         pages.work(lambda database: Roles(database).grant(member["org_id"], user.id, Role.WRITE))
         assert "There are no documents that you may see yet." in browser.get("/").text
         nothing, none_of_it = browser.get("/documents").text, browser.get("/documents?search=shop").text
@@ -122,6 +124,27 @@ def test_who_has_documents_in_knowledge_alone_asks_there(pages: Pages) -> None:
         assert browser.post("/api/v1/sources", json=sent, headers=OWN).status_code == 200
         there = browser.get("/")
         assert (there.status_code, there.headers["location"]) == (303, "/knowledge?index=org_knowledge")
+        chat = browser.get("/ask").text  # where the menu leads
+        assert '<a href="/ask" aria-current="page">Ask</a>' in chat and "answers from org_knowledge" in chat
+        knowledge, calls = browser.get("/knowledge").text, browser.get("/calls").text
+        assert re.search(r'The newest: <a href="/documents/[0-9a-f-]+">', knowledge)
+        assert "There are no documents in salon_calls that you may see." in calls
+
+
+def test_rows_of_a_table_are_one_line_of_the_documents(pages: Pages) -> None:
+    user, code = pages.newcomer()
+    [member] = pages.fetch("SELECT org_id FROM memberships WHERE user_id = $1", user.id)
+    pages.work(lambda database: Roles(database).grant(member["org_id"], user.id, Role.WRITE))
+    table = "sku,part,for,price_usd,stock,note\n" + "".join(
+        f"A-{row},Part {row},Quarry,9,in stock,\n" for row in range(4)
+    )
+    with pages.browser() as browser:
+        pages.sign_in(browser, code)
+        file, into = {"file": ("parts.csv", table.encode())}, {"index": "store_catalogue"}
+        assert browser.post("/api/v1/sources", files=file, data=into, headers=OWN).status_code == 200
+        shown = browser.get("/documents").text
+        assert "<summary>parts.csv: 4 rows</summary>" in shown and shown.count('<th scope="row"') == 1
+        assert shown.count('href="/documents/') == 4
 
 
 def test_signing_in_again_ends_the_session_before(pages: Pages) -> None:

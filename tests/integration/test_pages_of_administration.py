@@ -152,6 +152,24 @@ def test_prompts_are_added_compared_activated_and_weighed(site: Site) -> None:
         assert act in site.get("/admin/audit").text
 
 
+def test_who_is_no_user_is_not_added_and_the_form_says_what_to_do(site: Site) -> None:
+    form = {"organization": site.slug, "act": "add", "user": f"new {HOSTILE}"}
+    shown = site.send("/admin/people", "/admin/people", **form)
+    assert shown.status_code == 404 and "<script>alert" not in shown.text
+    assert re.search(r'id="new-member"[^>]* value="new &lt;img', shown.text), "what was typed is still there"
+    assert f"--org {site.slug}</code>" in shown.text and "rag-app token --link --user &#39;new " in shown.text
+    assert site.send("/admin/people", "/admin/people", **{**form, "organization": "none"}).status_code == 404
+
+
+def test_the_overview_counts_once_what_had_too_little_to_go_on(site: Site) -> None:
+    assert site.client.post("/api/lexybrain/rag", json={"message": "hello"}, headers=bearer(site.ann_id)).is_success
+    shown = site.get("/admin").text
+    tile = re.search(r"Too little to go on</dt>\s*<dd>(\d+) %", shown)
+    row = r'<th scope="row">[\d-]+</th><td class="number">\d+</td><td class="number">(\d+)</td><td class="number">(\d+)'
+    answers, refused = map(int, re.findall(row, shown)[0])
+    assert tile is not None and int(tile[1]) == round(100 * refused / answers) < 100
+
+
 def test_a_key_is_shown_once(site: Site) -> None:
     form = {"act": "make", "organization": site.slug, "name": "site", "index": "org_knowledge"}
     made = site.send("/admin/people", "/admin/people", **form)
@@ -221,6 +239,8 @@ def test_a_member_asks_any_index_by_a_form(site: Site) -> None:
     for wrong, status in (({"index": "nothing"}, 404), ({"text": " "}, 400), ({"text": "a" * 501}, 400)):
         sent = {"text": QUESTION, "index": "book", **wrong}
         assert site.send("/knowledge", "/knowledge", site.ann, **sent).status_code == status, wrong
+    long = site.send("/knowledge", "/knowledge", site.ann, text="b" * 501, index="book").text
+    assert f">{'b' * 501}</textarea>" in long and "this one has 501" in long
     assert site.get("/knowledge?index=nothing", site.ann).status_code == 404
     forged = {"text": QUESTION, "csrf": "0"}
     same = {"Sec-Fetch-Site": "same-origin"}

@@ -4,6 +4,7 @@ Tables are plain HTML, filters are GET forms, changes are POST forms: all of it 
 """
 
 import difflib
+import shlex
 from itertools import islice, zip_longest
 from typing import Any
 from urllib.parse import urlencode
@@ -159,7 +160,13 @@ async def evaluation(
     two = [await validation.read_run(member, each, other) for each, other in zip_longest(ids[:1], ids[1:2])]
     two += [await validation.read_run(member, each, None) for each in ids[1:2]]
     return render(
-        request, "admin-evaluation.html", organizations=organizations, organization=organization, runs=runs, two=two
+        request,
+        "admin-evaluation.html",
+        organizations=organizations,
+        organization=organization,
+        runs=runs,
+        two=two,
+        server=request.base_url,
     )
 
 
@@ -192,8 +199,13 @@ async def people(request: Caller, belonging: Injected[Belonging]) -> Html:
 
 
 async def _show_people(
-    request: Caller, belonging: Belonging, organization: str | None, secret: tuple[str, str] | None = None
+    request: Caller,
+    belonging: Belonging,
+    organization: str | None,
+    secret: tuple[str, str] | None = None,
+    unknown: str | None = None,
 ) -> Html:
+    """`secret`: a new key's name and the key. `unknown`: whom the form would add, who is no user."""
     organizations = (await belonging.organizations(request.user)).organizations
     slugs = [each.slug for each in organizations]
     shown = organization or next(iter(slugs), None)
@@ -204,6 +216,9 @@ async def _show_people(
     return render(
         request,
         "admin-people.html",
+        status=200 if unknown is None else 404,
+        unknown=unknown,
+        quoted=shlex.quote(unknown or ""),
         organizations=organizations,
         organization=shown,
         members=members,
@@ -222,7 +237,12 @@ async def change_people(request: Caller, belonging: Injected[Belonging]) -> Html
     act = form_value("act", form.get("act"), ("add", "remove", "make", "revoke"))
     if act == "add":
         user = form_value("user", form.get("user")) or ""
-        await belonging.add_member(request.user, organization, user)
+        try:
+            await belonging.add_member(request.user, organization, user)
+        except NotFound as error:
+            if error.kind != "user":
+                raise
+            return await _show_people(request, belonging, organization, unknown=user)
         return redirect(request, back, f"{user} is a member.")
     if act == "remove":
         await belonging.remove_member(request.user, organization, uuid("user", form.get("user")))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from litestar.params import FromPath, QueryParameter
 from msgspec import json, structs
 
 from rag_app.answering.capabilities import DESCRIPTIONS, capability_for
+from rag_app.domain import InvalidInput
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.fields import MOST_EARLIER
 from rag_app.http.surface import Caller, Injected
@@ -18,6 +20,7 @@ from rag_app.pipeline import Pipeline
 from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE, AnswerResponse, IndexRequest, responder
 from rag_app.surfaces.lexybrain.conversations import INDEX
 from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.owner.routes import INDEX as CALLS
 from rag_app.surfaces.pages.signing_in import SigningIn
 from rag_app.surfaces.pages.site import (
     SECURITY,
@@ -34,22 +37,36 @@ from rag_app.surfaces.pages.site import (
 from rag_app.surfaces.sources.service import Sources
 
 
-@page("/")
+@page(["/", "/ask"])
 async def ask(request: Caller, signing_in: Injected[SigningIn], sources: Injected[Sources]) -> Html:
-    """The chat, which uses the public routes. If only other indexes have documents, redirects to *Knowledge*, which asks
-    the one that changed last."""
-    found = (await sources.page(request.user, index=INDEX, limit=1)).sources
-    if not found:
-        for newest in (await sources.page(request.user, limit=1)).sources:
-            return redirect(request, f"/knowledge?index={newest.index}")
-    return render(request, "chat.html", thread="", capabilities=DESCRIPTIONS, demo=signing_in.demo, empty=not found)
+    """The chat, which uses the public routes. If only other indexes have documents, `/` redirects to *Knowledge*, which
+    asks the one that changed last, and `/ask` says where that is."""
+    empty = not (await sources.page(request.user, index=INDEX, limit=1)).sources
+    newest = (await sources.page(request.user, limit=1)).sources if empty else []
+    elsewhere = newest[0].index if newest else None
+    if elsewhere is not None and request.scope["path"] == "/":
+        return redirect(request, f"/knowledge?index={elsewhere}")
+    return _show_chat(request, signing_in, empty=empty, elsewhere=elsewhere)
 
 
 @page("/threads/{thread_id:uuid}")
 async def show_thread(request: Caller, signing_in: Injected[SigningIn], thread_id: FromPath[UUID]) -> Html:
     """The chat with one thread open."""
+    return _show_chat(request, signing_in, thread=str(thread_id))
+
+
+def _show_chat(
+    request: Caller, signing_in: SigningIn, thread: str = "", empty: bool = False, elsewhere: str | None = None
+) -> Html:
     return render(
-        request, "chat.html", thread=str(thread_id), capabilities=DESCRIPTIONS, demo=signing_in.demo, empty=False
+        request,
+        "chat.html",
+        thread=thread,
+        capabilities=DESCRIPTIONS,
+        demo=signing_in.demo,
+        index=INDEX,
+        empty=empty,
+        elsewhere=elsewhere,
     )
 
 
@@ -77,6 +94,7 @@ async def thread_without_scripts(request: Caller, threads: Injected[Threads], th
 
 
 _ROWS_OF_A_PAGE = 50  # threads, or messages, on a page without scripts
+_NEWEST = 3  # documents that a page names before the first question
 _PAGE = 100  # messages, as many as are read at once
 
 
@@ -109,7 +127,7 @@ async def export(
 
 @page("/knowledge")
 async def knowledge(request: Caller, signing_in: Injected[SigningIn], sources: Injected[Sources]) -> Html:
-    return _show_knowledge(request, signing_in, sources, query_value(request, "index") or KNOWLEDGE)
+    return await _show_asking(request, signing_in, sources, query_value(request, "index") or KNOWLEDGE)
 
 
 @action("/knowledge", asks=True)
@@ -122,34 +140,47 @@ async def ask_by_form(
 ) -> Html:
     """Answers the form's question, for browsers without JavaScript."""
     form = await request.form()
-    earlier = form.getall("earlier", [])[-MOST_EARLIER:]
-    asked = convert_form({"query_text": form.get("text", ""), "earlier_questions": earlier}, IndexRequest)
+    earlier, text = form.getall("earlier", [])[-MOST_EARLIER:], str(form.get("text", ""))
     capability = capability_for(sources.index(str(form.get("index", KNOWLEDGE)), request.user).name)
+    show = partial(_show_asking, request, signing_in, sources, capability.index)
+    try:
+        asked = convert_form({"query_text": text, "earlier_questions": earlier}, IndexRequest)
+    except InvalidInput:
+        return await show(refused=text, earlier=earlier, status=400)
     question = asked.question()
     respond = responder(request, asked.query_text, question, capability, pipeline, kept_answers)
     answer = respond(await pipeline.answer(capability.name, question, request.user.scope()))
-    return _show_knowledge(request, signing_in, sources, capability.index, answer, (*earlier, asked.query_text))
+    return await show(answer=answer, earlier=(*earlier, asked.query_text))
 
 
-def _show_knowledge(
+@page("/calls")
+async def calls(request: Caller, signing_in: Injected[SigningIn], sources: Injected[Sources]) -> Html:
+    return await _show_asking(request, signing_in, sources, CALLS, "calls.html")
+
+
+async def _show_asking(
     request: Caller,
     signing_in: SigningIn,
     sources: Sources,
     index: str,
+    template: str = "knowledge.html",
+    *,
     answer: AnswerResponse | None = None,
+    refused: str | None = None,
     earlier: Sequence[str] = (),
+    status: int = 200,
 ) -> Html:
+    """A page that asks an index. `refused` is a question that was not read."""
+    indexes = sources.indexes(request.user)
     return render(
         request,
-        "knowledge.html",
+        template,
+        status=status,
         demo=signing_in.demo,
-        indexes=[spec.name for spec in sources.indexes(request.user)],
+        indexes=indexes,
         chosen=sources.index(index, request.user).name,
+        newest=(await sources.page(request.user, index=index, limit=_NEWEST)).sources,
         answer=answer,
+        refused=refused,
         earlier=earlier,
     )
-
-
-@page("/calls")
-async def calls(request: Caller, signing_in: Injected[SigningIn]) -> Html:
-    return render(request, "calls.html", demo=signing_in.demo)

@@ -1,5 +1,6 @@
 """Pages that list, show and delete documents. Uploads use the public route from the browser."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from litestar.params import FromPath
@@ -7,6 +8,7 @@ from litestar.params import FromPath
 from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.pages.site import Html, action, page, query_value, redirect, render, uuid
 from rag_app.surfaces.sources.service import Sources
+from rag_app.surfaces.sources.types import SourceInfo
 
 SORTS = {
     "-updated_at": "last changed",
@@ -27,18 +29,32 @@ async def documents(request: Caller, sources: Injected[Sources]) -> Html:
     search, cursor = search and search[:200], query_value(request, "cursor")
     writable = await sources.writable(request.user)
     organizations, names = {org_id for org_id, _ in writable}, {name for _, name in writable}
+    found = await sources.page(request.user, index=index, search=search, sort=sort, cursor=cursor, state=state)
+    mine = await sources.organizations(request.user)
     return render(
         request,
         "documents.html",
-        found=await sources.page(request.user, index=index, search=search, sort=sort, cursor=cursor, state=state),
+        found=found,
+        tables=_fold_rows(found.sources),
+        mine=mine,
         asked=asked,
         indexes=indexes,
+        specs=sources.indexes(request.user),
         into=[name for name in indexes if name in names],
-        organizations=[each for each in await sources.organizations(request.user) if each.id in organizations],
+        organizations=[each for each in mine if each.id in organizations],
         groups=await sources.groups(request.user),
         sorts=SORTS,
         states=STATES,
     )
+
+
+def _fold_rows(found: Sequence[SourceInfo]) -> list[list[SourceInfo]]:
+    """The sources of a page; rows of one table are together, where the first of them is."""
+    tables: dict[object, list[SourceInfo]] = {}
+    for each in found:
+        table = (each.organization, each.index, each.file_name, each.sheet) if each.row else each.id
+        tables.setdefault(table, []).append(each)
+    return [*tables.values()]
 
 
 @page("/documents/{source_id:uuid}")

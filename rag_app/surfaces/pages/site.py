@@ -57,8 +57,8 @@ class NotSignedIn(Unauthenticated):
     """The page requires a session."""
 
 
-def page(path: str, *, administrators: bool = False, open_to_all: bool = False) -> Route:
-    """A page at this path. One that is `open_to_all` needs no session."""
+def page(path: str | list[str], *, administrators: bool = False, open_to_all: bool = False) -> Route:
+    """A page at this path, or at these. One that is `open_to_all` needs no session."""
     return get(path, include_in_schema=False, opt={"administrators": administrators, "open": open_to_all})
 
 

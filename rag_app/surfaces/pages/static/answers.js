@@ -1,7 +1,7 @@
 // Asks a route that answers without threads; the same answers as the chat's. The last twenty stay in this browser.
 
 import { call, stream } from "./api.js";
-import { fetchDraft, keepDraft, sendOnEnter } from "./composer.js";
+import { countCharacters, fetchDraft, keepDraft, sendOnEnter } from "./composer.js";
 import { element, render } from "./markdown.js";
 import { answerOf, chips, feedbackForm, growing, withCitations } from "./message.js";
 import { closeViewer, openSource, preview } from "./sources.js";
@@ -103,7 +103,9 @@ function show() {
 
 function showRemarks() {
   by("kept").hidden = !kept.length;
-  if (by("start")) by("start").hidden = kept.length > 0 || asking !== null;
+  const start = by("start");
+  const other = start?.dataset.index && by("index") && by("index").value !== start.dataset.index;
+  if (start) start.hidden = kept.length > 0 || asking !== null || Boolean(other);
 }
 
 /** @param {Element} from */
@@ -183,14 +185,19 @@ by("ask").addEventListener("submit", (/** @type {Event} */ event) => {
   void ask(question);
 });
 sendOnEnter(text, () => by("ask").requestSubmit());
+const count = countCharacters(text, by("count"));
 text.addEventListener("input", () => keepDraft(DRAFT, text.value));
 for (const each of document.querySelectorAll("[data-example]")) {
   each.addEventListener("click", () => {
     text.value = /** @type {HTMLElement} */ (each).dataset.example;
+    count();
     by("ask").requestSubmit();
   });
 }
-by("index")?.addEventListener("change", () => history.replaceState(null, "", `?index=${by("index").value}`));
+by("index")?.addEventListener("change", () => {
+  history.replaceState(null, "", `?index=${by("index").value}`);
+  showRemarks();
+});
 by("stop").addEventListener("click", () => asking?.abort());
 by("forget").addEventListener("click", () => {
   kept = [];
@@ -247,5 +254,6 @@ by("messages").addEventListener("submit", async (/** @type {SubmitEvent} */ even
 });
 preview(by("messages"), messageOf);
 show();
-text.value = fetchDraft(DRAFT);
+text.value = fetchDraft(DRAFT) || text.value;
+count();
 if (matchMedia("(hover: hover)").matches) text.focus();

@@ -18,6 +18,23 @@ export function sendOnEnter(text, send) {
 }
 
 /**
+ * Nothing of a long text is cut: it is not sent, and the reason is shown. Returns what counts again.
+ * @param {HTMLTextAreaElement} text its `data-longest` is the most characters, as the server counts them
+ * @param {HTMLElement} into
+ */
+export function countCharacters(text, into) {
+  const longest = Number(text.dataset.longest);
+  const count = () => {
+    const written = [...text.value.trim()].length;
+    into.textContent = written > 0.8 * longest ? `${written} of at most ${longest} characters` : "";
+    into.classList.toggle("worse", written > longest);
+    text.setCustomValidity(written > longest ? `A question here has at most ${longest} characters; this one has ${written}.` : "");
+  };
+  text.addEventListener("input", count);
+  return count;
+}
+
+/**
  * What is not sent yet, kept in this browser. `key`: whose it is.
  * @param {string} key
  * @param {string} said
