@@ -47,7 +47,10 @@ _DATE = re.compile(  # without its year, which follows
 )
 _DAY = re.compile(rf"\b\d{{1,2}}(?:st|nd|rd|th|\.)?(?= (?:{_MONTH})\b)", re.IGNORECASE)
 _EDITION_NUMBER = re.compile(rf"\b(?:{_PHRASES['edition_number']})\.?\s?(\d+(?:\.\d+)*)", re.IGNORECASE)
-_PAST = re.compile(rf"\b(?:{_PHRASES['past']})\b", re.IGNORECASE)
+_PAST = re.compile(
+    rf"\b(?:{_PHRASES['past']}|(?:{_PHRASES['former']})\s(?:\w+\s){{0,2}}?(?:{_PHRASES['itself']}|{_PHRASES['lasting']}))\b",
+    re.IGNORECASE,
+)
 
 
 def outdated_sources(hits: Sequence[Hit], today: date) -> frozenset[UUID]:
@@ -91,6 +94,8 @@ def asks_for_outdated(question: str, title: str, others: Sequence[str]) -> bool:
 
     >>> asks_for_outdated("What was a cut in 2023?", "Rates 2023 (old)", ["Rates 2026"]), asks_for_outdated("A cut?", "Rates 2023", [])
     (True, False)
+    >>> [asks_for_outdated(each, "Rates 2023", []) for each in ("What did the old price list say?", "What is it for my 7 year old?")]
+    [True, False]
     """
     own = {*_NUMBER.findall(title)} - {each for other in others for each in _NUMBER.findall(other)}
     return _PAST.search(question) is not None or bool(own & {*_NUMBER.findall(question)})

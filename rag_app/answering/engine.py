@@ -32,7 +32,6 @@ from rag_app.answering.citations import (
 )
 from rag_app.answering.context import Context, ContextBlock, arrange, build_context, widen
 from rag_app.answering.courtesies import courtesy, orders_answerer
-from rag_app.answering.editions import outdated_sources
 from rag_app.answering.extractive import SURE, excerpt, summary
 from rag_app.answering.gate import NOTHING, Gate, Judgment
 from rag_app.answering.kinds import find_calculation, kind_of
@@ -67,7 +66,7 @@ from rag_app.domain import (
     Usage,
     day_of,
 )
-from rag_app.retrieval.filters import IN, NIN, condition
+from rag_app.retrieval.filters import IN, condition
 from rag_app.retrieval.foreign import adopt
 from rag_app.retrieval.hits import average_relevance, to_hits
 from rag_app.retrieval.postprocessors import cut_below, places_of, warnings_of
@@ -330,7 +329,6 @@ class CapabilityEngine(BaseQueryEngine):
                         seen = await self._judge(asked, others, postprocessors)
                         if _nearest(seen) > _nearest(best):
                             best, nodes, question = seen, others, asked
-                best = await self._judge_current(best, question, nodes, steps)
                 best = await self._judge_with_before(best, question, nodes, steps)
                 if best.confidence is not Confidence.HIGH and question.wide is not None and self._prepare:
                     everywhere = replace(question, filters=question.wide, preferred=(), wide=None)
@@ -406,24 +404,6 @@ class CapabilityEngine(BaseQueryEngine):
             replace(question, searched=f"{before}\n{question.text}", also=()), nodes, postprocessors
         )
         return together if together.judgment.answers else found
-
-    async def _judge_current(
-        self,
-        found: Evidence,
-        question: Question,
-        nodes: list[NodeWithScore],
-        postprocessors: Sequence[BaseNodePostprocessor],
-    ) -> Evidence:
-        """What was found, or what answers in its place where sources that no longer hold give theirs to others."""
-        outdated = outdated_sources(to_hits(nodes), question.today or datetime.now(UTC).date())
-        if found.judgment.answers or not outdated or self.synthesizer.asks_model or self._prepare is None:
-            return found
-        others = condition("source_id", NIN, sorted(map(str, outdated)))
-        retriever, _ = self._prepare(replace(question, filters=(*question.filters, others)))
-        if not isinstance(retriever, ChunkRetriever):
-            return found
-        current = await self._judge(question, await retriever.aretrieve(_bundle(question)), postprocessors)
-        return current if current.judgment.answers else found
 
     def _without_default(self, found: Evidence) -> Question | None:
         """The question without the surface's own threshold, where that may hide something; a model is shown more anyway.
