@@ -40,6 +40,7 @@ from rag_app.answering.records.following import (
     exchange,
     follow,
     goes_on_alone,
+    is_whole,
     move_to_time,
     name_first,
     only_those,
@@ -246,7 +247,8 @@ class RecordFinder:
         question = self._question
         before = tuple(say_when(write_out(each)) for each in questions_before(question))
         misspelt = bool(self._spec.records) and bool(suspects(question.text, ()))
-        asks = not question.leans and (misspelt or may_ask(question.text, self._spec, question.period))
+        whole = not question.leans or is_whole(question, self._spec)
+        asks = whole and (misspelt or may_ask(question.text, self._spec, question.period))
         briefs = bool(self._lists) and not question.leans and subject_of(question.text) is not None
         goes_on = not (before or question.leans) and goes_on_alone(question, self._spec, first=True)
         if not (asks or before or briefs or goes_on):
@@ -1011,7 +1013,7 @@ class RecordFinder:
         """The same as a plan."""
         spec, text = self._spec, without_opening(question.text)
         first = yield from self._plan_before(before)
-        if first is None:
+        if first is None or _are_other_days(first.period, question.period):
             return None
         if question.period is None and (further := asks_further(text, spec)) is not None:
             more = yield from self._go_further(first, further, before[0])
@@ -1428,6 +1430,13 @@ def _combine_figures(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> Fou
     else:
         apart = part.telling.difference(part.figure, whole.figure, whole.telling, cited)
     return replace(both, text=f"{both.text} {apart}")
+
+
+def _are_other_days(first: Period | None, second: Period | None) -> bool:
+    """Whether none of the days of a question are days of the question before it."""
+    if first is None or second is None or second.start is None or second.end is None:
+        return False
+    return not first.meets(second.start, second.end)
 
 
 def _places_of_first(both: FoundRecords, told: Sequence[FoundRecords | Step]) -> list[int]:

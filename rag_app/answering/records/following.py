@@ -87,6 +87,17 @@ def goes_on_alone(question: Question, spec: IndexSpec, *, first: bool = False) -
     return fields and rest != text and len(rest.split()) <= _FEW
 
 
+def is_whole(question: Question, spec: IndexSpec) -> bool:
+    """Whether a question of few words says all itself: "which visits are on Saturday?", "who is booked tomorrow?"."""
+    tokens = read_words(without_period(question.text, question.period), spec)
+    roles, said = {token.role for token in tokens}, {token.stem for token in tokens}
+    if question.period is None or not tokens or _POINTS.search(question.text):
+        return False
+    who = tokens[0].stem in word_set("who")
+    which = tokens[0].stem in word_set("which") and "kind" in roles
+    return (who or which) and bool(said & word_set("is"))
+
+
 def asks_of_those(text: str, spec: IndexSpec, *, first: bool) -> bool:
     """Whether "of those" or "of them" is of what no word before it names, and no list behind it: "How many of those are done?".
 

@@ -15,6 +15,7 @@ from rag_app.answering.records.following import (
     carry,
     follow,
     goes_on_alone,
+    is_whole,
     move_to_time,
     questions_before,
 )
@@ -691,6 +692,21 @@ def test_those_of_a_ranking_are_what_it_put_first() -> None:
     spec = BOATS.model_copy(update={"records": {**BOATS.records, "trip": trip}})
     said = carry(Question("our fullest trip"), Question("how many fish of those did we have?"), spec, VALUES)
     assert said is not None and said.text == "our fullest trip"
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("Which trips are on Friday?", True),
+        ("Who is booked on Friday?", True),
+        ("and on Friday?", False),
+        ("Which are on Friday?", False),
+        ("Who was with her on Friday?", False),
+        ("Who is booked?", False),
+    ],
+)
+def test_a_question_of_few_words_may_say_all_itself(text: str, whole: bool) -> None:
+    assert is_whole(Question(text, period=find_period(text, TODAY)), BOATS) is whole
 
 
 @pytest.mark.parametrize(
