@@ -45,7 +45,7 @@ from rag_app.retrieval.text import singular
 _GUESSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME, FieldType.BOOLEAN)
 _FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %B %Y", "%B %d, %Y", "%d %b %Y", "%b %d %Y")
 _WITH_TIME = tuple(f"{each} {time}" for each in _FORMATS for time in ("%H:%M:%S", "%H:%M"))
-_CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d)?")
+_CLOCK = re.compile(r"(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?")
 _MOST_ROWS = 100_000  # of a table that are looked at
 _LONGEST_KEYWORD = 100  # characters; a column with a longer value is text
 _FIELD = re.compile("[a-z][a-z0-9_]{0,30}")
@@ -153,6 +153,8 @@ def _proposal(file: str, rows: int, values: Values) -> str:
     language = _language(values)
     kinds = {name: _kind_of(name, column) for name, column in columns.items()}
     key = _key(rows, columns)
+    if key is not None and kinds[key] is FieldType.INTEGER and _NAMES_A_ROW.search(column_name(key)):
+        kinds[key] = FieldType.KEYWORD  # no answer adds such numbers up or writes 1,016
     times = {name: columns[name].formats for name, kind in kinds.items() if kind is FieldType.TIME}
     date = next(iter(times), None)
     clock = _clock_beside(date, values)

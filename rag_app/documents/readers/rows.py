@@ -34,6 +34,7 @@ _PLACE = re.compile(r"\{([^{}:]+)(?::([^{}]+))?\}")
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{[^\[\]]*)\]")
 _NUMBER = re.compile(r"([-+−]?)\s*[$€£¥]?\s*(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)\s*(?:[$€£¥%])?")
 _SCIENTIFIC = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+_SHORT_HOUR = re.compile(r"(?<=[ T])(?=\d:\d\d)")
 _YEAR_AND_MONTH = re.compile(r"\d{4}-\d\d")
 _BOOLEANS = {
     **dict.fromkeys(("true", "yes", "y", "1", "ja", "wahr", "oui", "vrai", "sí", "sì", "si"), True),
@@ -334,7 +335,7 @@ def _moment(text: str, formats: Iterable[str]) -> datetime:
     for written in formats:
         with suppress(ValueError):
             return datetime.strptime(text, written)  # noqa: DTZ007 - UTC where nothing else is said
-    return datetime.fromisoformat(f"{text}-01" if _YEAR_AND_MONTH.fullmatch(text) else text)
+    return datetime.fromisoformat(f"{text}-01" if _YEAR_AND_MONTH.fullmatch(text) else _SHORT_HOUR.sub("0", text))
 
 
 def _expected_date(rule: RowsRule) -> str:

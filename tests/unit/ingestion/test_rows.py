@@ -272,6 +272,20 @@ def test_a_table_that_nobody_here_wrote_is_proposed_and_read(tmp_path: Path) -> 
     }
 
 
+def test_a_time_may_have_an_hour_of_one_digit(tmp_path: Path) -> None:
+    table = tmp_path / "visits.csv"
+    table.write_text("visit_no,date,time,guest\n1,2026-11-02,9:00,Ada\n2,2026-11-02,10:30,Bo\n3,2026-11-03,9:05,Ada\n")
+    (rule,) = tomllib.loads(proposed(table))["rows"]
+    assert (rule["date"], rule["title"]) == (["date", "time"], "{guest}, {date}, {visit_no}")
+    mapping = RowMapping((RowsRule(date=("date", "time")),), {})
+    rows = documents([*read(table, table.name, table.parent, mapping)])
+    assert [row.metadata["date"] for row in rows] == [
+        "2026-11-02T09:00:00",
+        "2026-11-02T10:30:00",
+        "2026-11-03T09:05:00",
+    ]
+
+
 def test_what_a_table_says_of_its_columns(tmp_path: Path) -> None:
     lines = ["Order no.;Title;Row;Paid;Day;Remark"]
     lines += [f"{7 * number};T{number % 3};{number};{'yes' if number % 2 else 'no'};0{1 + number % 9}/02/2026;{'x' * 99} {number}" for number in range(30)]  # fmt: skip
@@ -281,7 +295,7 @@ def test_what_a_table_says_of_its_columns(tmp_path: Path) -> None:
         "source_types": ["order"],
         "default_source_type": "order",
         "fields": {
-            "order_no": "integer",
+            "order_no": "keyword",
             "record_title": "keyword",
             "record_row": {"type": "integer"},
             "paid": {
