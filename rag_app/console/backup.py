@@ -89,7 +89,8 @@ def backup(
         Path(name).unlink()
     rows = sum(count for count, _ in told["tables"].values())
     points = sum(count for count, _ in told["points"].values())
-    print(f"{file}\t{rows} rows in {len(told['tables'])} tables, {points} points, {file.stat().st_size} bytes")
+    elsewhere = f", {points} chunks of other vector stores" if told["points"] else ""
+    print(f"{file}\t{rows} rows in {len(told['tables'])} tables{elsewhere}, {file.stat().st_size} bytes")
 
 
 async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], secrets: bool) -> JsonObject:
