@@ -543,7 +543,7 @@ OPENS = "This goes on with another question, which is not known here. Please ask
 def unread_text(unknown: Sequence[str]) -> str:
     """That a question about records makes no query, and which of its words none of their fields and values is called by."""
     if not unknown:
-        return "It asks about records in a way that is not understood"
+        return "The question is about records, but it could not be turned into a query"
     words = " and ".join(f"“{word}”" for word in unknown)
     return f"I did not understand {words}: the records have no field and no value of that name"
 
