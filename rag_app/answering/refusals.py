@@ -58,22 +58,31 @@ def not_understood_here(text: str, model: str, understood: Collection[str]) -> s
     return own.format(model) if own else said
 
 
+def _language_of_warning(warning: str) -> str:
+    """Two letters: of which of the languages that it is written in a warning of `not_understood_here` is; else English."""
+    ends = ((language, text.rpartition("{}")[2]) for language, text in _TEXTS["english_only"].items())
+    return next((language for language, end in ends if warning.endswith(end)), "en")
+
+
 def near_miss_text(
     capability: Capability, question: Question, declared: Collection[str], warning: str = "", lacking: str = ""
 ) -> str:
     """Said where hits are there and none is good enough.
 
-    In the language that the request asks for, else in the question's if the index declares it; with what a result that
-    no source states would take, and what the records are `lacking`, or else the `warning` that the embedding model may be
-    why, in the question's own language. A capability without such words of its own has one refusal for all cases; to words
-    that lead to the sources only the warning is added, before those that do.
+    In the language that the request asks for, else in the question's if the index declares it or the warning is in it;
+    with what a result that no source states would take, and what the records are `lacking`, or else the `warning` that the
+    embedding model may be why, in the question's own language. A capability without such words of its own has one refusal for all cases; to words
+    that lead to the sources only the warning is added, before those that do, and all of it is in the warning's language.
     """
+    warned = _language_of_warning(warning)
     if not capability.near or capability.near.endswith(":"):
+        if capability.near and warned in _TEXTS["led"]:
+            return str(_TEXTS["led"][warned].format(warning))
         before, stop, leads = capability.near.rpartition(". ")
         return f"{before}. {warning}. {leads}" if warning and stop else capability.near or capability.refusal
     asked = language_of(question.text)
     wanted = question.instructions.values.get("language", "en")
-    if wanted == "en" and asked in declared:
+    if wanted == "en" and (asked in declared or (asked == warned and not lacking)):
         wanted = asked
     said = [_TEXTS["near"].get(wanted, capability.near)]
     if reckoning := find_calculation(question.text):

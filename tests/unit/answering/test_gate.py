@@ -7,11 +7,13 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
+from rag_app.answering import refusals
 from rag_app.answering.capabilities import Capability, capability_for, capability_named
 from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.gate import FittedGate, Gate, Judgment
-from rag_app.answering.refusals import near_miss_text, not_understood
+from rag_app.answering.refusals import near_miss_text, not_understood, not_understood_here
+from rag_app.domain import read_table
 from rag_app.domain.answer import Answer, Confidence, Hit, Instructions, Question, Refusal
 from rag_app.retrieval.confidence import Basis, Fit, Words, WordUse
 from rag_app.retrieval.embedding import MiniLM
@@ -113,6 +115,13 @@ def test_an_english_model_says_so_to_who_asks_in_another_language() -> None:
     led = near_miss_text(KNOWLEDGE, Question(GERMAN), ("en",), warning)
     assert led.startswith(f"{KNOWLEDGE.refusal} {warning}. ") and led.endswith("sources I found:")
     assert near_miss_text(KNOWLEDGE, Question("How long?"), ("en",), "", "No field") == KNOWLEDGE.near
+    for own, words in read_table(refusals.__file__)["english_only"].items():
+        told = words.format("small")
+        said = near_miss_text(KNOWLEDGE, Question(GERMAN), ("en",), told)
+        assert f". {told}. " in said and said.endswith(":") and "Here are" not in said, f"all of it in {own}"
+    german = not_understood_here(GERMAN, "small", ("en",))
+    said = near_miss_text(BOOK, Question(GERMAN), ("en",), german)
+    assert said == f"Ich habe etwas gefunden, aber nichts davon beantwortet die Frage. {german}."
     assert not_understood("opening hours on Sunday", "small", ("en",)) == not_understood(GERMAN, "large", ()) == ""
 
 
