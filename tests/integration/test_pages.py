@@ -147,6 +147,23 @@ def test_rows_of_a_table_are_one_line_of_the_documents(pages: Pages) -> None:
         assert shown.count('href="/documents/') == 4
 
 
+def test_a_document_is_shown_with_its_headings_and_tables(pages: Pages) -> None:
+    user, code = pages.newcomer()
+    [member] = pages.fetch("SELECT org_id FROM memberships WHERE user_id = $1", user.id)
+    pages.work(lambda database: Roles(database).grant(member["org_id"], user.id, Role.WRITE))
+    text = "# Prices\n\nWhat we ask.\n\n## By weight\n\n| Fruit | Price |\n| --- | --- |\n| Fig & <Pear> | 2 |\n| Pear | 3 |\n"
+    with pages.browser() as browser:
+        pages.sign_in(browser, code)
+        file, into = {"file": ("prices.md", text.encode())}, {"index": "org_knowledge"}
+        [source] = browser.post("/api/v1/sources", files=file, data=into, headers=OWN).json()["ids"]
+        shown = browser.get(f"/documents/{source}").text
+        assert "<h2>By weight</h2>" in shown and "<p>What we ask.</p>" in shown
+        assert '<th scope="col">Fruit</th><th scope="col">Price</th>' in shown
+        assert "<td>Fig &amp; &lt;Pear&gt;</td><td>2</td>" in shown and "<mark" not in shown
+        chunk = re.findall(r"\?chunk=([0-9a-f-]+)", shown)[-1]
+        assert '<td><mark id="passage">Fig &amp;' in browser.get(f"/documents/{source}?chunk={chunk}").text
+
+
 def test_signing_in_again_ends_the_session_before(pages: Pages) -> None:
     _, code = pages.newcomer()
     _, other = pages.newcomer()

@@ -7,6 +7,7 @@ from litestar.params import FromPath
 
 from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.pages.site import Html, action, page, query_value, redirect, render, uuid
+from rag_app.surfaces.pages.texts import lay_out
 from rag_app.surfaces.sources.service import Sources
 from rag_app.surfaces.sources.types import SourceInfo
 
@@ -17,6 +18,7 @@ SORTS = {
     "-size": "size, largest first",
 }
 STATES = {"ready": "ready", "writing": "being written"}
+_LONGEST = 200_000  # characters of a text that a page shows, from the end of its passage
 
 
 @page("/documents")
@@ -62,13 +64,15 @@ async def document(request: Caller, sources: Injected[Sources], source_id: FromP
     """One source: its text, with the passage of `chunk` marked, and its chunks."""
     said = query_value(request, "chunk")
     shown = await sources.get(request.user, str(source_id), None if said is None else uuid("chunk", said))
+    found, place = await sources.text(request.user, str(source_id)), shown.passage
+    mark = (place.start, place.end) if place and place.start is not None and place.end is not None else (0, 0)
+    text = found.text[: mark[1] + _LONGEST]
     return render(
         request,
         "document.html",
         shown=shown,
+        blocks=lay_out(text, [each for each in found.passages if each.start < len(text)], shown.title, mark),
         writable=(shown.organization, shown.index) in await sources.writable(request.user),
-        text=(await sources.text(request.user, str(source_id))).text,
-        longest=200_000,  # characters
         chunks=await sources.chunks(request.user, str(source_id), -1, limit=100),
     )
 
