@@ -535,7 +535,7 @@ class Application:
         while True:
             with suppress(StoreFailed):
                 organizations = [each.id for each in await self.people.organizations()]
-                await self.jobs.go_on(organizations)
+                await self.jobs.requeue_unfinished(organizations)
                 if time.monotonic() - forgotten > _JOBS_FORGOTTEN:
                     forgotten = time.monotonic()
                     for org_id in organizations:

@@ -92,7 +92,7 @@ class DatabaseSettings(_Settings):
     owner_url: SecretStr | None = Field(
         None,
         alias="RAG_DATABASE_OWNER_URL",
-        description="postgresql:// URL of the role that owns the schema; for `db upgrade`, `restore`, `indexes rebuild`, `drop`, `move`",
+        description="postgresql:// URL that connects as the role that owns the schema; used by `db upgrade`, `restore`, `indexes rebuild`, `indexes drop` and `indexes move`",
     )
     backup_url: SecretStr | None = Field(
         None,
@@ -393,7 +393,7 @@ class UploadSettings(_Settings):
         alias="RAG_ORGANIZATION_SOURCES",
         ge=0,
         le=1_000_000_000,
-        description="maximum number of an organization's sources in all indexes; unlimited by default",
+        description="maximum number of sources of an organization, counted over all its indexes; unlimited by default",
     )
     total: int | None = Field(
         None,

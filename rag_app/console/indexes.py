@@ -40,7 +40,7 @@ async def list_all(application: Application, as_json: Json = False) -> None:
             **record(each, "sources chunks"),
             "created": moment(each.generation.created_at),
         }
-        for each in await _indexing_of(application).holdings()
+        for each in await _indexing_of(application).read_contents()
     ]
     unknown = {"size": "?", "overlap": "?"}
     shown = ({**each, "chunking": unknown | (each["chunking"] or {})} for each in found)

@@ -208,7 +208,7 @@ class Database:
         self._leaving: set[asyncio.Task[None]] = set()
 
     @cached_property
-    def _own_engine(self) -> AsyncEngine:
+    def _unpooled_engine(self) -> AsyncEngine:
         """For `own_connection`, which few commands use: without a pool, so there is nothing to close."""
         return create_engine(self._url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
 
@@ -365,7 +365,7 @@ class Database:
     @asynccontextmanager
     async def own_connection(self) -> AsyncIterator[AsyncConnection]:
         """A connection beside the pool, in autocommit, closed at exit: for locks that last as long as a connection."""
-        async with self._own_engine.connect() as connection:
+        async with self._unpooled_engine.connect() as connection:
             yield connection
 
     async def check(self) -> None:

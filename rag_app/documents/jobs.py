@@ -249,7 +249,7 @@ class Jobs(Struct, frozen=True):
         async with self._open_as_operator(org_id) as session:
             await session.execute(_FAIL, values)
 
-    async def go_on(self, organizations: Collection[UUID]) -> None:
+    async def requeue_unfinished(self, organizations: Collection[UUID]) -> None:
         """Queue a turn for each of these organizations with unfinished jobs, to recover lost turns."""
         async with self._database.scoped(Scope(frozenset(organizations)), operator=True) as session:
             waiting = (await session.scalars(_GO_ON, {"organizations": [*organizations]})).all()

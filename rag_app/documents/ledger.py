@@ -100,14 +100,14 @@ class SourceLedger:
             for statement in statements:
                 await session.execute(statement, values)
 
-    async def _rows_of(self, organizations: Iterable[UUID], statement: Select[Any]) -> Sequence[Row[Any]]:
+    async def _read_rows(self, organizations: Iterable[UUID], statement: Select[Any]) -> Sequence[Row[Any]]:
         return await self._database.read(Scope(frozenset(organizations)), statement, operator=True)
 
     async def _ids(self, org_id: UUID, *conditions: ColumnElement[bool]) -> list[UUID]:
         found = (
             select(sources_table.c.id).where(sources_table.c.org_id == org_id, *conditions).order_by(sources_table.c.id)
         )
-        return [source for (source,) in await self._rows_of({org_id}, found)]
+        return [source for (source,) in await self._read_rows({org_id}, found)]
 
     # -- writing
 
@@ -257,7 +257,7 @@ class SourceLedger:
         )
         return {
             source: Build(version, state, chunks, tuple(place))
-            for source, version, state, chunks, *place in await self._rows_of({org_id}, standing)
+            for source, version, state, chunks, *place in await self._read_rows({org_id}, standing)
         }
 
     async def contents(self, org_id: UUID, source_ids: Collection[UUID]) -> dict[UUID, Passages]:
@@ -267,7 +267,7 @@ class SourceLedger:
             _matches_any(sources_table.c.id, source_ids),
             sources_table.c.deleted_at.is_(None),
         )
-        return {source: content for source, content in await self._rows_of({org_id}, kept)}  # noqa: C416 - rows
+        return {source: content for source, content in await self._read_rows({org_id}, kept)}  # noqa: C416 - rows
 
     async def list_deleting(self, org_id: UUID, index: str) -> list[UUID]:
         """Sources with an unfinished deletion. Their chunks may be in any generation."""
@@ -275,7 +275,7 @@ class SourceLedger:
 
     async def list_interrupted(self, organizations: Collection[UUID]) -> Sequence[Row[tuple[UUID, str]]]:
         """The (organization, index) pairs with an unfinished deletion."""
-        return await self._rows_of(
+        return await self._read_rows(
             organizations,
             select(sources_table.c.org_id, sources_table.c.index)
             .where(sources_table.c.deleted_at.is_not(None))
@@ -287,7 +287,7 @@ class SourceLedger:
         builds = select(source_builds_table.c.generation_id).where(
             source_builds_table.c.org_id == org_id, _matches_any(source_builds_table.c.source_id, source_ids)
         )
-        return {generation for (generation,) in await self._rows_of({org_id}, builds.distinct())}
+        return {generation for (generation,) in await self._read_rows({org_id}, builds.distinct())}
 
     async def find_by_origins(self, org_id: UUID, index: str, origins: Collection[str]) -> dict[UUID, str]:
         """The sources that were read from these files, each with its file."""
@@ -297,7 +297,7 @@ class SourceLedger:
             sources_table.c.origin == any_(literal([*origins], ARRAY(Text))),
             sources_table.c.deleted_at.is_(None),
         )
-        return {source: origin for source, origin in await self._rows_of({org_id}, read)}  # noqa: C416 - rows
+        return {source: origin for source, origin in await self._read_rows({org_id}, read)}  # noqa: C416 - rows
 
     async def origins_below(self, org_id: UUID, index: str, folder: str) -> list[str]:
         """The files in this folder, and in those within it, that sources were read from."""
@@ -308,7 +308,7 @@ class SourceLedger:
             sources_table.c.deleted_at.is_(None),
         )
         return [
-            origin for (origin,) in await self._rows_of({org_id}, below.distinct().order_by(sources_table.c.origin))
+            origin for (origin,) in await self._read_rows({org_id}, below.distinct().order_by(sources_table.c.origin))
         ]
 
     async def files_as_read(
@@ -334,7 +334,7 @@ class SourceLedger:
         counted = _select_unindexed(select(sources_table.c.org_id, func.count()), index, generation_id).group_by(
             sources_table.c.org_id
         )
-        return {org_id: sources for org_id, sources in await self._rows_of(organizations, counted)}  # noqa: C416 - rows
+        return {org_id: sources for org_id, sources in await self._read_rows(organizations, counted)}  # noqa: C416 - rows
 
     async def next_unindexed(
         self, org_id: UUID, index: str, generation_id: int, after: UUID, limit: int
@@ -344,7 +344,7 @@ class SourceLedger:
             sources_table.c.org_id == org_id
         )
         page = page.where(sources_table.c.id > after).order_by(sources_table.c.id).limit(limit)
-        return [(source_of(row), row.content) for row in await self._rows_of({org_id}, page)]
+        return [(source_of(row), row.content) for row in await self._read_rows({org_id}, page)]
 
     async def list_outdated(self, org_id: UUID, generation_id: int) -> list[UUID]:
         """Sources of which the generation may hold another version than the present one."""
@@ -367,7 +367,7 @@ class SourceLedger:
             func.coalesce(func.sum(source_builds_table.c.chunks).filter(ready), 0),
             func.count().filter(~ready),
         ).group_by(source_builds_table.c.generation_id)
-        return {generation: tuple(counts) for generation, *counts in await self._rows_of(organizations, counted)}
+        return {generation: tuple(counts) for generation, *counts in await self._read_rows(organizations, counted)}
 
     # -- reading
 

@@ -215,7 +215,7 @@ class Comparison:
         """Compare a source's chunks. Returns whether they differ."""
         there, here, deviation = Tally.count_nodes(original), Tally.count_nodes(copy), 0.0
         if original and there == here:
-            deviation = float(np.abs(_directions(original) - _directions(copy)).max())
+            deviation = float(np.abs(_unit_vectors(original) - _unit_vectors(copy)).max())
         differs = there != here or deviation > _DEVIATION
         self.sources, self.differing = self.sources + 1, self.differing + differs
         self.original, self.copy = self.original + there, self.copy + here
@@ -314,7 +314,7 @@ def _plain(number: str) -> float:
     return int(float(number)) if float(number).is_integer() else float(number)
 
 
-def _directions(nodes: Sequence[TextNode]) -> np.ndarray:
+def _unit_vectors(nodes: Sequence[TextNode]) -> np.ndarray:
     """Unit vectors, by chunk id; shape (chunks, dimension)."""
     vectors = np.array([node.embedding for node in sorted(nodes, key=lambda node: node.node_id)])
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -260,7 +260,7 @@ class Uploads:
                     each.problems.append(document.reason)
                     continue
                 try:
-                    named = _name_document(document, each.upload)
+                    named = _assign_name(document, each.upload)
                     source = to_source(named, each.upload.file_name or "", _origin(each.upload), spec, target)
                     if source.id in seen:
                         raise InvalidInput("", None, f"{source.external_id!r} is there more than once")
@@ -317,7 +317,7 @@ def _origin(upload: Upload) -> str:
     return f"{UPLOAD_ORIGIN}{upload.name}"
 
 
-def _name_document(document: Document, upload: Upload) -> Document:
+def _assign_name(document: Document, upload: Upload) -> Document:
     own = document.external_id
     if upload.external_id:
         name = f"{upload.external_id}#{own or document.name}" if document.name else upload.external_id

@@ -126,7 +126,7 @@ class ErrorBody(Struct, frozen=True):
     request_id: Annotated[str, Meta(description="the same as in the X-Request-ID header")]
 
 
-def plain_envelope(problem: Problem) -> ErrorBody:
+def error_body(problem: Problem) -> ErrorBody:
     told = {name: value for name, value in problem.details.items() if name != "value"}
     return ErrorBody("error", ErrorInfo(problem.code, problem.message, told or None), problem.request_id)
 
@@ -239,7 +239,7 @@ def _accepted_values(annotation: Any, said: ParameterKwarg) -> str:
 
 
 def document_errors(
-    *errors: Exception, kinds: Kinds = KINDS, envelope: Envelope = plain_envelope
+    *errors: Exception, kinds: Kinds = KINDS, envelope: Envelope = error_body
 ) -> dict[int, ResponseSpec]:
     """The error responses of an operation for its OpenAPI document, from one sample of each error."""
     specs: dict[int, ResponseSpec] = {}

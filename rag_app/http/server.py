@@ -30,7 +30,7 @@ from rag_app.access.tokens import bearer_token
 from rag_app.domain import Forbidden, JsonObject, Unauthenticated
 from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Access, Entrance, gate, is_local_client
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish, logger
-from rag_app.http.problems import KINDS, UNTIL_BACK, AnyRequest, plain_envelope, respond
+from rag_app.http.problems import KINDS, UNTIL_BACK, AnyRequest, error_body, respond
 from rag_app.http.surface import Injected, Surface, security, surface_of
 from rag_app.telemetry.observing import RequestSpan
 
@@ -135,7 +135,7 @@ def api(
         surface = surface_of(request.scope["path"], surfaces)
         if surface is None and site is not None and "text/html" in request.headers.get("accept", ""):
             return site.show_error(request, error)
-        kinds, envelope = (surface.kinds, surface.envelope) if surface else (KINDS, plain_envelope)
+        kinds, envelope = (surface.kinds, surface.envelope) if surface else (KINDS, error_body)
         return respond(request, error, kinds, envelope)
 
     return _Api(

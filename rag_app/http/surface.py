@@ -31,7 +31,7 @@ from rag_app.domain import (
     UnknownField,
 )
 from rag_app.http.bodies import JsonBody
-from rag_app.http.problems import KINDS, Envelope, Kinds, document_errors, plain_envelope
+from rag_app.http.problems import KINDS, Envelope, Kinds, document_errors, error_body
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class Surface(Struct, frozen=True):
     concurrent: int | None = None
     windows: Mapping[str, int | None] = field(default_factory=dict)
     credentials: frozenset[Credential] = frozenset({Credential.JWT})
-    envelope: Envelope = plain_envelope
+    envelope: Envelope = error_body
     kinds: Kinds = field(default_factory=lambda: KINDS)
     errors: Sequence[Exception] = ()
     options: Mapping[str, Any] = field(default_factory=dict)

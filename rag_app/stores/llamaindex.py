@@ -287,7 +287,7 @@ class LlamaIndexStore(OutsideStore):
             if nodes:
                 await self.put_vectors(nodes)
             if replacing:
-                await self.take_vectors_out(replacing, [UUID(node.node_id) for node in nodes])
+                await self.delete_vectors(replacing, [UUID(node.node_id) for node in nodes])
             await ChunkStore.write(self, nodes, replacing)
 
     async def put_vectors(self, nodes: Sequence[BaseNode]) -> None:
@@ -297,7 +297,7 @@ class LlamaIndexStore(OutsideStore):
         ]
         await self.backend.put(self.generation, stripped)
 
-    async def take_vectors_out(self, sources: Sequence[UUID], kept: Sequence[UUID]) -> None:
+    async def delete_vectors(self, sources: Sequence[UUID], kept: Sequence[UUID]) -> None:
         gone = {row["id"] for row in await self.rows(sources)} - {*kept}
         if gone:
             await self.backend.take(self.generation, sorted(gone))

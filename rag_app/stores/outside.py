@@ -60,7 +60,7 @@ class OutsideStore(ChunkStore):
         """Write vectors, replacing those with the same ids."""
 
     @abstractmethod
-    async def take_vectors_out(self, sources: Sequence[UUID], kept: Sequence[UUID]) -> None:
+    async def delete_vectors(self, sources: Sequence[UUID], kept: Sequence[UUID]) -> None:
         """Delete the vectors of these sources in the scope's organizations, except the ids `kept`."""
 
     async def candidates(self, asked: Search) -> list[Candidate]:
@@ -89,7 +89,7 @@ class OutsideStore(ChunkStore):
                 await self.put_vectors(nodes)
             await super().write(nodes, replacing)
             if replacing:
-                await self.take_vectors_out(replacing, [UUID(node.node_id) for node in nodes])
+                await self.delete_vectors(replacing, [UUID(node.node_id) for node in nodes])
 
     async def forget(self, source_ids: Sequence[UUID]) -> None:
         await super().write([], source_ids)

@@ -171,7 +171,7 @@ class QdrantStore(OutsideStore):
     async def put_vectors(self, nodes: Sequence[BaseNode]) -> None:
         await self.backend.call("upsert", self.generation, [self._point(node) for node in nodes], wait=True)
 
-    async def take_vectors_out(self, sources: Sequence[UUID], kept: Sequence[UUID]) -> None:
+    async def delete_vectors(self, sources: Sequence[UUID], kept: Sequence[UUID]) -> None:
         old = models.Filter(must=[self._scope_condition(), _any_of("source_id", sources)], must_not=[_one_of(kept)])
         await self.backend.call("delete", self.generation, models.FilterSelector(filter=old), wait=True)
 

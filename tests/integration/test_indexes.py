@@ -108,7 +108,7 @@ async def states(application: Application) -> list[tuple[int, str, int]]:
 
 
 async def holdings(application: Application) -> list[Any]:
-    return await Indexing(application).holdings()
+    return await Indexing(application).read_contents()
 
 
 async def reread(application: Application) -> None:

@@ -65,7 +65,7 @@ class Indexing:
     def __init__(self, application: Application) -> None:
         self._app, self._generations, self._ledger = application, application.generations, application.ledger
 
-    async def holdings(self) -> list[GenerationContents]:
+    async def read_contents(self) -> list[GenerationContents]:
         """Every generation of every index and store."""
         totals = await self._ledger.totals(await self.organizations())
         return [

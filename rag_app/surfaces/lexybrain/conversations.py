@@ -69,7 +69,7 @@ from rag_app.surfaces.lexybrain.messages import (
     lasting_failures,
     mentioned_sources,
     retrieved_sources,
-    rewritten,
+    rewrite_message,
     sources_of,
     worth_it,
 )
@@ -298,7 +298,7 @@ class Turn:
         if model is None:
             return ()
         prompt, most = models.prompt("ask_lexybrain_rewrite"), self._services.history_tokens
-        query = await rewritten(model, prompt, text, history, most, self._paid, self._today)
+        query = await rewrite_message(model, prompt, text, history, most, self._paid, self._today)
         return (query,) if query else ()
 
     # -- the answer

@@ -192,7 +192,7 @@ def cited_before(history: Sequence[PastMessage]) -> tuple[UUID, ...]:
     return tuple(UUID(each["id"]) for each in sources or () if each.get("cited") is not None)
 
 
-async def rewritten(
+async def rewrite_message(
     model: AnsweringModel,
     prompt: Prompt,
     text: str,

@@ -314,7 +314,7 @@ async def read(
     before: Annotated[
         UUID | None,
         QueryParameter(
-            description="return the messages before this one: the id of the first message of the page you have"
+            description="the id of a message: return the messages before it. To page back, send the id of the oldest message you have"
         ),
     ] = None,
 ) -> ThreadWithMessages:

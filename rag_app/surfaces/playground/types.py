@@ -84,7 +84,7 @@ class ScoredSentence(Struct, frozen=True):
     words: Annotated[float, Meta(ge=0, le=1, description="share of the question's words that the sentence contains")]
     source_cosine: Cosine
     score: Annotated[float, Meta(description="weighted sum of the other three scores; the best sentences are chosen")]
-    chosen: Annotated[bool, Meta(description="whether the answer contains the sentence")]
+    chosen: Annotated[bool, Meta(description="true if the answer quotes this sentence of the source")]
 
 
 class GateSignals(Struct, frozen=True):

@@ -38,7 +38,10 @@ class SourceInfo(Struct, frozen=True, kw_only=True):
     ]
     metadata: Annotated[
         JsonObject,
-        Meta(description="metadata as sent; fields listed in `undeclared` cannot be used in filters", examples=[{}]),
+        Meta(
+            description="metadata as the client sent it; the index does not declare the fields in `undeclared`, so filters cannot use them",
+            examples=[{}],
+        ),
     ]
     undeclared: Annotated[
         list[str],

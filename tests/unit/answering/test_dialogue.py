@@ -13,7 +13,7 @@ from rag_app.answering.leaning import searched_text
 from rag_app.answering.models import ChatModel
 from rag_app.answering.prompts import load_prompts
 from rag_app.answering.providers import ModelSettings, build_llm
-from rag_app.surfaces.lexybrain.messages import asked_before, history_text, rewritten
+from rag_app.surfaces.lexybrain.messages import asked_before, history_text, rewrite_message
 from rag_app.surfaces.lexybrain.types import PastMessage, Role
 from tests.scripted_model import Reply, ScriptedModel
 
@@ -195,7 +195,7 @@ async def ask_for_query(
     reply: Reply, history: Sequence[PastMessage], text: str = "And the second one?"
 ) -> tuple[str | None, ScriptedModel]:
     with ScriptedModel(reply) as server:
-        query = await rewritten(chat_model(server), PROMPTS["ask_lexybrain_rewrite"], text, history, 200, [])
+        query = await rewrite_message(chat_model(server), PROMPTS["ask_lexybrain_rewrite"], text, history, 200, [])
     return query, server
 
 

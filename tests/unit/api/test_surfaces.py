@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from rag_app.domain import errors
-from rag_app.http.problems import INTERNAL, KINDS, Problem, kind_of, plain_envelope
+from rag_app.http.problems import INTERNAL, KINDS, Problem, error_body, kind_of
 from rag_app.http.surface import surface_of, with_limits
 from rag_app.surfaces.registry import SURFACES
 
@@ -49,7 +49,7 @@ def test_what_callers_did_not_cause_never_speaks_for_itself() -> None:
 
 
 def test_details_are_left_out_where_there_are_none() -> None:
-    body = msgspec.to_builtins(plain_envelope(Problem(404, "not_found", "no", "id")))
+    body = msgspec.to_builtins(error_body(Problem(404, "not_found", "no", "id")))
     assert body == {"status": "error", "error": {"code": "not_found", "message": "no"}, "request_id": "id"}
 
 
