@@ -91,11 +91,6 @@ _ASKS_AGAIN = re.compile(
 
 Behind a colon of what stands first: "our dearest trip: which skipper, and where?".
 """
-_HOW_THEY_ARE = re.compile(
-    r",?\s*\b(?:and|und|et)\s+how\s+(?P<field>\w+)\s+(?:is|are|was|were)\s+(?:each|it|they|that|those)(?:\s+(?:one|of them))?(?=\W*$)",
-    re.I,
-)
-"""The same of a field that its records are told with: "and how severe is each?"."""
 _TOLD_BY_TEXT = re.compile(
     r"(?:,\s*|\s+)(?:(?:and|und|et)\s+)?(?:since when|until when|why|how come|what for|seit wann|bis wann|warum|wieso|depuis quand|pourquoi)"
     r"(?:\s+(?:is|was|are|were)\s+(?:that|it|they|so))?\W*$",
@@ -108,10 +103,6 @@ _LISTS_THEM = re.compile(
     re.I,
 )
 """Behind a number that is asked for: what was counted is to be listed."""
-_EXPLANATION = re.compile(
-    r"\b(?:that|which|who)\s+(?:are|is|were|was|have|has)\s+[^,;:()?.!]{1,40}\(([\w ]{1,40})\)", re.I
-)
-"""Words, and in brackets the field and the value that they mean: "that are still to come (status booked)"."""
 _MEASURES = frozenset({"count", "much", "sum", "average", "each", "more"})
 
 
@@ -130,7 +121,6 @@ def read_question(
     """
     if _TOLD_BY_TEXT.search(text):
         return _read_with_texts(text, spec, values, period, today)
-    text = _without_fields_told(_put_explained(text, spec, values), spec)
     listed = _LISTS_THEM.search(text)
     counted = without_period(_LISTS_THEM.sub("", text), period) if listed else ""
     if listed and any(token.role == "count" for token in read_words(counted, spec)):
@@ -199,24 +189,6 @@ def _read_with_texts(
     if plan is None or not plan.is_list or plan.query.group is not None:
         return replace(reading, plan=None)
     return replace(reading, plan=replace(plan, texts=True))
-
-
-def _without_fields_told(text: str, spec: IndexSpec) -> str:
-    """The text without a last clause that asks for a field of each record."""
-    found = _HOW_THEY_ARE.search(text)
-    roles = {token.role for token in read_words(found["field"], spec)} if found else set()
-    return text[: found.start()] if found and roles == {"field"} else text
-
-
-def _put_explained(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> str:
-    """The text with the values that are named in brackets instead of the words before them, which these explain."""
-    found = _EXPLANATION.search(text)
-    if found is None:
-        return text
-    tokens = read_names(found[1], spec, values)
-    fields = {token.name for token in tokens if token.meaning}
-    whole = len(fields) == 1 and {token.role for token in tokens if token.meaning} - {"field"} == {"value"}
-    return text.replace(found[0], f"with {found[1]}") if whole and not any(token.is_left for token in tokens) else text
 
 
 def respell(
@@ -698,16 +670,6 @@ class _Reader(Orders):
                 if all(_are_apart(kind, other) for other in others):
                     for token in (*aside, link):
                         token.meaning = None
-        self._drop_kinds_excepted()
-
-    def _drop_kinds_excepted(self) -> None:
-        """The same behind "not counting", before what is asked for: "not counting parts, how many products"."""
-        meant = [token for token in self.tokens if token.meaning]
-        for link, aside in pairwise(meant):
-            kept = {token.name for token in meant if token.role == "kind" and token is not aside}
-            excepts = link.role == "not" and aside.role == "kind" and self._is_exception(link)
-            if excepts and len(kept) == 1 and _are_apart(self.spec.records[kept.pop()], self.spec.records[aside.name]):
-                link.meaning = aside.meaning = None
 
     def _sizes(self) -> tuple[int, int] | None:
         """How many records a group has at least and at most, 0 without a bound: "at least two bookings", "repeat customers"."""

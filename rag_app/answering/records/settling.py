@@ -55,7 +55,6 @@ def settle_fields(tokens: Sequence[Token], spec: IndexSpec) -> None:
     _settle_compared(tokens, spec)
     _settle_years(tokens, spec)
     _settle_roles(tokens, spec)
-    _settle_predicate(tokens, spec)
     for place, token in enumerate(tokens):
         kind = spec.fields.get(token.name)
         if token.role == "field" and kind is FieldType.KEYWORD and _is_in(tokens, place):
@@ -217,19 +216,6 @@ def _settle_compared(tokens: Sequence[Token], spec: IndexSpec) -> None:
         keyword = spec.fields.get(other.name) is FieldType.KEYWORD
         if one.role == "apart" and one.stem in word_set("compares") and several and keyword and measured:
             one.meaning = Meaning("each")
-
-
-def _settle_predicate(tokens: Sequence[Token], spec: IndexSpec) -> None:
-    """Of two figures the one that is said of the other is asked for: "how much of the rent is missing"."""
-    figures = [place for place, token in enumerate(tokens) if token.role in ("field", "total") and not token.inside]
-    if len(figures) != 2 or not all(is_figure(spec, tokens[each].name) for each in figures):
-        return
-    first, last = figures
-    between = [each for each in tokens[first + 1 : last] if not each.inside]
-    said = any(each.stem in word_set("is") for each in between) and all(not each.role and each.said for each in between)
-    much = any(each.role == "much" for each in tokens[:first])
-    if said and much and tokens[first].name != tokens[last].name:
-        tokens[first].meaning = None
 
 
 def _is_in(tokens: Sequence[Token], place: int) -> bool:

@@ -1193,13 +1193,6 @@ def test_a_sum_is_not_listed() -> None:
     )
 
 
-def test_brackets_explain_the_words_before_them() -> None:
-    assert filters("Of the trips that are still moored (harbour south pier), which is the fullest?") == [
-        ("harbour", "==", "south pier")
-    ]
-    assert read("Of the trips that are still moored (at sea), which is the fullest?") is None
-
-
 @pytest.mark.parametrize(
     "text", ["How many trips are sold out?", "how many trips are on backorder", "Which trips have we run out of?"]
 )
@@ -1462,11 +1455,6 @@ def test_why_is_told_by_the_texts_of_what_is_listed(text: str) -> None:
     assert plan is not None and plan.is_list and plan.texts
     assert stated(plan) == [("harbour", "==", "north pier")]
     assert read("How many trips were from the north pier, and why?") is None
-
-
-def test_a_field_of_each_record_that_is_listed_is_told_with_it() -> None:
-    assert stated(read("Which trips were from the north pier, and how skipper is each?"))
-    assert read("Which trips were from the north pier, and how loyal is each?") is None
 
 
 def test_the_periods_of_a_comparison_may_be_set_against_each_other() -> None:

@@ -242,11 +242,6 @@ def test_how_records_split_asks_for_groups(text: str) -> None:
     assert (query.aggregate, query.group) == (Aggregate.COUNT, "brand")
 
 
-def test_a_kind_that_is_not_counted_is_left_out() -> None:
-    query = read("not counting parts, how many bikes do we have").query
-    assert (query.aggregate, query.filters[0].value) == (Aggregate.COUNT, ["bike"])
-
-
 @pytest.mark.parametrize(
     ("text", "own"),
     [
