@@ -81,6 +81,9 @@ def test_records_and_what_they_come_to() -> None:
     found = steps("Which trips did Ada make, and how much fish in total?")
     assert found.way is Way.BOTH and conditions(found.first) == conditions(found.second) == [("skipper", "Ada Holm")]
     assert found.first.is_list and found.second.query.aggregate is Aggregate.SUM
+    found = steps("How many trips did Ada make, and what did they land together?")
+    assert [each.query.aggregate for each in (found.first, found.second)] == [Aggregate.COUNT, Aggregate.SUM]
+    assert conditions(found.second) == [("skipper", "Ada Holm")], "of what was counted, wherever it was landed"
 
 
 def test_a_change_in_percent_is_one_of_the_first() -> None:
