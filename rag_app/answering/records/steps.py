@@ -224,7 +224,12 @@ def _total_of(plan: Plan, tokens: Sequence[Token], spec: IndexSpec) -> Plan | No
     """The total of the only figure that adds up, where nothing but a total is asked for: "what did they come to"."""
     meant = {token.role for token in tokens if token.meaning}
     added = [name for name, each in spec.vocabulary.items() if each.adds_up and each.kind == plan.kind]
-    if "sum" not in meant or meant - {"sum", "much", "total"} or any(token.is_left for token in tokens) or len(added) != 1:
+    if (
+        "sum" not in meant
+        or meant - {"sum", "much", "total"}
+        or any(token.is_left for token in tokens)
+        or len(added) != 1
+    ):
         return None
     query = replace(plan.query, aggregate=Aggregate.SUM, of=added[0], limit=5)
     return replace(plan, query=query, everything=replace(plan.everything, aggregate=Aggregate.SUM, of=added[0]))

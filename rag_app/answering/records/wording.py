@@ -1254,8 +1254,6 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     ),
     # cheapest first
     (("oldest",), lambda at: at.number > 0 and _names_extreme(at.tokens, at.number), None),
-    # "compare the stylists: the average of each"
-    (("apart",), lambda at: at.number == 0 and at.is_before("field") and at.is_among("each"), None),
     # slowest on top
     (("most",), _is_head, None),
     # "more cats or more dogs"
@@ -1302,8 +1300,9 @@ def _doubt_verbs(tokens: Sequence[Token]) -> None:
     asked = word_set("who") | word_set("which_of")
     led = next((at for at, each in enumerate(tokens) if each.meaning or each.stem in asked), len(tokens))
     plain = [each for each in tokens[led:] if each.stem not in word_set("objects")]
-    first = [each.stem for each in tokens[:2]]
-    told = {*first[:1]} & word_set("whether") or {*first} & word_set("when")  # "did she turn up": her record tells it
+    told = any(
+        each.stem in word_set("when") or (each is tokens[0] and each.stem in word_set("whether")) for each in tokens[:2]
+    )
     for place, (verb, adverb) in enumerate(pairwise(plain)):
         doubtful = verb.stem in word_set("verbs") and adverb.stem in word_set("adverbs") and not told
         leads = any(each.role in ("kind", "each") for each in plain[place + 2 :])  # "went out on trips"
