@@ -16,6 +16,7 @@ from rag_app.answering.records.wording import (
     goes_by,
     is_figure,
     is_measure,
+    people_field,
     says_year,
     stems,
     vocabulary_of,
@@ -30,6 +31,7 @@ GRAINS = ("day", "week", "month", "year", "weekday")
 BOUND_OPERATORS = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
 _BOUNDS = frozenset({"over", "under"})
 _FIRST_YEAR = 1000
+_OLDEST = 120  # years
 _IMPLY = frozenset({"under", "over", "between"})
 _CONDITION = re.compile(r"(<=|>=|<|>|==)\s*(-?\d+(?:\.\d+)?)")
 
@@ -125,6 +127,7 @@ class Conditions:
             apart = 2 if first else int(any(each.stem in word_set("for") for each in behind[:1]))
             name = self._field_behind(place + apart, named=True)
             name = name or self._field_before(place - 2 if last else place) or self._only_figure()
+            name = name or self._age_of_people(place, value)
         return self._build_comparison(name, operator or EQ, value) if name else None
 
     def _build_second(self, place: int, value: float, first: MetadataFilter) -> MetadataFilter | None:
@@ -225,6 +228,23 @@ class Conditions:
         alone = len(self.spec.records) == 1
         own = [name for name, each in words if kind and (alone or each.kind == kind) and is_measure(self.spec, name)]
         return own[0] if len(own) == 1 else None
+
+    def _age_of_people(self, place: int, value: float) -> str | None:
+        """The one field of ages, where people are "over 40", and nothing says of what that is."""
+        called = ((name, (*vocabulary_of(self.spec, name).words, name)) for name in self.spec.fields)
+        ages = [name for name, words in called if "age" in words and is_figure(self.spec, name)]
+        told = any(each.is_left or each.meaning for each in self.tokens[place + 1 : place + 2])
+        bounds = {*BOUND_OPERATORS, "between"}
+        before = [each for each in self.tokens[:place] if (each.meaning or each.is_left) and each.role not in bounds]
+        whom = before[-1:] or self.tokens[:1]
+        return ages[0] if len(ages) == 1 and not told and value <= _OLDEST and self._is_person(whom[0]) else None
+
+    def _is_person(self, token: Token) -> bool:
+        """Whether a word is for people: "who", women or men, the field of people, or rows that are people."""
+        kind = self.spec.records.get(token.name) if token.role == "kind" else None
+        people = kind is not None and not {"person", "people"}.isdisjoint(kind.words)
+        sex = token.role == "value" and token.stem in word_set("women_and_men")
+        return people or sex or token.stem in word_set("who") or token.name == people_field(self.spec)
 
     def _build_comparison(self, name: str, operator: FilterOperator, value: float) -> MetadataFilter | None:
         whole = self.spec.fields.get(name) is FieldType.INTEGER

@@ -38,6 +38,10 @@ def say_figures(text: str, spec: IndexSpec, *, years: bool = True) -> str:
     ...     "name": "x", "source_types": ["a"], "default_source_type": "a", "fields": {"way": {"type": "number", "unit": "km"}}})
     >>> say_figures("who walked the 10k?", walks)
     'who walked the 10 km?'
+    >>> lessons = IndexSpec.model_validate({
+    ...     "name": "x", "source_types": ["a"], "default_source_type": "a", "fields": {"span": {"type": "number", "unit": "minutes"}}})
+    >>> say_figures("longer than 1.5 hours, in the last 2 days", lessons)
+    'longer than 90 minutes, in the last 2 days'
     """
     large, text = table_of("large"), _say_signs(_say_years(text, spec) if years else text, spec)
     if "km" in _own_units(spec):
@@ -104,7 +108,7 @@ def has_other_unit(text: str, spec: IndexSpec) -> bool:
     """
     own = _own_units(spec)
     said = (_unit(found["unit"]) for found in _WITH_UNIT.finditer(text))
-    return any(unit is not None and unit not in own for unit in said)
+    return any(unit is not None and unit not in own and _sizes()[unit][0] != "time" for unit in said)
 
 
 def _convert(found: re.Match[str], spec: IndexSpec) -> str:

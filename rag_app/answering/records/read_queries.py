@@ -187,7 +187,7 @@ def _leaves_words(question: Question, query: WrittenQuery, title: str, spec: Ind
 
     Where a condition or the order is said by no word that is known, the others say it: "lost ground" of a momentum below 0.
     """
-    tokens = read_words(without_period(question.text, question.period), spec)
+    tokens = read_names(without_period(question.text, question.period), spec, ())
     left = [token for token in tokens if token.is_left]
     figures = {query.limit, *(each.value for each in query.filters)}
     denied = any(token.role == "not" for token in tokens)
