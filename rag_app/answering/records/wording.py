@@ -1320,6 +1320,10 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
         for roles, holds, meaning in _RULES:
             if token.role in roles and holds(at):
                 token.meaning = meaning
+        measured = any(each.role == "unit" for each in tokens[number + 1 : number + 2])
+        measured |= any(each.role in BOUND_ROLES for each in tokens[max(0, number - 1) : number])
+        if token.role == "value" and measured and figure(token.text) is not None:
+            token.meaning, token.said = None, False  # "the 2 km", "over 40", where rows are called 2 and 40
         if token.role == "value" and (kind := _kind_become(tokens, number, spec)) is not None:
             token.meaning = Meaning("kind", kind)
         token.meaning = (
