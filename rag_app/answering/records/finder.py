@@ -865,8 +865,9 @@ class RecordFinder:
         tokens = self._tokens(text)
         people = {people_field(self._spec), workers_field(self._spec)}
         named = [token.text for token in tokens if token.role == "value" and token.name in people]
-        if any(token.role == "count" for token in tokens) and self._names_value(text):
-            return unknown
+        unclear = tuple(token.text for token in tokens if token.role == "unclear")  # "sent back"
+        if any(token.role == "count" for token in tokens) and (unclear or self._names_value(text)):
+            return unclear or unknown
         return tuple(named) if self._question.period is not None else ()
 
     def _totals_all(self, text: str) -> bool:

@@ -372,6 +372,7 @@ def test_what_a_query_would_leave_out_is_named(text: str, unknown: tuple[str, ..
         ("How many of Ada's have found a buyer?", ("buyer",)),
         ("Is Ada free on Friday?", ("Ada",)),
         ("Is Ada free?", None),
+        ("How many of Ada's were sent back?", ("sent",)),
     ],
 )
 def test_a_text_needs_the_words_that_are_asked_about(text: str, wanted: tuple[str, ...] | None) -> None:
