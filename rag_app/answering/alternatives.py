@@ -36,7 +36,7 @@ def settle_rows(ranking: Ranking, question: str) -> Ranking:
     beside: dict[Passage, list[Passage]] = {}
     left_out: set[Passage] = set()
     for rows in groups.values():
-        for means in (fits_figure, _names_sort):
+        for means in (fits_stated_range, _names_sort):
             meant, others = _separate(rows, question, means)
             left_out |= {*others}
             for each in (each for each in meant if _head_of(each)):
@@ -53,18 +53,18 @@ def _separate(
     said = [(each, means(question, each)) for each in rows]
     meant, others = ([each for each, found in said if found is wanted] for wanted in (True, False))
     if not meant:
-        return [], others if means is fits_figure and len(others) > 1 else []
+        return [], others if means is fits_stated_range and len(others) > 1 else []
     wanted = content_words(question)
     silent = [each for each, found in said if found is None and others and cells_in(each.text)]
     return meant, [*others, *(each for each in silent if not wanted & content_words(_head_of(each)))]
 
 
-def fits_figure(question: str, row: Passage) -> bool | None:
+def fits_stated_range(question: str, row: Passage) -> bool | None:
     """Whether a figure of the question is in a range that a row or what an item begins with states, or is all that a row begins with.
 
-    >>> fits_figure("For 30 h?", Passage(0, 0, "Contract: 30 hours; Leave: 20")), fits_figure("For 9 kg?", Passage(0, 0, "up to 5 kg: £4"))
+    >>> fits_stated_range("For 30 h?", Passage(0, 0, "Contract: 30 hours; Leave: 20")), fits_stated_range("For 9 kg?", Passage(0, 0, "up to 5 kg: £4"))
     (True, False)
-    >>> [fits_figure("The 6.2 tower?", Passage(0, 0, f"No.: 5; Item: Tower, {size} m")) for size in ("6.2", "4.2")]
+    >>> [fits_stated_range("The 6.2 tower?", Passage(0, 0, f"No.: 5; Item: Tower, {size} m")) for size in ("6.2", "4.2")]
     [True, False]
     """
     cells = [*cells_in(row.text).items()]

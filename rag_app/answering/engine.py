@@ -170,7 +170,7 @@ class CapabilityEngine(BaseQueryEngine):
         self.capability, self.synthesizer = capability, synthesizer
         self._gate, self._retriever, self._postprocessors = gate, retriever, postprocessors
         self._dated = dated
-        self._prepare, self._question, self._foreign = prepare, question or Question(""), foreign or _adopt_nodes
+        self._prepare, self._question, self._foreign = prepare, question or Question(""), foreign or _convert_nodes
         self._languages, self._warn, self._records = languages, warn, records
         self._tell, self._units = tell, units
         self._ground: tuple[tuple[Sequence[ContextBlock], str, str], Ground] | None = None
@@ -729,7 +729,7 @@ class CapabilityEngine(BaseQueryEngine):
         return {"synthesizer": self.synthesizer}
 
 
-async def _adopt_nodes(nodes: Sequence[NodeWithScore], query: QueryBundle) -> list[NodeWithScore]:
+async def _convert_nodes(nodes: Sequence[NodeWithScore], query: QueryBundle) -> list[NodeWithScore]:
     return adopt(nodes)
 
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rag_app.answering.alternatives import cells_in, fits_figure, settle_rows
+from rag_app.answering.alternatives import cells_in, fits_stated_range, settle_rows
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.comparing import compare, name_thing, order_of
 from rag_app.answering.context import Context, header_line, neutralise
@@ -282,7 +282,7 @@ def holds(question: str, found: Sequence[Passage]) -> list[bool]:
 
 def _counts_for(result: Calculation, row: Passage, question: str) -> bool:
     """Whether a row says how many there are for the figure of the question: "Contract: 32 hours; Leave: 23"."""
-    return result is Calculation.COUNT and cells_in(row.text) != {} and fits_figure(question, row) is True
+    return result is Calculation.COUNT and cells_in(row.text) != {} and fits_stated_range(question, row) is True
 
 
 async def rank_passages(embedder: BaseEmbedding, question: Question, context: Context) -> Ranking:

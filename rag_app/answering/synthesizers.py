@@ -105,7 +105,8 @@ class ModelSynthesizer(Synthesizer):
         kept = [] if drawn is None else [kept_constraints(drawn)]
         rules: list[Instructions | Constraints] = [question.instructions, *kept]
         limits = Limits(
-            max_tokens=first(each.max_tokens for each in rules), temperature=first(each.temperature for each in rules)
+            max_tokens=first_not_none(each.max_tokens for each in rules),
+            temperature=first_not_none(each.temperature for each in rules),
         )
         version = f"{prompt.name}_{prompt.version}" if drawn is None else drawn.name
         return messages_of(prompt, question, context.text), limits, version
@@ -148,7 +149,7 @@ class ForeignSynthesizer(Synthesizer):
         self._inner.update_prompts(prompts)
 
 
-def first(values: Iterable[T | None]) -> T | None:
+def first_not_none(values: Iterable[T | None]) -> T | None:
     """The first that is not None."""
     return next((each for each in values if each is not None), None)
 

@@ -260,7 +260,7 @@ def _declare_words(
     """
     said = {"words": _phrases(called.words)} if called.words else {}
     if kind in _NUMBERS:
-        said |= _unit_and_total(name, column, called, date)
+        said |= _declare_figure(name, column, called, date)
     said |= {end: _phrases(words) for end, words in (("high", called.high), ("low", called.low)) if words}
     said |= {f"values.{_key_of(value)}": _phrases(words) for value, words in called.values.items() if words}
     return said | ({"asked": _toml(called.asked)} if called.asked else {})
@@ -308,7 +308,7 @@ def _table() -> Mapping[str, Mapping[str, str]]:
     return table
 
 
-def _unit_and_total(name: str, column: _Column, called: ColumnWords, date: str | None) -> dict[str, str]:
+def _declare_figure(name: str, column: _Column, called: ColumnWords, date: str | None) -> dict[str, str]:
     """The unit of a column's figures, by its name and the sign of its values, and whether they make a total."""
     words, said = _table()["words"], dict[str, str]()
     named, written = without_unit(name)
@@ -409,7 +409,7 @@ def _key(rows: int, columns: Mapping[str, _Column]) -> str | None:
 
 def _measures(name: str, columns: Mapping[str, _Column]) -> bool:
     """Whether a column of figures is measured, by its type, its unit or its name: "weight", and not a year or a number."""
-    said = _unit_and_total(name, columns[name], ColumnWords(name), None)
+    said = _declare_figure(name, columns[name], ColumnWords(name), None)
     return columns[name].kind is FieldType.NUMBER or bool(said) or _kind_of(name, columns[name]) is FieldType.NUMBER
 
 

@@ -896,7 +896,7 @@ class _Reading:
                 continue
             if following and self._has_within(match, following):
                 container = following
-                within = self._moved_day(match, following) or self._days_in(following, match)
+                within = self._day_at_offset(match, following) or self._days_in(following, match)
                 if within:
                     yield self._period(within, match.start(), following.end(), _grain_of(within))
                 continue
@@ -927,7 +927,7 @@ class _Reading:
         if days is not None:
             yield self._period(days, weekday.start(), match.end(), "day")
 
-    def _moved_day(self, match: re.Match[str], following: re.Match[str]) -> Days | None:
+    def _day_at_offset(self, match: re.Match[str], following: re.Match[str]) -> Days | None:
         """A day as far from today as another time is: "this day last year"."""
         if following.lastgroup != "stepped" or self.grammar.unit(match[0]) != "day":
             return None

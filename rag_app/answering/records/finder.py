@@ -55,7 +55,7 @@ from rag_app.answering.records.measures import say_figures
 from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan, Reading
 from rag_app.answering.records.rephrasing import say_plainly, write_out
-from rag_app.answering.records.sides import Side, has_own_day, share_words, split_sides
+from rag_app.answering.records.sides import Side, first_side_has_day, share_words, split_sides
 from rag_app.answering.records.spans import read_span, say_span
 from rag_app.answering.records.steps import (
     Steps,
@@ -284,7 +284,7 @@ class RecordFinder:
         found = (yield from self._answer_by_two(question)) if alone and brief is None else brief
         if found is not None:
             return found
-        alone_read = alone and not has_own_day(question.text, question.period)
+        alone_read = alone and not first_side_has_day(question.text, question.period)
         reading = (yield from self._understand(question)) if alone_read else Reading()
         continues = goes_on_alone(question, self._spec) or begins_without(question.text, self._spec)  # "and Mia?"
         names = reading.plan is not None and reading.plan.is_list and continues
@@ -911,7 +911,12 @@ class RecordFinder:
     def _tell_only_other(self, steps: Steps, question: Question) -> Work[FoundRecords | None]:
         """The difference to the other's only record, of whatever day: "Ada's trip on 8 January against Bo's"; None of several."""
         period, other = question.period, steps.second
-        if period is None or other is None or steps.way is not Way.DIFFERENCE or not has_own_day(question.text, period):
+        if (
+            period is None
+            or other is None
+            or steps.way is not Way.DIFFERENCE
+            or not first_side_has_day(question.text, period)
+        ):
             return None
         filters = tuple(each for each in other.query.filters if each not in conditions_of(period))
         only = replace(other, query=replace(other.query, filters=filters), period=None)
@@ -1451,7 +1456,7 @@ def _join_compared(
 ) -> FoundRecords:
     """Two figures, and before them which of the sides has more."""
     both = _join(told, _SOURCES_PER_PERIOD)
-    said = telling.verdict([each for each in figures if each is not None], names)
+    said = telling.comparison_text([each for each in figures if each is not None], names)
     cited = " ".join(f"[Source {place}]" for place in sorted({*_places_of_first(both, told)}))
     return replace(both, text=f"{said} {cited}. {both.text}") if said else both
 

@@ -381,7 +381,7 @@ class Orders(Comparisons):
                 return name
         return None
 
-    def _series_in_turn(self) -> str | None:
+    def _kind_with_series(self) -> str | None:
         """The kind that has a record for each month, where the figure of each is asked for: "demand month by month"."""
         kinds = self.spec.records.items()
         name = next(

@@ -256,7 +256,7 @@ class _Reader(Orders):
         self.group, self.grain = self._group()
         if self._weighs_sorts() and (pieces := stock_field(spec)) is not None:
             self.figures = [pieces]
-        self.in_turn = self._series_in_turn()
+        self.in_turn = self._kind_with_series()
         if self._names_spender() and not self.figures and (money := money_field(spec)) is not None:
             self.figures = [money]
         self.figures = [name for name in self.figures if name != self.group]
@@ -498,7 +498,7 @@ class _Reader(Orders):
             if (rest := self._asked_of_all(query, values)) is None:
                 return None
             values = rest
-        return [*values, *([] if self.named else self._implied_by_totals(query))]
+        return [*values, *([] if self.named else self._conditions_of_totals(query))]
 
     def _kind_of_plan(self, query: RecordQuery, conditions: Sequence[MetadataFilter]) -> str | None:
         """The kind that is named or meant; of days that are counted, or of anybody, the usual one."""
@@ -561,7 +561,7 @@ class _Reader(Orders):
         alone = len(named) == len(values) == 1 and plain[-1].role in SUPERLATIVES
         return [] if alone else values
 
-    def _implied_by_totals(self, query: RecordQuery) -> list[MetadataFilter]:
+    def _conditions_of_totals(self, query: RecordQuery) -> list[MetadataFilter]:
         """What words for a total say of its records: only what is done was earned, and nothing was paid for what is void; of what
         is to come, nothing is said."""
         after = self.today is not None and self.period is not None and (self.period.start or date.min) > self.today
@@ -826,10 +826,10 @@ class _Reader(Orders):
             return RecordQuery(limit=MOST_LISTED)
         holds = self.kind is not None and bool(self.spec.records[self.kind].holds)  # what is on the bridal watchlist
         told = any(self.spec.all_fields[each.name] is FieldType.BOOLEAN for each in self._meanings_with("value"))
-        told |= self._is_dated() and any(token.stem in word_set("when") for token in self.tokens[:2])
+        told |= self._tells_dates() and any(token.stem in word_set("when") for token in self.tokens[:2])
         return query if query.aggregate or query.order or self.figures or holds or told else None
 
-    def _is_dated(self) -> bool:
+    def _tells_dates(self) -> bool:
         """Whether records of the kind are told with their day, which a document of the index need not have."""
         types = () if self.kind is None else self.spec.records[self.kind].source_types
         return self.spec.dated_types is None or bool({*types} & {*self.spec.dated_types})

@@ -49,11 +49,11 @@ def split_sides(text: str, today: date) -> Iterator[tuple[Side, Side]]:
             yield sides[0], sides[1]
 
 
-def has_own_day(text: str, period: Period | None) -> bool:
+def first_side_has_day(text: str, period: Period | None) -> bool:
     """Whether a difference is asked for, and the first side alone has a day, which may be none of the other's.
 
     >>> text = "By how much was A's visit on 8 January dearer than B's?"
-    >>> has_own_day(text, find_period(text, date(2026, 1, 14)))
+    >>> first_side_has_day(text, find_period(text, date(2026, 1, 14)))
     True
     """
     day = period is not None and period.grain == "day" and asks_difference(text)

@@ -150,7 +150,7 @@ class Telling:
         sources = " ".join(f"[Source {number}]" for number in cited)
         return f"That is {_figure(100 * abs(after - before) / before)} percent {way} {sources}."
 
-    def verdict(self, figures: Sequence[float], names: Sequence[str]) -> str:
+    def comparison_text(self, figures: Sequence[float], names: Sequence[str]) -> str:
         """ "Yes: Ada has more bookings: 7 against 3", where the figures of all that is compared are there."""
         contest, query = self._plan.contest, self._plan.query
         if contest is None or query.order == "date" or len(figures) != len(names) or len(figures) < 2:
@@ -194,7 +194,7 @@ class Telling:
         sides = [rows[each] for each in contest.sides]
         figures = [float(each.value) for each in sides if isinstance(each.value, int | float)]
         cited = self._cite([each.sources[0] for each in sides])
-        said = self.verdict(figures, [self._side(each) for each in sides])
+        said = self.comparison_text(figures, [self._side(each) for each in sides])
         return f"{said} {cited}. " if said else ""
 
     def _side(self, row: Record) -> str:

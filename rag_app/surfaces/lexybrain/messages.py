@@ -16,7 +16,7 @@ from rag_app.answering.context import count_tokens, neutralise
 from rag_app.answering.leaning import Leaning, beginning_of, leaning_of
 from rag_app.answering.models import AnsweringModel, Draft, estimate_usage
 from rag_app.answering.prompts import Prompt, PromptConfig, kept_constraints
-from rag_app.answering.synthesizers import first, with_today
+from rag_app.answering.synthesizers import first_not_none, with_today
 from rag_app.domain import (
     Answer,
     Citation,
@@ -308,8 +308,8 @@ def instruct(
     rules, options = [kept_constraints(each) for each in reversed(versions) if each], said.options or RagOptions()
     system, role = (each.instructions if each else "" for each in versions)
     values = {"system": system, "role": role, "history": history, "language": options.language or "en"}
-    tokens = first([options.max_tokens, *(each.max_tokens for each in rules), MAX_TOKENS])
-    temperature = first([options.temperature, *(each.temperature for each in rules), TEMPERATURE])
+    tokens = first_not_none([options.max_tokens, *(each.max_tokens for each in rules), MAX_TOKENS])
+    temperature = first_not_none([options.temperature, *(each.temperature for each in rules), TEMPERATURE])
     return question_for(
         capability,
         said,
@@ -318,7 +318,7 @@ def instruct(
         searched=searched,
         earlier=earlier,
         named=named,
-        retrieval_scope=first(each.retrieval_scope for each in rules),
+        retrieval_scope=first_not_none(each.retrieval_scope for each in rules),
         at_most=rules[0].at_most if rules else {},
     )
 
