@@ -144,6 +144,9 @@ def unit_name(code: str) -> str:
     return next((known[code.casefold()] for known in _units().values() if code.casefold() in known), code)
 
 
+_MONEY, _CODE = "money", 3  # letters of a currency's code: "eur_bottle", but no "euro_norm"
+
+
 def without_unit(column: str) -> tuple[str, str]:
     """What a column is called and the unit that its name has besides.
 
@@ -151,6 +154,8 @@ def without_unit(column: str) -> tuple[str, str]:
     (('price', 'EUR'), ('fee', 'eur'), ('g km', ''), ('hours', ''))
     >>> without_unit("height_m"), without_unit("group_m"), without_unit("temp_min"), without_unit("dur_min")
     (('height', 'm'), ('group m', ''), ('temp min', ''), ('dur', 'min'))
+    >>> without_unit("eur_bottle"), without_unit("eur_per_hour")
+    (('bottle', 'eur'), ('eur per hour', ''))
     """
     if header := _WITH_UNIT.fullmatch(column.strip()):
         return header["name"].lower(), header["unit"]
@@ -172,6 +177,8 @@ def without_unit(column: str) -> tuple[str, str]:
         marks = _measure(found[1]).marks if found else frozenset()
         if dimension in marks or not (len(last) == 1 or last in _UNCLEAR):
             return " ".join(tokens), last
+    if tokens and len(tokens[0]) == _CODE and _dimension(tokens[0]) == _MONEY and not parts & {*tokens[1:], last}:
+        return " ".join([*tokens[1:], last]), tokens[0]
     return " ".join([*tokens, last]), ""
 
 
