@@ -13,16 +13,16 @@ from math import inf
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
-from rag_app.access.groups import Groups
+from rag_app.access.groups import GroupDirectory
 from rag_app.access.limits import Budgets, Leases, RateLimiter
 from rag_app.access.people import Calendar, Keys, People
-from rag_app.access.roles import Role, Roles
+from rag_app.access.roles import Role, RoleDirectory
 from rag_app.access.sessions import Sessions
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.database.session import Database
 from rag_app.database.urls import DatabaseUrls, database_urls
-from rag_app.documents.generations import Generation, Generations
+from rag_app.documents.generations import Generation, GenerationRegistry
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.originals import Originals
 from rag_app.domain import Forbidden, Misconfigured, RagError, Scope, StoreFailed, require, resource_folder
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from rag_app.access.tokens import PublicKeys
     from rag_app.answering.chosen_models import ChosenModels
     from rag_app.answering.models_file import ModelsFile
-    from rag_app.answering.prompt_configs import PromptConfigs
+    from rag_app.answering.prompt_configs import PromptRegistry
     from rag_app.documents.chunking import NodeWriter
     from rag_app.documents.ingest import Ingestor
     from rag_app.documents.jobs import Jobs
     from rag_app.documents.metadata import Target
-    from rag_app.documents.reading import Readers
-    from rag_app.documents.uploads import Upload, UploadedDocument, Uploads
+    from rag_app.documents.reading import ReaderPool
+    from rag_app.documents.uploads import Upload, UploadedDocument, UploadService
     from rag_app.evaluation.kept_answers import KeptAnswers
     from rag_app.evaluation.records import Validations
     from rag_app.http.entrance import Entrance
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from rag_app.retrieval.searcher import Searcher
     from rag_app.retrieval.store import Backend, ScopedStore
     from rag_app.surfaces.lexybrain.conversations import Conversations
-    from rag_app.surfaces.sources.service import Sources
+    from rag_app.surfaces.sources.service import SourceService
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ _HOUR, _DAY = 3600.0, 24 * 3600.0  # seconds between two deletions of what is to
 _GENERATION_SECONDS = 2.0  # how long a process may go on with a generation after a switch
 
 
-class Backends:
+class OpenStores:
     """The vector stores in use, each imported and opened when an index first needs it."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Backends:
         urls: DatabaseUrls,
         database: Database,
         ledger: SourceLedger,
-        generations: Generations,
+        generations: GenerationRegistry,
         check_reads: Callable[[IndexSpec, Generation], None],
     ) -> None:
         self._settings, self._urls, self._database = settings, urls, database
@@ -205,17 +205,17 @@ class Application:
         self.database = database = Database(urls.app, settings.database.pool_size)
         self.people, self.groups, self.keys, self.roles = (
             People(database),
-            Groups(database),
+            GroupDirectory(database),
             Keys(database),
-            Roles(database),
+            RoleDirectory(database),
         )
         pages = settings.pages
         lives = timedelta(hours=pages.session_hours), timedelta(minutes=pages.idle_minutes)
         self.sessions = None if pages.shown == "off" else Sessions(database, *lives)
-        self.ledger, self.generations = SourceLedger(database), Generations(database)
+        self.ledger, self.generations = SourceLedger(database), GenerationRegistry(database)
         self.limiter, self.leases = RateLimiter(database), Leases(database)
         self.calendar = Calendar(database)
-        self.backends = Backends(settings, urls, database, self.ledger, self.generations, self._check_reads)
+        self.backends = OpenStores(settings, urls, database, self.ledger, self.generations, self._check_reads)
         self.calibrations = Calibrations(
             database,
             self.backends.kind,
@@ -275,10 +275,10 @@ class Application:
         return Searcher(self.indexes, self.backends.open, self.embedder, self.dimension)
 
     @cached_property
-    def prompts(self) -> "PromptConfigs":
-        from rag_app.answering.prompt_configs import PromptConfigs
+    def prompts(self) -> "PromptRegistry":
+        from rag_app.answering.prompt_configs import PromptRegistry
 
-        return PromptConfigs(self.database)
+        return PromptRegistry(self.database)
 
     @cached_property
     def models(self) -> "ChosenModels":
@@ -307,10 +307,10 @@ class Application:
     @cached_property
     def _pipeline(self) -> "Callable[..., Pipeline]":
         """Makes a pipeline over the parts of this application."""
-        from rag_app.answering.rerankers import Rerankers
+        from rag_app.answering.rerankers import RerankerRegistry
         from rag_app.pipeline import Pipeline
 
-        rerankers = Rerankers(self._models_file, self.settings.model.models_file)
+        rerankers = RerankerRegistry(self._models_file, self.settings.model.models_file)
         self._closing.push_async_callback(rerankers.aclose)
 
         def own(capability: Capability) -> Parts:
@@ -331,7 +331,7 @@ class Application:
         )
 
     @cached_property
-    def readers(self) -> "Readers":
+    def readers(self) -> "ReaderPool":
         made = open_readers(self.settings, self.settings.reading.processes)
         self._closing.callback(made.close)
         return made
@@ -343,14 +343,14 @@ class Application:
         return Jobs(self.database)
 
     @cached_property
-    def uploads(self) -> "Uploads":
+    def uploads(self) -> "UploadService":
         """What is sent over HTTP, or for jobs. It reads in processes of its own."""
         from rag_app.documents.catalogue import Catalogue
-        from rag_app.documents.uploads import Limits, Uploads
+        from rag_app.documents.uploads import Limits, UploadService
 
         chosen, readers = self.settings.uploads, open_readers(self.settings, 1)
         self._closing.callback(readers.close)
-        return Uploads(
+        return UploadService(
             self.ingestor,
             self.ledger,
             Catalogue(self.database),
@@ -364,17 +364,17 @@ class Application:
     def conversations(self) -> "Conversations":
         """Ask LexyBrain. Its pipeline checks no budgets: a turn does, when it begins."""
         from rag_app.surfaces.lexybrain.conversations import INDEX, Conversations
-        from rag_app.surfaces.lexybrain.quotas import Accounts
-        from rag_app.surfaces.lexybrain.threads import Threads
+        from rag_app.surfaces.lexybrain.quotas import Entitlements
+        from rag_app.surfaces.lexybrain.threads import ThreadStore
         from rag_app.surfaces.lexybrain.training import Training
 
-        chosen, accounts = self.settings.lexybrain, Accounts(self.database)
+        chosen, accounts = self.settings.lexybrain, Entitlements(self.database)
         made = Conversations(
             database=self.database,
             accounts=accounts,
             pipeline=self._pipeline(),
             index=self.indexes.get(INDEX),
-            threads=Threads(self.database, self.ledger),
+            threads=ThreadStore(self.database, self.ledger),
             prompts=self.prompts,
             ledger=self.ledger,
             models=self.models,
@@ -737,15 +737,15 @@ def _services(application: Application) -> dict[str, object]:
     }
 
 
-def _sources(application: Application) -> "Sources":
+def _sources(application: Application) -> "SourceService":
     from rag_app.documents.catalogue import Catalogue
     from rag_app.http.bodies import BodyLimits
     from rag_app.surfaces.sources.addresses import networks
     from rag_app.surfaces.sources.repeats import Repeats
-    from rag_app.surfaces.sources.service import Sources
+    from rag_app.surfaces.sources.service import SourceService
 
     uploads = application.settings.uploads
-    return Sources(
+    return SourceService(
         Catalogue(application.database),
         application.ledger,
         application.indexes,
@@ -781,23 +781,23 @@ def _site(application: Application, count_question: "Guard") -> "Site | None":
     )
 
 
-def open_readers(settings: Settings, processes: int) -> "Readers":
+def open_readers(settings: Settings, processes: int) -> "ReaderPool":
     """The processes that read files, within the limits of the settings; to be closed."""
     from rag_app.documents.limits import Limits
-    from rag_app.documents.reading import Readers
+    from rag_app.documents.reading import ReaderPool
 
-    return Readers(Limits(**settings.reading.model_dump(exclude={"processes"})), processes)
+    return ReaderPool(Limits(**settings.reading.model_dump(exclude={"processes"})), processes)
 
 
 def entrance(settings: Settings) -> "Entrance":
     """Whom the HTTP API lets in. Raises Misconfigured for a secret, keys or origins that cannot be used."""
-    from rag_app.access.tokens import Tokens
+    from rag_app.access.tokens import TokenReader
     from rag_app.http.entrance import Entrance, host_of, hosts, origins
 
     chosen, public_url = settings.api, settings.pages.public_url
     key = public_keys(settings) or settings.jwt_secret()
     return Entrance(
-        Tokens(key, chosen.jwt_audience, chosen.jwt_issuer, chosen.jwt_groups),
+        TokenReader(key, chosen.jwt_audience, chosen.jwt_issuer, chosen.jwt_groups),
         chosen.session_cookie,
         origins(chosen.origins),
         chosen.default_organization,

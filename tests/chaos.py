@@ -61,7 +61,7 @@ from rag_app.documents.uploads import Upload
 from rag_app.domain import Mode, Question, Scope, source_id
 from rag_app.settings import Settings
 from rag_app.stores.words import CHUNK
-from rag_app.surfaces.lexybrain.quotas import Plans
+from rag_app.surfaces.lexybrain.quotas import PlanDirectory
 from tests.conftest import free_port
 from tests.integration.conftest import INDEX
 from tests.integration.lexybrain import models_file
@@ -161,7 +161,7 @@ async def people(application: Application, clients: int, folder: Path) -> list[U
     organizations = await begin(application, folder)
     questions = [f"What does the {thing} cost a year?" for thing in THINGS]
     found = []
-    await Plans(application.database).set("chaos", messages=-1)
+    await PlanDirectory(application.database).set("chaos", messages=-1)
     for n in range(clients):
         colour = COLOURS[n % len(COLOURS)]
         organization = await application.people.organization(colour)

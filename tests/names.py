@@ -2,7 +2,7 @@
 
 No function, method, property, class or constant of rag_app, private or within a function, has a name that is only a participle
 or a preposition (`_shown`, `of`, `_LISTED`), and no function's name begins with `of`, `by`, `told` and the like
-(`_of_named`, `told_apart`). No two modules of a package differ by a plural alone. Left out: fields (`cited`, `failed`), and
+(`_of_named`, `told_apart`). No two modules of a package and no two of its classes differ by a plural alone. Left out: fields (`cited`, `failed`), and
 classes whose name ends in -ing, which are nouns (`Reading`).
 
 Each word that tests/glossary.txt gives for another one is a word of docs/glossary.md.
@@ -165,6 +165,10 @@ ALLOWED = {
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
+PLURALS = frozenset(["Prompts", "StageLatencies"])
+"""Classes that are called so in the library and in the API."""
+
+
 def definitions(tree: ast.AST) -> Iterator[Definition]:
     """Those of a module, of its classes and of its functions.
 
@@ -210,7 +214,7 @@ def _is_word_alone(name: str) -> bool:
 
 def problems(package: Path) -> list[str]:
     """A line for each name, and for each pair of modules; and for each allowed name that is no longer there."""
-    found, seen = [], set[str]()
+    found, seen, classes = [], set[str](), dict[str, str]()
     for file in sorted(package.rglob("*.py")):
         place = file.relative_to(package.parent).as_posix()
         module = ast.parse(file.read_text("utf-8"))
@@ -224,6 +228,13 @@ def problems(package: Path) -> list[str]:
         ]
         if file.with_name(f"{file.stem}s.py").exists():
             found.append(f"{place}: there is also {file.stem}s.py")
+        classes |= {each.name: place for each in module.body if isinstance(each, ast.ClassDef)}
+    found += [
+        f"{classes[plural]}: {plural} differs from {name} by a plural alone"
+        for name in classes
+        for plural in (f"{name}s", f"{name.removesuffix('y')}ies")
+        if plural in classes and plural not in PLURALS
+    ]
     return found + [f"{name} is allowed, but not there" for name in sorted(ALLOWED.keys() - seen)]
 
 

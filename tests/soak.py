@@ -46,7 +46,7 @@ from rag_app.console.demo import load_samples
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import private_postgres
 from rag_app.domain.resources import resource_folder
-from rag_app.surfaces.lexybrain.quotas import Plans
+from rag_app.surfaces.lexybrain.quotas import PlanDirectory
 from tests.integration.lexybrain import models_file
 from tests.integration.service import Text, bearer, configured, ingest, prepare
 from tests.scripted_model import Reply, ScriptedModel
@@ -125,7 +125,7 @@ async def people(application: Application, clients: int, folder: Path) -> list[U
     application.indexes = {name: application.indexes[name] for name in SEARCHED}
     with redirect_stdout(sys.stderr):
         await load_samples(application)
-    await Plans(application.database).set("soak", messages=-1)
+    await PlanDirectory(application.database).set("soak", messages=-1)
     questions = {
         spec: [json.loads(line) for line in lines if line.startswith("{")]
         for spec in SEARCHED

@@ -31,7 +31,7 @@ class Group(Struct, frozen=True):
     name: str
 
 
-class Groups(Struct, frozen=True):
+class GroupDirectory(Struct, frozen=True):
     """Slugs are unique in an organization and compared exactly; wherever one is accepted, so is the id as text."""
 
     _database: Database

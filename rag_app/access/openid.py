@@ -20,7 +20,16 @@ import httpx
 import jwt
 from msgspec import Struct
 
-from rag_app.access.tokens import COOLDOWN, LIFESPAN, Claims, PublicKeys, Tokens, accepted_keys, is_trustworthy, logger
+from rag_app.access.tokens import (
+    COOLDOWN,
+    LIFESPAN,
+    Claims,
+    PublicKeys,
+    TokenReader,
+    accepted_keys,
+    is_trustworthy,
+    logger,
+)
 from rag_app.domain import JsonObject, Misconfigured, RagError, Unauthenticated, require
 
 SECONDS = 10.0  # that a reply of a provider may take, from the first byte to the last
@@ -132,7 +141,7 @@ class Provider:
         token = reply.get("id_token")
         if not isinstance(token, str):
             raise Unauthenticated("there is no ID token in it")
-        tokens = Tokens(metadata.keys, self.client_id, self.issuer, self.groups)
+        tokens = TokenReader(metadata.keys, self.client_id, self.issuer, self.groups)
         claims = await tokens.verify(token)
         self._check(claims, attempt, reply.get("access_token"))
         return tokens.read(claims)

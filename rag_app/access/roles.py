@@ -33,7 +33,7 @@ class Role(StrEnum):
         return [*Role].index(self)
 
 
-class Roles(Struct, frozen=True):
+class RoleDirectory(Struct, frozen=True):
     """Roles, granted by operators and checked before each write."""
 
     _database: Database

@@ -175,14 +175,14 @@ def accepted_keys(keys: Sequence[jwt.PyJWK] | jwt.PyJWKSet) -> list[jwt.PyJWK]:
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class TokenReader:
     """Reads tokens of one issuer: `key` is its secret, or its public keys.
 
     A token that names an audience is valid only where the same one is expected; without an issuer any is accepted.
     `groups` is the claim that lists the user's groups.
     Raises Misconfigured for a secret that cannot be a key.
 
-    >>> Tokens("short", audience="rag")
+    >>> TokenReader("short", audience="rag")
     Traceback (most recent call last):
     rag_app.domain.errors.Misconfigured: the JWT secret has 5 bytes; it must have at least 32
     """
@@ -287,13 +287,13 @@ def issue_token(
     lifetime: timedelta = timedelta(hours=1),
     client: str | None = None,
 ) -> str:
-    """A token that `Tokens` with the same secret, audience and issuer accepts until `lifetime` has passed.
+    """A token that `TokenReader` with the same secret, audience and issuer accepts until `lifetime` has passed.
 
     >>> key = "0123456789abcdef0123456789abcdef"
-    >>> asyncio.run(Tokens(key, audience="rag").claims(issue_token("ada", key, audience="rag")))
+    >>> asyncio.run(TokenReader(key, audience="rag").claims(issue_token("ada", key, audience="rag")))
     Claims(subject='ada', client=None, groups=())
     """
-    Tokens(secret, audience, issuer)
+    TokenReader(secret, audience, issuer)
     now = datetime.now(UTC)
     claims = {"sub": user_id, "iat": now, "exp": now + lifetime, "aud": audience, "iss": issuer, "client": client}
     return jwt.encode({name: value for name, value in claims.items() if value is not None}, secret, ALGORITHM)

@@ -47,7 +47,7 @@ _VERSIONS = (
 )
 
 
-class PromptConfigs:
+class PromptRegistry:
     """Names are unique, and the text of a version never changes: a better one is a new version.
 
     InvalidInput is raised for a version that cannot be used. Everything that takes a name raises NotFound with the

@@ -8,7 +8,7 @@ from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.retrieval.postprocessors import EndpointReranker
 
 
-class Rerankers:
+class RerankerRegistry:
     """Those of `[rerank]`, each made once, as the parts of capabilities. Raises Misconfigured for one that cannot be made."""
 
     def __init__(self, file: ModelsFile, named: object) -> None:

@@ -8,7 +8,7 @@ from rag_app.answering.capabilities import Capability, capability_for
 from rag_app.application import Application
 from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, JsonObject, Scope, require, resource_folder, source_id
 from rag_app.evaluation.calibration import LEAST_OF_A_KIND, AskedQuestion, auroc, fit_gate
-from rag_app.evaluation.judgments import Judgments, Query
+from rag_app.evaluation.judgments import JudgmentSet, Query
 from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.library.rag import question_of, scope_of
@@ -18,7 +18,7 @@ async def calibrate_index(
     application: Application,
     spec: IndexSpec,
     organization: str | None,
-    judgments: Judgments,
+    judgments: JudgmentSet,
     keep: bool,
     progress: Callable[[int], None],
 ) -> JsonObject:
@@ -60,7 +60,7 @@ async def _ask(
     application: Application,
     spec: IndexSpec,
     organization: str | None,
-    judgments: Judgments,
+    judgments: JudgmentSet,
     progress: Callable[[int], None],
 ) -> list[AskedQuestion]:
     """The signals of each question. Where few have no answer, the others count again without their judged sources."""

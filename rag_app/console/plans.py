@@ -17,9 +17,9 @@ plans = group("Manage plans: messages per month, and access to conversations.")
 @on_unchecked_application
 async def list_plans(application: Application, as_json: Json = False) -> None:
     """List all plans with their limits."""
-    from rag_app.surfaces.lexybrain.quotas import Plans
+    from rag_app.surfaces.lexybrain.quotas import PlanDirectory
 
-    found = await Plans(application.database).list()
+    found = await PlanDirectory(application.database).list()
     print_list(as_json, [record(each, "code messages enabled") for each in found], map(_plan_text, found))
 
 
@@ -37,12 +37,12 @@ async def change_plan(
 
     By default a new plan has 50 messages per month and includes conversations.
     """
-    from rag_app.surfaces.lexybrain.quotas import Plans
+    from rag_app.surfaces.lexybrain.quotas import PlanDirectory
 
     limit = None
     if messages is not None:
         limit = -1 if messages == "unlimited" else number("messages", messages, "unlimited")
-    print(_plan_text(await Plans(application.database).set(code, limit, enabled)))
+    print(_plan_text(await PlanDirectory(application.database).set(code, limit, enabled)))
 
 
 def limit_text(limit: int) -> str:

@@ -24,7 +24,7 @@ from rag_app.console.printing import (
 from rag_app.domain import PUBLIC_ORGANIZATION, Hit, InvalidInput, Scope, source_id
 
 if TYPE_CHECKING:
-    from rag_app.evaluation.judgments import Judgments, Query
+    from rag_app.evaluation.judgments import JudgmentSet, Query
     from rag_app.surfaces.library.rag import Rag
 
 app = group()
@@ -284,7 +284,7 @@ async def _evaluate_answers(
 
 
 async def _missing_sources(
-    application: Application, org: str | None, index: str, judgments: "Judgments"
+    application: Application, org: str | None, index: str, judgments: "JudgmentSet"
 ) -> Sequence[str]:
     """The relevant sources that neither the organization that a question is asked in nor the public one has: each would count
     as not found."""
@@ -314,7 +314,7 @@ async def _missing_sources(
 
 async def _judgments(
     application: Application, org: str | None, index: str, queries: Path | None, qrels: Path | None, recorded: bool
-) -> "Judgments":
+) -> "JudgmentSet":
     """From the files that are named, or from what an organization judged, or else the index's own.
 
     With `org`, of the index's own those of this organization alone.

@@ -43,7 +43,7 @@ from rag_app.domain import InvalidInput, NotFound, RowsRule, Scope, Source, sour
 if TYPE_CHECKING:
     from llama_index.core.schema import BaseNode
 
-    from rag_app.documents.reading import Readers
+    from rag_app.documents.reading import ReaderPool
     from rag_app.retrieval.index import IndexSpec
 
 app = group()
@@ -190,7 +190,7 @@ def _count_files(paths: list[Path], exclude: list[str], spec: "IndexSpec") -> in
 
 
 def _print_proposals(
-    readers: "Readers", paths: list[Path], exclude: list[str], spec: "IndexSpec | None", file: TextIO
+    readers: "ReaderPool", paths: list[Path], exclude: list[str], spec: "IndexSpec | None", file: TextIO
 ) -> None:
     """An index.toml for the first table, those of others as comments."""
     from rag_app.documents.proposals import propose

@@ -54,11 +54,11 @@ async def list_users(application: Application, as_json: Json = False) -> None:
     The last column is the number of messages of this month. The list includes the service users of API
     keys. Their names are `key:` and the key's id.
     """
-    from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
+    from rag_app.surfaces.lexybrain.quotas import Entitlements, PlanDirectory
 
     known = await application.people.users()
-    limits = {plan.code: plan.messages for plan in await Plans(application.database).list()}
-    used = await Accounts(application.database).messages_used(user.id for user, _ in known)
+    limits = {plan.code: plan.messages for plan in await PlanDirectory(application.database).list()}
+    used = await Entitlements(application.database).messages_used(user.id for user, _ in known)
     found = [
         record(user, "name id plan role")
         | {"organizations": organizations, "used": used[user.id], "limit": limits[user.plan]}

@@ -38,7 +38,7 @@ class Generation(Struct, frozen=True):
         return f"g_{self.index}_{self.number}"
 
 
-class Generations:
+class GenerationRegistry:
     """The generations of all indexes; each vector store has generations of its own."""
 
     def __init__(self, database: Database) -> None:

@@ -35,7 +35,7 @@ from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Documents, Passage
 from rag_app.documents.ledger import NO_BUILD, Build, FileRead, SourceLedger, WriteLock, locate, version_number
 from rag_app.documents.metadata import Target, to_source
-from rag_app.documents.reading import File, Readers, digest_of, documents_below
+from rag_app.documents.reading import File, ReaderPool, digest_of, documents_below
 from rag_app.domain import InvalidInput, RowsRule, Source, UnreadableDocument, row_mapping
 from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.index import IndexSpec
@@ -121,7 +121,7 @@ class Ingestor:
         dimension: int,
         target: Target,
         erase: Erase,
-        readers: Readers,
+        readers: ReaderPool,
     ) -> None:
         self._spec, self._generation, self._store, self._ledger = spec, generation_id, store, ledger
         self._embedder, self._dimension = embedder, dimension

@@ -36,7 +36,7 @@ from rag_app.documents.ingest import offered_files
 from rag_app.documents.metadata import detect_language
 from rag_app.documents.readers.formats import attempt, format_of
 from rag_app.documents.readers.rows import says_nothing, typed_value
-from rag_app.documents.reading import File, Readers
+from rag_app.documents.reading import File, ReaderPool
 from rag_app.domain import FieldType, RowMapping, RowsRule, column_name
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 from rag_app.retrieval.text import singular
@@ -110,7 +110,7 @@ def _decimal(columns: Values) -> tuple[Decimal, str]:
 
 
 def propose(
-    readers: Readers, paths: Iterable[Path], exclude: Sequence[str], spec: IndexSpec | None = None
+    readers: ReaderPool, paths: Iterable[Path], exclude: Sequence[str], spec: IndexSpec | None = None
 ) -> Iterator[str]:
     """An index.toml for each table below `paths` that no rule of the index matches."""
     rules = spec.rows if spec else ()

@@ -99,7 +99,7 @@ def documents_below(path: Path) -> Iterator[Path]:
     yield from sorted(found)
 
 
-class Readers:
+class ReaderPool:
     """A pool of reading processes, started on first use and kept for the next ingest."""
 
     def __init__(self, allowed: Limits, processes: int) -> None:

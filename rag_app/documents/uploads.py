@@ -27,7 +27,7 @@ from rag_app.documents.kinds import name_problem, tell_suffix
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target, to_source, undeclared_names
 from rag_app.documents.originals import Originals
-from rag_app.documents.reading import File, Readers
+from rag_app.documents.reading import File, ReaderPool
 from rag_app.domain import (
     InvalidInput,
     RagError,
@@ -115,7 +115,7 @@ class _UploadResult(Struct):
     """What of rows that are among `found` could not be taken."""
 
 
-class Uploads:
+class UploadService:
     """`ingestor` opens a writer for an index.
 
     `readers` read the files of `at_once` requests at a time; others wait.
@@ -127,7 +127,7 @@ class Uploads:
         ledger: SourceLedger,
         catalogue: Catalogue,
         originals: Originals,
-        readers: Readers,
+        readers: ReaderPool,
         at_once: int,
         limits: Limits,
     ) -> None:

@@ -48,7 +48,7 @@ class _JudgmentLine(_QuestionLine, extra="forbid"):  # closed: with a misspelt `
     sources: tuple[Text, ...]
 
 
-class Judgments(Struct, frozen=True):
+class JudgmentSet(Struct, frozen=True):
     """`queries` are those that are judged or known to be unanswerable, in the order of their file."""
 
     queries: tuple[Query, ...]
@@ -64,7 +64,7 @@ class Judgments(Struct, frozen=True):
         return frozenset(query.id for query in self.queries if query.answerable is False)
 
 
-def read_judgments(path: Path) -> Judgments:
+def read_judgments(path: Path) -> JudgmentSet:
     """An index's own `judgments.jsonl`: `{"id", "organization", "text", "sources": [external ids]}` a line.
 
     Optional: `site`, `user`, `lang`, `demo`. A query without sources is unanswerable. Raises InvalidInput with file,
@@ -72,26 +72,26 @@ def read_judgments(path: Path) -> Judgments:
     """
     lines = read_jsonl(path, _JudgmentLine)
     queries = [Query(**line.model_dump(exclude={"sources"}), answerable=bool(line.sources)) for line in lines]
-    return Judgments(tuple(queries), {line.id: dict.fromkeys(line.sources, 1) for line in lines if line.sources})
+    return JudgmentSet(tuple(queries), {line.id: dict.fromkeys(line.sources, 1) for line in lines if line.sources})
 
 
-def read_trec(queries: Path, qrels: Path) -> Judgments:
+def read_trec(queries: Path, qrels: Path) -> JudgmentSet:
     """`queries` in JSONL with judgments in TREC's format (see read_qrels).
 
     `{"id", "text"}` a line of queries; Query's other fields are optional, further ones are ignored. A query without judgments is left out, unless its line says `"answerable": false`. Raises InvalidInput as they do.
     """
     asked = read_jsonl(queries, Query)
     judged = read_qrels(qrels, {query.id for query in asked})
-    return Judgments(tuple(query for query in asked if query.id in judged or query.answerable is False), judged)
+    return JudgmentSet(tuple(query for query in asked if query.id in judged or query.answerable is False), judged)
 
 
-def judgments_of(qrels: Qrels) -> Judgments:
+def judgments_of(qrels: Qrels) -> JudgmentSet:
     """Judgments by the text of each query, which is its id, too.
 
     >>> judgments_of({"what sells?": {"kw-1": 1}}).queries[0].text
     'what sells?'
     """
-    return Judgments(tuple(Query(id=text, text=text) for text in qrels), qrels)
+    return JudgmentSet(tuple(Query(id=text, text=text) for text in qrels), qrels)
 
 
 def read_qrels(path: Path, known: Collection[str]) -> dict[str, dict[str, int]]:

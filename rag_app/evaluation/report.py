@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from rag_app.domain import PUBLIC_ORGANIZATION, Hit, JsonObject, Mode, source_id
 from rag_app.evaluation.calibration import Answerability, answerability, calibrate
-from rag_app.evaluation.judgments import Judgments, Qrels, Query
+from rag_app.evaluation.judgments import JudgmentSet, Qrels, Query
 from rag_app.evaluation.metrics import Scores, evaluate_run
 from rag_app.evaluation.validation import ask_all
 from rag_app.retrieval.hits import signal
@@ -111,7 +111,7 @@ class Report(Struct, frozen=True):
         }
 
 
-def make_report(index: str, mode: Mode, run: Run, judgments: Judgments, rule: ConfidenceRule) -> Report:
+def make_report(index: str, mode: Mode, run: Run, judgments: JudgmentSet, rule: ConfidenceRule) -> Report:
     """Score a run of all of the judgments' queries; `rule` is the one its signals were taken for.
 
     Raises InvalidInput where no query is judged.

@@ -75,7 +75,7 @@ def relevance_by_score(hits: Sequence[Hit], answer_from: float) -> Relevance:
     return Relevance([{hit.chunk_id} if hit.score >= answer_from else () for hit in hits], None)
 
 
-class Figures(Struct, frozen=True):
+class MetricValues(Struct, frozen=True):
     """By the definitions of `rag_app.evaluation.metrics`: 0..1, the mappings by cut-off k.
 
     `reciprocal_rank`, `hit_rate` and `relevant` (their number) cover the requested results; recall is None if the
@@ -89,7 +89,7 @@ class Figures(Struct, frozen=True):
     relevant: int
 
 
-def measure(relevance: Relevance, top_k: int) -> Figures:
+def measure(relevance: Relevance, top_k: int) -> MetricValues:
     """The figures at 5, 10 and `top_k`.
 
     >>> figures = measure(Relevance([{"a"}, (), {"b"}], 4), 2)
@@ -99,7 +99,7 @@ def measure(relevance: Relevance, top_k: int) -> Figures:
     ranked = [str(place) for place in range(len(relevance.found))]
     grades = {place: int(bool(found)) for place, found in zip(ranked, relevance.found, strict=True)}
     cuts = sorted({*CUTS, top_k})
-    return Figures(
+    return MetricValues(
         precision={k: precision(ranked, grades, k) for k in cuts},
         recall={
             k: len(set().union(*relevance.found[:k])) / relevance.wanted if relevance.wanted else None for k in cuts

@@ -16,7 +16,7 @@ from msgspec import Struct
 from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import PREFIX as KEY_PREFIX, Keys, People
 from rag_app.access.sessions import Sessions
-from rag_app.access.tokens import EXTENSION, Claims, Tokens, bearer_token
+from rag_app.access.tokens import EXTENSION, Claims, TokenReader, bearer_token
 from rag_app.domain import (
     Misconfigured,
     NotFound,
@@ -72,7 +72,7 @@ class Entrance(Struct, frozen=True):
     the demo.
     """
 
-    tokens: Tokens
+    tokens: TokenReader
     cookie: str = SESSION_COOKIE
     origins: frozenset[str] = frozenset()
     default_organization: str | None = None

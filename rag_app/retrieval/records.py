@@ -79,7 +79,7 @@ class Record(Struct, frozen=True):
     size: int = 1
 
 
-class Records(Struct, frozen=True):
+class RecordResult(Struct, frozen=True):
     """What a query found: the first `limit` of `total` records or groups; `value` is the aggregate over all records.
 
     `types` are the source types of all records.

@@ -37,7 +37,7 @@ from rag_app.retrieval.confidence import Words
 from rag_app.retrieval.filters import check_filters, checked_text
 from rag_app.retrieval.fusion import Candidate, rank
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
-from rag_app.retrieval.records import NamedValue, RecordQuery, Records
+from rag_app.retrieval.records import NamedValue, RecordQuery, RecordResult
 
 _LARGEST = 65_504  # what half precision can say, which PostgreSQL's graph is made of; the same on every store
 OTHER_LANGUAGE = "xx"
@@ -179,7 +179,7 @@ class ScopedStore(BasePydanticVectorStore):
         store does not know."""
         return Words()
 
-    async def find_records(self, query: RecordQuery) -> Records:
+    async def find_records(self, query: RecordQuery) -> RecordResult:
         """What the scope may see of what a query asks of the records. Raises UnknownField and InvalidInput.
 
         A store that does not know its fields raises Misconfigured.

@@ -29,7 +29,7 @@ _TABLE = re.compile(r"([A-Za-z_]\w*\.)?[A-Za-z_]\w*")
 _SAME = 0.99  # the cosine of a stored vector and one made again above which both are of one model
 
 Nodes = Iterator[BaseNode]
-Sources = Sequence[Sequence[BaseNode]]
+SourceService = Sequence[Sequence[BaseNode]]
 
 
 class ImportCounts(Struct):
@@ -83,7 +83,7 @@ class Bringing:
             await self._bring(batch, dry_run)
             progress(self.brought)
 
-    async def _bring(self, batch: Sources, dry_run: bool) -> None:
+    async def _bring(self, batch: SourceService, dry_run: bool) -> None:
         todo = []
         for nodes in batch:
             try:
@@ -127,7 +127,7 @@ class Bringing:
                 self.brought.without_text += 1
 
 
-def _batches(groups: Iterator[tuple[str, Iterator[BaseNode]]]) -> Iterator[Sources]:
+def _batches(groups: Iterator[tuple[str, Iterator[BaseNode]]]) -> Iterator[SourceService]:
     batch: list[list[BaseNode]] = []
     for _, group in groups:
         batch.append([*group])

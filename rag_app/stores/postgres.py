@@ -26,7 +26,7 @@ from rag_app.domain import FieldType, Filters, Mode, Scope, Source, StoreFailed
 from rag_app.retrieval.confidence import Words, WordUse
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.records import NamedValue, RecordQuery, Records, check_query
+from rag_app.retrieval.records import NamedValue, RecordQuery, RecordResult, check_query
 from rag_app.retrieval.spelling import likelihood, spellings
 from rag_app.retrieval.store import Backend, ScopedStore, Search, chunk_node, heading
 from rag_app.stores import words
@@ -209,7 +209,7 @@ class ChunkStore(ScopedStore):
         """The table that questions about records read: the filter fields only."""
         return self.fields
 
-    async def find_records(self, query: RecordQuery) -> Records:
+    async def find_records(self, query: RecordQuery) -> RecordResult:
         wanted = check_query(query, self.spec)
         return to_records(await self._ask_records(RecordStatement.records, wanted), wanted)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from rag_app.domain import PUBLIC_ORGANIZATION, FieldType
-from rag_app.retrieval.records import Aggregate, Grain, Record, RecordQuery, Records
+from rag_app.retrieval.records import Aggregate, Grain, Record, RecordQuery, RecordResult
 from rag_app.stores.postgres_tables import Query, column
 
 _MOST_CITED = 5  # sources that are named of a group, or of all that a total was computed from
@@ -161,9 +161,9 @@ def _day(seconds: str) -> str:
     return f"(to_timestamp({seconds}) AT TIME ZONE 'UTC')"
 
 
-def to_records(rows: Sequence[asyncpg.Record], query: RecordQuery) -> Records:
+def to_records(rows: Sequence[asyncpg.Record], query: RecordQuery) -> RecordResult:
     """The rows of `RecordStatement.records`. Without groups and results, the count is 0."""
     if not rows:
-        return Records(value=0.0 if query.aggregate is Aggregate.COUNT and query.group is None else None)
+        return RecordResult(value=0.0 if query.aggregate is Aggregate.COUNT and query.group is None else None)
     found = tuple(Record(tuple(row["sources"]), row["value"], row["of_group"], row["size"]) for row in rows)
-    return Records(found, rows[0]["total"], rows[0]["aggregate"], tuple(rows[0]["types"]))
+    return RecordResult(found, rows[0]["total"], rows[0]["aggregate"], tuple(rows[0]["types"]))

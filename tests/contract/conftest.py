@@ -36,8 +36,8 @@ from sqlalchemy import Executable, Row, Select, Table, insert
 
 from rag_app.access.limits import Leases, RateLimiter, Window
 from rag_app.access.people import Keys, People
-from rag_app.access.tokens import Tokens, issue_token
-from rag_app.answering.prompt_configs import PromptConfigs
+from rag_app.access.tokens import TokenReader, issue_token
+from rag_app.answering.prompt_configs import PromptRegistry
 from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
 from rag_app.documents.generations import Generation
@@ -54,9 +54,9 @@ from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces import registry
 from rag_app.surfaces.lexybrain.conversations import INDEX
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
-from rag_app.surfaces.lexybrain.quotas import Accounts
+from rag_app.surfaces.lexybrain.quotas import Entitlements
 from rag_app.surfaces.lexybrain.statistics import Statistics
-from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.lexybrain.threads import ThreadStore
 from rag_app.surfaces.lexybrain.training import Training
 from rag_app.surfaces.lexybrain.types import (
     Flags,
@@ -603,9 +603,12 @@ class Backstage:
         database = Database(TABLES.url)
         TABLES.opened.append(database)
         ledger = SourceLedger(database)
-        self.threads.real, self.consents.real = Threads(database, ledger), Training(database, Accounts(database))
+        self.threads.real, self.consents.real = (
+            ThreadStore(database, ledger),
+            Training(database, Entitlements(database)),
+        )
         self.feedback.real = FeedbackLedger(database, ledger, INDEX)
-        self.statistics.real, self.prompts.real = Statistics(database), PromptConfigs(database)
+        self.statistics.real, self.prompts.real = Statistics(database), PromptRegistry(database)
         self.validations.real = Validations(database)
         return {
             "pipeline": self.pipeline,
@@ -644,7 +647,7 @@ class Backstage:
 @pytest.fixture(scope="session")
 def running() -> Iterator[tuple[str, Backstage]]:
     backstage = Backstage()
-    entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER))
+    entrance = Entrance(TokenReader(SECRET, AUDIENCE, ISSUER))
     app = api(backstage.services(), backstage.access(), entrance, registry.SURFACES, version="0.0.test")
     with serve(app) as url:
         yield url, backstage

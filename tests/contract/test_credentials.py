@@ -10,7 +10,7 @@ import pytest
 from litestar import Request, get, post
 from litestar.openapi.spec import Tag
 
-from rag_app.access.tokens import Tokens, issue_token
+from rag_app.access.tokens import TokenReader, issue_token
 from rag_app.domain.errors import Misconfigured
 from rag_app.domain.scope import Principal
 from rag_app.http.entrance import Entrance, hosts, origin_of, origins
@@ -77,7 +77,7 @@ def backstage() -> Backstage:
 
 @pytest.fixture(scope="module")
 def client(backstage: Backstage) -> Iterator[httpx.Client]:
-    entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), "rag_session", frozenset({APP}), "rose")
+    entrance = Entrance(TokenReader(SECRET, AUDIENCE, ISSUER), "rag_session", frozenset({APP}), "rose")
     app = api(backstage.services(), backstage.access(), entrance, version="0.0.test", surfaces=SURFACES)
     with serve(app) as url, httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client:
         yield client
@@ -86,7 +86,7 @@ def client(backstage: Backstage) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="module")
 def bare(backstage: Backstage) -> Iterator[httpx.Client]:
     """The same surfaces where no origin and no default organization are configured."""
-    entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER))
+    entrance = Entrance(TokenReader(SECRET, AUDIENCE, ISSUER))
     app = api(backstage.services(), backstage.access(), entrance, version="0.0.test", surfaces=SURFACES)
     with serve(app) as url, httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client:
         yield client
@@ -298,7 +298,7 @@ def test_other_credentials_are_accepted_from_anywhere(client: httpx.Client) -> N
 
 
 def test_the_cookie_has_the_name_that_is_configured(backstage: Backstage) -> None:
-    entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), "sid", frozenset({APP}))
+    entrance = Entrance(TokenReader(SECRET, AUDIENCE, ISSUER), "sid", frozenset({APP}))
     app = api(backstage.services(), backstage.access(), entrance, version="0.0.test", surfaces=SURFACES)
     with serve(app) as url, httpx.Client(base_url=url, verify=False, headers={"Origin": APP}) as client:
         assert client.get("/browser", headers={"Cookie": f"sid={token()}"}).status_code == 200
@@ -320,7 +320,7 @@ def test_without_a_default_organization_nobody_enters_without_a_credential(bare:
 
 
 def test_a_surface_that_nothing_is_configured_for_says_so(backstage: Backstage) -> None:
-    entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER))
+    entrance = Entrance(TokenReader(SECRET, AUDIENCE, ISSUER))
     app = api(
         backstage.services(),
         backstage.access(),
@@ -334,7 +334,7 @@ def test_a_surface_that_nothing_is_configured_for_says_so(backstage: Backstage) 
 
 
 def test_a_default_organization_that_is_gone_is_a_fault_of_the_server(backstage: Backstage) -> None:
-    entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), default_organization="gone")
+    entrance = Entrance(TokenReader(SECRET, AUDIENCE, ISSUER), default_organization="gone")
     app = api(backstage.services(), backstage.access(), entrance, version="0.0.test", surfaces=SURFACES)
     with serve(app) as url, httpx.Client(base_url=url, verify=False) as client:
         assert "gone" not in problem(client.get("/shop"), 500, "internal_error")["message"]
@@ -495,7 +495,7 @@ def test_pages_of_other_origins_do_not_read_the_default_organization() -> None:
     """Whoever opens one inside of the network would be its messenger."""
     backstage = Backstage()
     backstage.people.known["acme"] = Principal("member of acme", None, frozenset({uuid4()}))
-    entrance = Entrance(Tokens(SECRET), origins=frozenset({"https://app.example"}), default_organization="acme")
+    entrance = Entrance(TokenReader(SECRET), origins=frozenset({"https://app.example"}), default_organization="acme")
     app = api(backstage.services(), backstage.access(), entrance, registry.SURFACES, version="0.0.test")
     with serve(app) as url, httpx.Client(base_url=url, verify=False) as client:
 
@@ -510,7 +510,7 @@ def test_without_a_credential_a_name_that_was_made_to_point_here_reads_nothing()
     """DNS rebinding: the page's own origin is the host that it asks."""
     backstage = Backstage()
     backstage.people.known["acme"] = Principal("member of acme", None, frozenset({uuid4()}))
-    entrance = Entrance(Tokens(SECRET), default_organization="acme", hosts=hosts("salon.example, 192.168.1.5"))
+    entrance = Entrance(TokenReader(SECRET), default_organization="acme", hosts=hosts("salon.example, 192.168.1.5"))
     app = api(backstage.services(), backstage.access(), entrance, registry.SURFACES, version="0.0.test")
     with serve(app) as url, httpx.Client(base_url=url, verify=False) as client:
 
@@ -535,7 +535,7 @@ def test_without_a_credential_the_demo_answers_this_machine_alone() -> None:
     """A page whose name was made to point here (DNS rebinding) has the origin that it asks."""
     backstage = Backstage()
     backstage.people.known["acme"] = Principal("member of acme", None, frozenset({uuid4()}))
-    entrance = Entrance(Tokens(SECRET), default_organization="acme", near=True)
+    entrance = Entrance(TokenReader(SECRET), default_organization="acme", near=True)
     app = api(backstage.services(), backstage.access(), entrance, registry.SURFACES, version="0.0.test")
     with serve(app) as url, httpx.Client(base_url=url, verify=False) as client:
 

@@ -24,7 +24,7 @@ from litestar.openapi.spec import Tag
 from litestar.params import JSONBody
 from litestar.response import ServerSentEvent, Stream
 
-from rag_app.access.tokens import Tokens, issue_token
+from rag_app.access.tokens import TokenReader, issue_token
 from rag_app.domain.answer import Hit, Question
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
@@ -172,7 +172,7 @@ def started() -> Iterator[Stage]:
     pipeline, leases = SlowPipeline(), SlowLeases()
     backstage = Backstage(pipeline=pipeline, leases=leases)
     app = api(
-        backstage.services(), backstage.access(), Entrance(Tokens(SECRET)), version="0.0.test", surfaces=[SURFACE]
+        backstage.services(), backstage.access(), Entrance(TokenReader(SECRET)), version="0.0.test", surfaces=[SURFACE]
     )
     with serve(app) as url:
         yield Stage(url, int(url.rsplit(":", 1)[1]), backstage, pipeline, leases)

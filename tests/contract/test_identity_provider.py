@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from rag_app.access import tokens as auth
-from rag_app.access.tokens import PublicKeys, Tokens, issue_token
+from rag_app.access.tokens import PublicKeys, TokenReader, issue_token
 from rag_app.domain.errors import Misconfigured
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
@@ -168,7 +168,11 @@ def an_api(keys: PublicKeys) -> Iterator[Send]:
     """Sends a token to an API that believes these keys."""
     backstage = Backstage()
     app = api(
-        backstage.services(), backstage.access(), Entrance(Tokens(keys, AUDIENCE, ISSUER)), SURFACES, version="0.0.test"
+        backstage.services(),
+        backstage.access(),
+        Entrance(TokenReader(keys, AUDIENCE, ISSUER)),
+        SURFACES,
+        version="0.0.test",
     )
     with serve(app) as url, httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client:
         yield lambda token: client.post("/api/rag/search", json=ASK, headers={"Authorization": f"Bearer {token}"})

@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from msgspec import convert, to_builtins
 
-from rag_app.access.tokens import Tokens, issue_token
+from rag_app.access.tokens import TokenReader, issue_token
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import (
     BudgetSpent,
@@ -593,7 +593,7 @@ SERVICE = f"key:{UUID(int=5)}"
 def house() -> Iterator[tuple[str, Backstage]]:
     """A server with an origin for cookies, and a default organization that is not for this surface."""
     stage = Backstage()
-    entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), "rag_session", frozenset({APP}), "aurora")
+    entrance = Entrance(TokenReader(SECRET, AUDIENCE, ISSUER), "rag_session", frozenset({APP}), "aurora")
     with serve(api(stage.services(), stage.access(), entrance, SURFACES, version="0.0.test")) as url:
         yield url, stage
 

@@ -15,7 +15,7 @@ from litestar.routes import HTTPRoute
 from msgspec.structs import asdict
 from sqlalchemy import delete, insert
 
-from rag_app.access.tokens import Tokens, issue_token
+from rag_app.access.tokens import TokenReader, issue_token
 from rag_app.answering import prompts
 from rag_app.answering.prompts import PromptConfig
 from rag_app.answering.tables import prompt_configs_table
@@ -319,7 +319,7 @@ def table() -> list[str]:
         Credential.JWT: "token", Credential.COOKIE: "cookie", Credential.EXTENSION: "extension",
         Credential.API_KEY: "API key", Credential.NONE: "or nothing if a default organization is set",
     }  # fmt: skip
-    entrance, backstage = Entrance(Tokens(SECRET, AUDIENCE, ISSUER)), Backstage()
+    entrance, backstage = Entrance(TokenReader(SECRET, AUDIENCE, ISSUER)), Backstage()
     app = api(backstage.services(), backstage.access(), entrance, SURFACES, version="0")
     lines = set()
     for route in app.routes:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from rag_app.access.tokens import Tokens, issue_token
+from rag_app.access.tokens import TokenReader, issue_token
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Mode, Refusal
 from rag_app.domain.errors import (
     EmbeddingFailed,
@@ -532,7 +532,7 @@ def test_the_document_says_who_may_ask_and_that_answers_stream(client: httpx.Cli
 def open_house() -> Iterator[tuple[str, Backstage]]:
     """A server with a default organization."""
     stage = Backstage()
-    entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), default_organization="aurora")
+    entrance = Entrance(TokenReader(SECRET, AUDIENCE, ISSUER), default_organization="aurora")
     with serve(api(stage.services(), stage.access(), entrance, SURFACES, version="0.0.test")) as url:
         yield url, stage
 

@@ -13,7 +13,7 @@ import pytest
 from litestar import Litestar
 from msgspec.structs import replace
 
-from rag_app.access.tokens import Tokens, issue_token
+from rag_app.access.tokens import TokenReader, issue_token
 from rag_app.domain.answer import Citation, Delta, Event, FoundHits, Question, Refusal
 from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelLimited
 from rag_app.domain.scope import Scope
@@ -219,7 +219,7 @@ def stage() -> Iterator[tuple[Backstage, str]]:
     app: Litestar = api(
         backstage.services(),
         backstage.access(),
-        Entrance(Tokens(SECRET, AUDIENCE, ISSUER)),
+        Entrance(TokenReader(SECRET, AUDIENCE, ISSUER)),
         SURFACES,
         version="0.0.test",
     )

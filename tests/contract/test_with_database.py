@@ -10,7 +10,7 @@ from litestar import Litestar
 
 from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import Keys, People
-from rag_app.access.tokens import Tokens, issue_token
+from rag_app.access.tokens import TokenReader, issue_token
 from rag_app.database.session import Database
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.http.entrance import Access, Entrance
@@ -33,7 +33,9 @@ def serving(database_url: str, pipeline: ScriptedPipeline) -> Iterator[httpx.Cli
 
     backstage = Backstage(pipeline=pipeline)
     access = Access(People(database), Keys(database), RateLimiter(database), Leases(database))
-    app = api(backstage.services(), access, Entrance(Tokens(SECRET)), SURFACES, version="0.0.test", lifespan=[lifespan])
+    app = api(
+        backstage.services(), access, Entrance(TokenReader(SECRET)), SURFACES, version="0.0.test", lifespan=[lifespan]
+    )
     with serve(app) as url, httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as client:
         yield client
 

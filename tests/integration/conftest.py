@@ -19,7 +19,7 @@ from rag_app.console import cli
 from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.ingest import Summary
 from rag_app.documents.metadata import Target
-from rag_app.documents.reading import Readers
+from rag_app.documents.reading import ReaderPool
 from rag_app.domain.answer import Hit, Mode, Question
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.settings import Settings
@@ -87,24 +87,24 @@ def _remembered(vectors: Path) -> Iterator[None]:
 def _readers_go_on() -> Iterator[None]:
     """A process that reads files takes a second to start: an application that closes leaves its own to the next one."""
     idle: dict[tuple[str, str], list[Any]] = {}
-    start = Readers._take_child
+    start = ReaderPool._take_child
 
-    def left(readers: Readers) -> list[Any]:
+    def left(readers: ReaderPool) -> list[Any]:
         """Those with the same limits that were started here: a path may be relative."""
         return idle.setdefault((repr(readers._limits), str(Path.cwd())), [])
 
-    def child(self: Readers) -> Any:
+    def child(self: ReaderPool) -> Any:
         with suppress(IndexError):
             self._idle.append(left(self).pop())
         return start(self)
 
-    def close(self: Readers) -> None:
+    def close(self: ReaderPool) -> None:
         left(self).extend(self._idle)
         self._idle.clear()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Readers, "_take_child", child)
-        patch.setattr(Readers, "close", close)
+        patch.setattr(ReaderPool, "_take_child", child)
+        patch.setattr(ReaderPool, "close", close)
         yield
     for children in idle.values():
         for each in children:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from rag_app.answering.prompt_configs import PromptConfigs
+from rag_app.answering.prompt_configs import PromptRegistry
 from rag_app.application import open_application
 from rag_app.database.urls import DatabaseUrls
 from rag_app.domain.scope import Principal
@@ -49,7 +49,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "4 capability": lambda: setattr(conversation, "detect", die),
     "4 capability, after it is kept": lambda: after(conversation, "settle_on"),
     "5 retrieval": lambda: setattr(Pipeline, "retriever", die),
-    "6 prompt": lambda: setattr(PromptConfigs, "active", die),
+    "6 prompt": lambda: setattr(PromptRegistry, "active", die),
     "7 generation": lambda: after(Pipeline, "answer"),
     "8 answer, settled but not kept": lambda: after(quotas, "settle"),
     "8 answer, before it is kept": lambda: after(threads, "add_answer"),

@@ -11,7 +11,7 @@ from rag_app.application import Application
 from rag_app.console.calibrate import calibrate_index
 from rag_app.console.printing import render_text
 from rag_app.domain.errors import InvalidInput
-from rag_app.evaluation.judgments import Judgments, Query, read_trec
+from rag_app.evaluation.judgments import JudgmentSet, Query, read_trec
 from rag_app.evaluation.tables import calibrations_table
 from rag_app.surfaces.library.rag import Rag, question_of, scope_of
 from tests.conftest import NewOrganization
@@ -28,7 +28,7 @@ QUESTIONS = [
 ]
 
 
-async def write(application: Application, slug: str, folder: Path) -> Judgments:
+async def write(application: Application, slug: str, folder: Path) -> JudgmentSet:
     """The organization's sources, and 32 questions that each has an answer in one of them."""
     for name, _, text in QUESTIONS:
         (folder / f"{name}.txt").write_text(text, "utf-8")
@@ -70,7 +70,7 @@ async def test_no_other_organizations_question_goes_into_a_fit(
     mine, spec = await organization(), application.indexes[INDEX]
     asked = Query(id="theirs", text="Who?", organization="somebody-else", answerable=False)
     with pytest.raises(InvalidInput, match="belongs to another organization"):
-        await calibrate_index(application, spec, mine.slug, Judgments((asked,), {}), True, lambda done: None)
+        await calibrate_index(application, spec, mine.slug, JudgmentSet((asked,), {}), True, lambda done: None)
     own = Query(id="mine", text="Who?", answerable=False)
     with pytest.raises(InvalidInput, match="30 judged questions or more"):
-        await calibrate_index(application, spec, mine.slug, Judgments((own,), {}), True, lambda done: None)
+        await calibrate_index(application, spec, mine.slug, JudgmentSet((own,), {}), True, lambda done: None)

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rag_app.access.people import Organization
 from rag_app.database.session import Database
-from rag_app.documents.generations import Generations
+from rag_app.documents.generations import GenerationRegistry
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.tables import sources_table
 from rag_app.domain.errors import InvalidInput, NotFound
@@ -22,7 +22,7 @@ from rag_app.evaluation.records import Validations
 from rag_app.evaluation.tables import judgments_table
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table
-from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.lexybrain.threads import ThreadStore
 from rag_app.surfaces.lexybrain.types import KeptMessageFeedback, MessageFeedback, Rating
 from tests.conftest import NewOrganization, NewPostgres
 from tests.integration.stopping import until_blocked
@@ -347,7 +347,7 @@ async def test_what_two_say_and_what_was_judged_by_hand_goes_each_by_itself(desk
     _, _, bobs = await desk.ask(desk.bob, ASKED.upper())
 
     async def by_hand() -> None:
-        generation = await Generations(database).create("marketplace", "postgres", "m", 3, {})
+        generation = await GenerationRegistry(database).create("marketplace", "postgres", "m", 3, {})
         await Validations(database).record(
             desk.ann, uuid4(), "marketplace", generation.id, 10, {}, [(ASKED, expected, None)]
         )
@@ -483,7 +483,7 @@ async def test_the_queries_hold_by_themselves_where_row_level_security_does_not(
     password = (server.folder / "cluster" / "passwords").read_text().split()[0]
     database = Database(f"postgresql://postgres:{password}@{server.app_url.partition('@')[2]}")
     ann, bob, admin = await somebody(database), await somebody(database), await somebody(database, role="admin")
-    talk, feedback = Talk(database, Threads(database, SourceLedger(database))), ledger(database)
+    talk, feedback = Talk(database, ThreadStore(database, SourceLedger(database))), ledger(database)
     begun, _ = await talk.say(ann)
     answer = await talk.answer(ann, begun.id)
     assert answer

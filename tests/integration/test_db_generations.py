@@ -4,24 +4,24 @@ from uuid import uuid4
 import pytest
 
 from rag_app.database.session import Database
-from rag_app.documents.generations import Generation, Generations
+from rag_app.documents.generations import Generation, GenerationRegistry
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
 
 
 @pytest.fixture
-def generations(database: Database) -> Generations:
-    return Generations(database)
+def generations(database: Database) -> GenerationRegistry:
+    return GenerationRegistry(database)
 
 
 def fresh() -> str:
     return f"i{uuid4().hex[:20]}"
 
 
-async def build(generations: Generations, index: str, store: str = "postgres") -> Generation:
+async def build(generations: GenerationRegistry, index: str, store: str = "postgres") -> Generation:
     return await generations.create(index, store, "minilm", 384, {"chunking": {"size": 254}})
 
 
-async def test_a_generation_is_built_then_answers_then_retires(generations: Generations) -> None:
+async def test_a_generation_is_built_then_answers_then_retires(generations: GenerationRegistry) -> None:
     index = fresh()
     first = await build(generations, index)
     assert first == Generation(
@@ -51,7 +51,7 @@ async def test_a_generation_is_built_then_answers_then_retires(generations: Gene
     ]
 
 
-async def test_each_store_has_generations_of_its_own(generations: Generations) -> None:
+async def test_each_store_has_generations_of_its_own(generations: GenerationRegistry) -> None:
     index = fresh()
     here, there = await build(generations, index), await build(generations, index, "qdrant")
     assert here.number == there.number == 1
@@ -63,7 +63,7 @@ async def test_each_store_has_generations_of_its_own(generations: Generations) -
     )
 
 
-async def test_an_unknown_generation_is_not_activated(generations: Generations) -> None:
+async def test_an_unknown_generation_is_not_activated(generations: GenerationRegistry) -> None:
     index = fresh()
     active = await generations.activate((await build(generations, index)).id)
     with pytest.raises(NotFound):
@@ -71,7 +71,7 @@ async def test_an_unknown_generation_is_not_activated(generations: Generations) 
     assert await generations.active(index, "postgres") == active
 
 
-async def test_what_answers_is_not_dropped_and_what_is_dropped_does_not_answer(generations: Generations) -> None:
+async def test_what_answers_is_not_dropped_and_what_is_dropped_does_not_answer(generations: GenerationRegistry) -> None:
     index = fresh()
     first, second = await build(generations, index), await build(generations, index)
     await generations.activate(first.id)
@@ -87,14 +87,14 @@ async def test_what_answers_is_not_dropped_and_what_is_dropped_does_not_answer(g
 async def test_many_at_once_get_a_number_each_and_one_is_active_at_all_times(database_urls: tuple[str, str]) -> None:
     databases = [Database(database_urls[1], pool_size=4) for _ in range(2)]
     index = fresh()
-    made = await asyncio.gather(*[build(Generations(databases[i % 2]), index) for i in range(8)])
+    made = await asyncio.gather(*[build(GenerationRegistry(databases[i % 2]), index) for i in range(8)])
     assert sorted(generation.number for generation in made) == [*range(1, 9)]
 
-    await Generations(databases[0]).activate(made[0].id)
-    switching = asyncio.gather(*[Generations(databases[0]).activate(generation.id) for generation in made])
+    await GenerationRegistry(databases[0]).activate(made[0].id)
+    switching = asyncio.gather(*[GenerationRegistry(databases[0]).activate(generation.id) for generation in made])
     looked = 0
     while not switching.done():
-        assert await Generations(databases[1]).active(index, "postgres") is not None
+        assert await GenerationRegistry(databases[1]).active(index, "postgres") is not None
         looked += 1
     await switching
     assert looked > 1
@@ -102,7 +102,7 @@ async def test_many_at_once_get_a_number_each_and_one_is_active_at_all_times(dat
         await database.close()
 
 
-async def test_a_first_generation_does_not_retire_the_one_that_answers(generations: Generations) -> None:
+async def test_a_first_generation_does_not_retire_the_one_that_answers(generations: GenerationRegistry) -> None:
     index = fresh()
     empty, answering = await build(generations, index), await build(generations, index)
     await generations.activate(answering.id, retire=False)

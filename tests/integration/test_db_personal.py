@@ -13,8 +13,8 @@ from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.errors import Forbidden, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.administration.personal import Personal
-from rag_app.surfaces.lexybrain.quotas import Account, Accounts
-from rag_app.surfaces.lexybrain.threads import Threads, give_up, keep_answer, keep_message
+from rag_app.surfaces.lexybrain.quotas import Account, Entitlements
+from rag_app.surfaces.lexybrain.threads import ThreadStore, give_up, keep_answer, keep_message
 from rag_app.surfaces.lexybrain.training import Training
 from rag_app.surfaces.lexybrain.types import RagRequest
 from tests.integration.test_db_turns import outcome
@@ -37,7 +37,7 @@ async def left(database: Database, account: Account) -> int:
 
 async def test_whatever_a_user_is_at_work_on_nothing_is_left_and_nothing_breaks(database: Database) -> None:
     personal = Personal(database)
-    threads, training = Threads(database, SourceLedger(database)), Training(database, Accounts(database))
+    threads, training = ThreadStore(database, SourceLedger(database)), Training(database, Entitlements(database))
     for _ in range(8):
         account, principal = await newcomer(database)
         first, second = await keep_message(database, principal, HELLO), await keep_message(database, principal, HELLO)
@@ -94,7 +94,7 @@ async def test_how_often_they_asked_goes_however_their_token_spelled_their_id(da
 
 
 async def test_what_is_written_down_about_a_user_the_operator_reads_and_no_request(database: Database) -> None:
-    training = Training(database, Accounts(database))
+    training = Training(database, Entitlements(database))
     (account, principal), (other, _) = await newcomer(database), await newcomer(database)
     await training.decide(principal, True)
     count = text("SELECT count(*) FROM audit_events WHERE subject = :id")

@@ -15,7 +15,7 @@ from rag_app.answering.capabilities import CAPABILITIES, capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.context import plain_context
 from rag_app.answering.models import Draft
-from rag_app.answering.prompt_configs import PromptConfigs
+from rag_app.answering.prompt_configs import PromptRegistry
 from rag_app.answering.prompts import (
     PromptConfig,
     PromptVersion,
@@ -42,8 +42,8 @@ DEMANDS = {"max_keywords": 20, "retrieval_scope": ["keywords", "trends"], "tempe
 
 
 @pytest.fixture
-def configs(database: Database) -> PromptConfigs:
-    return PromptConfigs(database)
+def configs(database: Database) -> PromptRegistry:
+    return PromptRegistry(database)
 
 
 @pytest.fixture
@@ -64,12 +64,12 @@ async def row(database: Database, name: str) -> Row[Any]:
         return (await session.execute(select(prompt_configs_table).where(prompt_configs_table.c.name == name))).one()
 
 
-async def active(configs: PromptConfigs) -> list[PromptConfig]:
+async def active(configs: PromptRegistry) -> list[PromptConfig]:
     async with configs.active(Scope(frozenset({PUBLIC_ORGANIZATION}))) as (_, found):
         return found
 
 
-async def test_a_version_is_added_used_weighed_and_switched_off(configs: PromptConfigs, new: PromptConfig) -> None:
+async def test_a_version_is_added_used_weighed_and_switched_off(configs: PromptRegistry, new: PromptConfig) -> None:
     assert (await configs.publish(None, new)).config == new
     assert await configs.get(new.name) == new and named(await configs.all(), new.name) == [new]
     assert named(await active(configs), new.name) == []
@@ -84,7 +84,7 @@ async def test_a_version_is_added_used_weighed_and_switched_off(configs: PromptC
 
 
 async def test_the_files_seed_it_once_and_change_nothing_later(
-    configs: PromptConfigs, database: Database, new: PromptConfig
+    configs: PromptRegistry, database: Database, new: PromptConfig
 ) -> None:
     files = load_configs(resource_folder("prompts") / "lexybrain")
     await configs.seed(files)
@@ -103,14 +103,14 @@ async def test_the_files_seed_it_once_and_change_nothing_later(
 
 
 async def test_two_processes_seed_at_once(
-    database_urls: tuple[str, str], configs: PromptConfigs, new: PromptConfig
+    database_urls: tuple[str, str], configs: PromptRegistry, new: PromptConfig
 ) -> None:
     versions = [replace(new, name=f"{new.name}_{n:02}") for n in range(40)]
     others = [Database(database_urls[1], pool_size=1) for _ in range(4)]
     try:
         orders = [versions, versions[::-1], versions[20:] + versions[:20], versions]
         added = await asyncio.wait_for(
-            asyncio.gather(*[PromptConfigs(each).seed(order) for each, order in zip(others, orders, strict=True)]),
+            asyncio.gather(*[PromptRegistry(each).seed(order) for each, order in zip(others, orders, strict=True)]),
             timeout=PATIENCE,
         )
     finally:
@@ -120,7 +120,7 @@ async def test_two_processes_seed_at_once(
     assert [each for each in await configs.all() if each.name.startswith(new.name)] == versions
 
 
-async def test_a_name_is_taken_once(configs: PromptConfigs, new: PromptConfig) -> None:
+async def test_a_name_is_taken_once(configs: PromptRegistry, new: PromptConfig) -> None:
     made = await asyncio.gather(*[configs.publish(None, new) for _ in range(6)], return_exceptions=True)
     assert [each.config for each in made if isinstance(each, PromptVersion)] == [new]
     refused = [each for each in made if isinstance(each, InvalidInput)]
@@ -139,7 +139,7 @@ async def test_a_name_is_taken_once(configs: PromptConfigs, new: PromptConfig) -
     ],
 )  # fmt: skip
 async def test_what_cannot_be_used_is_not_added(
-    configs: PromptConfigs, new: PromptConfig, changed: dict[str, object]
+    configs: PromptRegistry, new: PromptConfig, changed: dict[str, object]
 ) -> None:
     bad = replace(new, **changed)
     before = await configs.all()
@@ -151,7 +151,7 @@ async def test_what_cannot_be_used_is_not_added(
 
 
 @pytest.mark.parametrize("weight", [-1, 1_000_001, 2**40])
-async def test_weights_that_are_refused(configs: PromptConfigs, new: PromptConfig, weight: int) -> None:
+async def test_weights_that_are_refused(configs: PromptRegistry, new: PromptConfig, weight: int) -> None:
     await configs.publish(None, new)
     with pytest.raises(InvalidInput, match="weight: must be a whole number from 0 to 1000000"):
         await configs.change(None, new.name, weight=weight)
@@ -160,7 +160,7 @@ async def test_weights_that_are_refused(configs: PromptConfigs, new: PromptConfi
 
 @pytest.mark.parametrize("name", ["ask_lexybrain_nowhere", "", "a\0b", "x" * 10_000, "'; DROP TABLE users --"])
 async def test_an_unknown_name_is_answered_with_the_known_ones(
-    configs: PromptConfigs, new: PromptConfig, name: str
+    configs: PromptRegistry, new: PromptConfig, name: str
 ) -> None:
     await configs.publish(None, new)
     for work in (
@@ -173,7 +173,7 @@ async def test_an_unknown_name_is_answered_with_the_known_ones(
             await work
 
 
-async def test_reading_what_is_in_use_is_one_statement(configs: PromptConfigs, database: Database) -> None:
+async def test_reading_what_is_in_use_is_one_statement(configs: PromptRegistry, database: Database) -> None:
     await active(configs)
     statements: list[str] = []
     engine = database._engine.sync_engine
@@ -202,12 +202,12 @@ async def test_without_a_database_it_says_so() -> None:
     nowhere = Database("postgresql+asyncpg://rag_app@127.0.0.1:1/rag")
     try:
         with pytest.raises(StoreFailed):
-            await active(PromptConfigs(nowhere))
+            await active(PromptRegistry(nowhere))
     finally:
         await nowhere.close()
 
 
-async def test_the_prompts_of_all_capabilities_are_seeded(configs: PromptConfigs, database: Database) -> None:
+async def test_the_prompts_of_all_capabilities_are_seeded(configs: PromptRegistry, database: Database) -> None:
     files = released_prompts(resource_folder("prompts"))
     assert released_names(resource_folder("prompts")) == {each.name for each in files}
     types = {each.type for each in files}
@@ -231,7 +231,7 @@ TEMPLATE = "{% chat role='user' %}SECOND {{ context }} {{ question }}{% endchat 
 
 
 async def test_a_question_gets_the_version_that_the_database_says(
-    configs: PromptConfigs, new: PromptConfig, monkeypatch: pytest.MonkeyPatch
+    configs: PromptRegistry, new: PromptConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await configs.seed(released_prompts(resource_folder("prompts")))
     second = PromptConfig(f"book_tutor_{new.name}", "book_tutor", TEMPLATE, {"temperature": 0.5, "max_tokens": 77})

@@ -23,7 +23,7 @@ from rag_app.domain.answer import Usage
 from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, InvalidInput, NotFound, QuotaExceeded
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain import quotas
-from rag_app.surfaces.lexybrain.quotas import Account, Accounts, Plan, Plans, UsageInfo
+from rag_app.surfaces.lexybrain.quotas import Account, Entitlements, Plan, PlanDirectory, UsageInfo
 from rag_app.surfaces.lexybrain.tables import (
     daily_costs_table,
     failures_table,
@@ -505,7 +505,7 @@ async def test_what_is_recorded(account: NewAccount, database: Database) -> None
 
 
 async def test_an_account_is_what_the_database_says(database: Database) -> None:
-    people, accounts = People(database), Accounts(database)
+    people, accounts = People(database), Entitlements(database)
     user = await people.create_user(f"name-{uuid4().hex}")
     principal = await people.principal(str(user.id))
     assert await accounts.find(principal) == Account(user.id, "free", 50, True, False)
@@ -518,7 +518,7 @@ async def test_an_account_is_what_the_database_says(database: Database) -> None:
 
 async def test_whom_the_database_does_not_know_becomes_a_user_once(database_urls: tuple[str, str]) -> None:
     async with many(database_urls[1]) as database:
-        people, accounts = People(database), Accounts(database)
+        people, accounts = People(database), Entitlements(database)
         for subject in f"auth0|{uuid4().hex}", str(uuid4()), f"{{{uuid4()}}}".upper():
             principal = await people.principal(subject)
             assert principal == Principal(subject)
@@ -533,7 +533,7 @@ async def test_whom_the_database_does_not_know_becomes_a_user_once(database_urls
 
 
 async def test_a_name_that_is_taken_keeps_nobody_out(database: Database) -> None:
-    people, accounts = People(database), Accounts(database)
+    people, accounts = People(database), Entitlements(database)
     subject = uuid4()
     squatter = await people.create_user(f"user-{subject.hex[:12]}")
     account = await accounts.find(Principal(str(subject)))
@@ -546,7 +546,7 @@ async def test_a_subject_that_cannot_be_kept(database: Database, subject: str) -
     async with database.session() as session:
         before = await session.scalar(select(func.count()).select_from(users_table))
     with pytest.raises(Forbidden, match="at most 255 characters"):
-        await Accounts(database).find(Principal(subject))
+        await Entitlements(database).find(Principal(subject))
     async with database.session() as session:
         assert await session.scalar(select(func.count()).select_from(users_table)) == before
 
@@ -554,13 +554,13 @@ async def test_a_subject_that_cannot_be_kept(database: Database, subject: str) -
 async def test_a_visitor_has_no_account(database: Database, organization: NewOrganization) -> None:
     visitor = await People(database).member_of((await organization()).slug)
     with pytest.raises(Forbidden, match="Sign in"):
-        await Accounts(database).find(visitor)
+        await Entitlements(database).find(visitor)
     assert (await People(database).principal(visitor.subject)).user is None
 
 
 async def test_the_longest_subject_fits(database: Database) -> None:
     subject = uuid4().hex[:15] + "🧵" * 240
-    account = await Accounts(database).find(Principal(subject))
+    account = await Entitlements(database).find(Principal(subject))
     assert (await People(database).principal(subject)).user == account.user
 
 
@@ -570,7 +570,7 @@ async def test_the_longest_subject_fits(database: Database) -> None:
 async def test_the_plans_of_the_contract(account: NewAccount, database: Database) -> None:
     admin = await account()
     await People(database).set_role(await People(database).user(admin.user), "admin")
-    plans = {plan.code: plan for plan in await Plans(database).list()}
+    plans = {plan.code: plan for plan in await PlanDirectory(database).list()}
     for code, messages in {"free": 50, "basic": 500, "pro": 2000, "growth": -1, "admin": -1}.items():
         assert plans[code] == Plan(code, messages, True)
         on_it = await admit(database, admin, plan=code)
@@ -581,13 +581,13 @@ async def test_the_plans_of_the_contract(account: NewAccount, database: Database
 
 
 async def test_a_plan_is_made_and_changed(database: Database) -> None:
-    plans, people, code = Plans(database), People(database), f"plan-{uuid4().hex}"
+    plans, people, code = PlanDirectory(database), People(database), f"plan-{uuid4().hex}"
     assert await plans.set(code) == Plan(code, 50, True)
     user = await people.create_user(f"name-{uuid4().hex}", plan=code)
     assert await plans.set(code, messages=0) == Plan(code, 0, True)
     assert await plans.set(code, enabled=False) == Plan(code, 0, False)
     assert await plans.set(code, messages=-1) == Plan(code, -1, False)
-    account = await Accounts(database).find(await people.principal(str(user.id)))
+    account = await Entitlements(database).find(await people.principal(str(user.id)))
     assert account == Account(user.id, code, -1, False, False)
     for messages in -2, 2**31:
         with pytest.raises(InvalidInput, match="messages: must be"):
@@ -603,7 +603,7 @@ async def test_what_users_have_used_as_the_operator_lists_it(account: NewAccount
     busy, idle = await account(used=3), await account()
     await reserve(database, busy)
     await reserve(database, busy, seconds=0.0)
-    accounts = Accounts(database)
+    accounts = Entitlements(database)
     assert await accounts.messages_used([busy.user, idle.user]) == {busy.user: 4, idle.user: 0}
     month = await this_month(database, busy)
     assert (month.messages_used, month.messages_per_month) == (4, 50)
@@ -672,7 +672,7 @@ async def test_nobody_charges_another(account: NewAccount, database: Database) -
 async def test_a_key_administers_nothing_whatever_role_its_user_has(
     database: Database, organization: NewOrganization
 ) -> None:
-    people, accounts = People(database), Accounts(database)
+    people, accounts = People(database), Entitlements(database)
     key, secret = await Keys(database).create(await organization(), "k")
     await people.set_role(await people.user(f"key:{key.id}"), "admin")
     assert not (await accounts.find(await Keys(database).principal(secret))).administrator
@@ -697,7 +697,7 @@ async def test_an_administrator_reads_and_changes_nothing(
 
 async def test_a_plan_that_is_changed_meanwhile_is_the_one_that_counts(database: Database) -> None:
     user = await People(database).create_user(f"name-{uuid4().hex}")
-    account = await Accounts(database).find(Principal(str(user.id), user.id))
+    account = await Entitlements(database).find(Principal(str(user.id), user.id))
     waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()")
     async with database.session() as changing:
         await changing.execute(text("UPDATE users SET plan_code = 'growth' WHERE id = :id"), {"id": user.id})

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rag_app.access.people import People
 from rag_app.database.session import Database
-from rag_app.documents.generations import Generations
+from rag_app.documents.generations import GenerationRegistry
 from rag_app.documents.ledger import Build, SourceLedger
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
@@ -40,7 +40,7 @@ async def org(organization: NewOrganization) -> UUID:
 
 @pytest.fixture
 async def generation(database: Database) -> int:
-    return (await Generations(database).create(f"i{uuid4().hex[:20]}", "postgres", "minilm", 384, {})).id
+    return (await GenerationRegistry(database).create(f"i{uuid4().hex[:20]}", "postgres", "minilm", 384, {})).id
 
 
 def source(org_id: UUID, external_id: str = "ch1.md", version: str = "v1", **values: object) -> Source:
@@ -62,7 +62,7 @@ async def listed(ledger: SourceLedger, scope: Scope, operator: bool = False) -> 
 
 
 async def test_a_source_comes_back_as_it_was_given(ledger: SourceLedger, database: Database, org: UUID) -> None:
-    generation = (await Generations(database).create("round", "qdrant", "m", 8, {})).id
+    generation = (await GenerationRegistry(database).create("round", "qdrant", "m", 8, {})).id
     people = People(database)
     owner, site = await people.create_user(f"user-{uuid4().hex}"), await people.create_site(org, "annexe")
     full = source(
@@ -142,7 +142,7 @@ async def test_a_new_version_begins_again_and_an_old_one_cannot_finish_it(
 async def test_generations_are_built_apart(
     ledger: SourceLedger, database: Database, org: UUID, generation: int
 ) -> None:
-    other = (await Generations(database).create("other", "qdrant", "m", 8, {})).id
+    other = (await GenerationRegistry(database).create("other", "qdrant", "m", 8, {})).id
     await write(ledger, generation, source(org))
     await ledger.begin([(source(org, version="v2"), [])], other)
     same = source(org).id
@@ -254,7 +254,7 @@ async def test_a_deletion_that_was_killed_is_never_seen_and_found_again(
 async def test_a_source_that_returns_while_it_is_deleted_is_written_again_everywhere(
     ledger: SourceLedger, database: Database, org: UUID, generation: int
 ) -> None:
-    other = (await Generations(database).create("other", "qdrant", "m", 8, {})).id
+    other = (await GenerationRegistry(database).create("other", "qdrant", "m", 8, {})).id
     back = source(org)
     await write(ledger, generation, back)
     await write(ledger, other, back)

@@ -12,7 +12,7 @@ from sqlalchemy import delete, event, insert, select, text, update
 
 from rag_app.access.people import Keys
 from rag_app.access.tables import audit_events_table, users_table
-from rag_app.answering.prompt_configs import PromptConfigs
+from rag_app.answering.prompt_configs import PromptRegistry
 from rag_app.answering.prompts import PromptConfig
 from rag_app.answering.tables import prompt_configs_table
 from rag_app.database.session import Database
@@ -36,8 +36,8 @@ async def admin(database: Database) -> Principal:
 
 
 @pytest.fixture
-def configs(database: Database) -> PromptConfigs:
-    return PromptConfigs(database)
+def configs(database: Database) -> PromptRegistry:
+    return PromptRegistry(database)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ async def rated(
 
 
 async def test_nobody_but_an_administrator(
-    database: Database, configs: PromptConfigs, admin: Principal, organization: NewOrganization, new: PromptConfig
+    database: Database, configs: PromptRegistry, admin: Principal, organization: NewOrganization, new: PromptConfig
 ) -> None:
     org = await organization()
     made, _ = await Keys(database).create(org, "key", None)
@@ -120,7 +120,7 @@ async def test_nobody_but_an_administrator(
 
 
 async def test_what_is_done_is_written_down_without_texts(
-    database: Database, configs: PromptConfigs, admin: Principal, new: PromptConfig
+    database: Database, configs: PromptRegistry, admin: Principal, new: PromptConfig
 ) -> None:
     await Statistics(database).read(admin, SINCE, UNTIL)
     wanted: dict[str, Any] = {"capability": "market_brief", "prompt": new.name, "since": SINCE, "until": UNTIL}
@@ -152,7 +152,7 @@ async def test_what_is_done_is_written_down_without_texts(
 
 
 async def test_what_cannot_be_written_down_is_not_done(
-    database: Database, configs: PromptConfigs, admin: Principal, new: PromptConfig
+    database: Database, configs: PromptRegistry, admin: Principal, new: PromptConfig
 ) -> None:
     def fail(*given: Any) -> None:
         if "INTO audit_events" in given[2]:
@@ -272,7 +272,7 @@ async def test_feedback_is_chosen_and_comes_in_pages(database: Database, admin: 
 
 
 async def test_versions_say_who_has_them(
-    database: Database, configs: PromptConfigs, admin: Principal, new: PromptConfig
+    database: Database, configs: PromptRegistry, admin: Principal, new: PromptConfig
 ) -> None:
     other = replace(new, name=f"{new.name}_v2", weight=1, active=True)
     assert (await configs.publish(admin, new)).share == 0
@@ -293,7 +293,7 @@ async def test_versions_say_who_has_them(
 
 
 async def test_of_two_administrators_at_once_neither_undoes_what_the_other_did(
-    database: Database, configs: PromptConfigs, admin: Principal, new: PromptConfig
+    database: Database, configs: PromptRegistry, admin: Principal, new: PromptConfig
 ) -> None:
     await configs.publish(admin, new)
     other = await somebody(database, role="admin")

@@ -29,7 +29,7 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.surfaces.lexybrain import threads
 from rag_app.surfaces.lexybrain.messages import title_of
 from rag_app.surfaces.lexybrain.tables import messages_table, threads_table
-from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.lexybrain.threads import ThreadStore
 from rag_app.surfaces.lexybrain.types import (
     Flags,
     Outcome,
@@ -76,7 +76,7 @@ class Talk:
     """The application's part: turns, as `rag_app.surfaces.lexybrain.threads` makes them, and their threads."""
 
     database: Database
-    threads: Threads
+    threads: ThreadStore
 
     async def say(
         self,
@@ -125,7 +125,7 @@ class Talk:
 
 @pytest.fixture
 def talk(database: Database) -> Talk:
-    return Talk(database, Threads(database, SourceLedger(database)))
+    return Talk(database, ThreadStore(database, SourceLedger(database)))
 
 
 def outcome(said: str = "Rings.", sources: tuple[ThreadSource, ...] = ()) -> Outcome:
@@ -679,7 +679,7 @@ async def test_a_page_asks_for_all_its_sources_at_once_and_on_one_connection(
     database_urls: tuple[str, str], ann: Principal
 ) -> None:
     alone = Database(database_urls[1], pool_size=1)
-    talk = Talk(alone, Threads(alone, SourceLedger(alone)))
+    talk = Talk(alone, ThreadStore(alone, SourceLedger(alone)))
     begun, _ = await talk.say(ann)
     for _ in range(4):
         await talk.answer(
@@ -936,7 +936,7 @@ def server(new_database: NewPostgres) -> PrivatePostgres:
 async def test_the_queries_hold_by_themselves_where_row_level_security_does_not(server: PrivatePostgres) -> None:
     password = (server.folder / "cluster" / "passwords").read_text().split()[0]
     database = Database(f"postgresql://postgres:{password}@{server.app_url.partition('@')[2]}")
-    talk = Talk(database, Threads(database, SourceLedger(database)))
+    talk = Talk(database, ThreadStore(database, SourceLedger(database)))
     ann, bob = await somebody(database), await somebody(database)
     hers, message = await talk.say(ann)
     before = await talk.thread(ann, hers.id)
@@ -967,7 +967,7 @@ async def test_the_queries_hold_by_themselves_where_row_level_security_does_not(
 
 async def test_0006_goes_down_and_up_with_conversations_in_it(server: PrivatePostgres) -> None:
     database = Database(server.app_url)
-    talk = Talk(database, Threads(database, SourceLedger(database)))
+    talk = Talk(database, ThreadStore(database, SourceLedger(database)))
     ann, admin = await somebody(database), await somebody(database, role="admin")
     begun, _ = await talk.say(ann)
     await talk.answer(ann, begun.id)
@@ -985,7 +985,7 @@ async def test_0006_goes_down_and_up_with_conversations_in_it(server: PrivatePos
 
     migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS)
     again = Database(server.app_url)
-    talk = Talk(again, Threads(again, SourceLedger(again)))
+    talk = Talk(again, ThreadStore(again, SourceLedger(again)))
     assert await talk.page(ann) == ThreadsResponse([], None)
     await talk.say(ann)
     assert len((await talk.page(ann)).threads) == 1

@@ -28,7 +28,7 @@ from rag_app.domain.errors import (
 )
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain import threads
-from rag_app.surfaces.lexybrain.quotas import Account, Accounts, Plans
+from rag_app.surfaces.lexybrain.quotas import Account, Entitlements, PlanDirectory
 from rag_app.surfaces.lexybrain.tables import (
     daily_costs_table,
     failures_table,
@@ -57,7 +57,7 @@ EMPTY = {"threads": 0, "messages": 0, "used": 0, "reservations": 0}
 @pytest.fixture
 def account(database: Database) -> NewAccount:
     async def make(messages: int = 50, enabled: bool = True) -> Account:
-        plan = await Plans(database).set(f"plan-{messages}-{enabled}", messages, enabled)
+        plan = await PlanDirectory(database).set(f"plan-{messages}-{enabled}", messages, enabled)
         user = await People(database).create_user(f"name-{uuid4().hex}", plan.code)
         return Account(user.id, plan.code, messages, enabled, False)
 
@@ -99,7 +99,7 @@ async def state(database: Database, account: Account) -> dict[str, int]:
 
 async def used(database: Database, account: Account) -> int:
     """This month; what has expired is not in it."""
-    return (await Accounts(database).messages_used([account.user]))[account.user]
+    return (await Entitlements(database).messages_used([account.user]))[account.user]
 
 
 async def spent(database: Database) -> Decimal:

@@ -22,9 +22,9 @@ STOPS = 10  # before and after each of the five steps of the other process
 OTHER = """
 import asyncio, sys
 from tests.integration.test_first_generation import with_index
-from rag_app.application import Application, Backends
+from rag_app.application import Application, OpenStores
 from rag_app.database.urls import DatabaseUrls
-from rag_app.documents.generations import Generations
+from rag_app.documents.generations import GenerationRegistry
 from rag_app.settings import Settings
 
 stop_at = passed = 0
@@ -45,7 +45,7 @@ def stopping(owner, name):
         return done
     setattr(owner, name, stopped)
 
-for owner, name in ((Generations, "active"), (Generations, "create"), (Backends, "create"), (Generations, "activate")):
+for owner, name in ((GenerationRegistry, "active"), (GenerationRegistry, "create"), (OpenStores, "create"), (GenerationRegistry, "activate")):
     stopping(owner, name)
 
 async def main():

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from rag_app.access.groups import Groups
+from rag_app.access.groups import GroupDirectory
 from rag_app.access.people import People
 from rag_app.application import Application
 from rag_app.database.session import Database
@@ -16,7 +16,7 @@ from tests.conftest import NewOrganization
 
 
 async def test_members_and_audiences(database: Database, organization: NewOrganization) -> None:
-    people, groups = People(database), Groups(database)
+    people, groups = People(database), GroupDirectory(database)
     org, other = await organization(), await organization()
     ada, bob = [await people.create_user(f"{name}-{uuid4().hex}") for name in ("ada", "bob")]
     await people.add_member(org, ada)

@@ -22,7 +22,7 @@ from rag_app.access.people import People
 from rag_app.database import session as session_module
 from rag_app.database.session import Database
 from rag_app.documents import ledger as sources
-from rag_app.documents.generations import Generations
+from rag_app.documents.generations import GenerationRegistry
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import StoreFailed
@@ -111,7 +111,7 @@ class World:
         people = People(self.database)
         self.somebody = (await people.create_user(f"u-{uuid4().hex}")).id
         self.generation = (
-            await Generations(self.database).create(f"i{uuid4().hex[:20]}", "postgres", "m", DIMENSION, {})
+            await GenerationRegistry(self.database).create(f"i{uuid4().hex[:20]}", "postgres", "m", DIMENSION, {})
         ).id
         await self.backend.create(self.owner_url, SPEC, self.prefix, DIMENSION)
         self.orgs = [(await people.create_organization(f"o-{uuid4().hex}", "O")).id for _ in range(organizations)]

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from rag_app.access.people import People
-from rag_app.access.roles import Role, Roles
+from rag_app.access.roles import Role, RoleDirectory
 from rag_app.access.sessions import Sessions, digest
 from rag_app.application import Application
 from rag_app.database.session import Database
@@ -115,7 +115,7 @@ def test_who_has_documents_in_knowledge_alone_asks_there(pages: Pages) -> None:
         [organization] = pages.fetch("SELECT slug FROM organizations WHERE id = $1", member["org_id"])
         assert f"rag-app grant {user.name} write --org {organization['slug']}</code>" in reading
         assert 'id="upload"' not in reading and "What each index holds" in reading
-        pages.work(lambda database: Roles(database).grant(member["org_id"], user.id, Role.WRITE))
+        pages.work(lambda database: RoleDirectory(database).grant(member["org_id"], user.id, Role.WRITE))
         assert "There are no documents that you may see yet." in browser.get("/").text
         nothing, none_of_it = browser.get("/documents").text, browser.get("/documents?search=shop").text
         assert "There are none that you may see yet." in nothing and '<details id="upload" open>' in nothing
@@ -134,7 +134,7 @@ def test_who_has_documents_in_knowledge_alone_asks_there(pages: Pages) -> None:
 def test_rows_of_a_table_are_one_line_of_the_documents(pages: Pages) -> None:
     user, code = pages.newcomer()
     [member] = pages.fetch("SELECT org_id FROM memberships WHERE user_id = $1", user.id)
-    pages.work(lambda database: Roles(database).grant(member["org_id"], user.id, Role.WRITE))
+    pages.work(lambda database: RoleDirectory(database).grant(member["org_id"], user.id, Role.WRITE))
     table = "sku,part,for,price_usd,stock,note\n" + "".join(
         f"A-{row},Part {row},Quarry,9,in stock,\n" for row in range(4)
     )
@@ -150,7 +150,7 @@ def test_rows_of_a_table_are_one_line_of_the_documents(pages: Pages) -> None:
 def test_a_document_is_shown_with_its_headings_and_tables(pages: Pages) -> None:
     user, code = pages.newcomer()
     [member] = pages.fetch("SELECT org_id FROM memberships WHERE user_id = $1", user.id)
-    pages.work(lambda database: Roles(database).grant(member["org_id"], user.id, Role.WRITE))
+    pages.work(lambda database: RoleDirectory(database).grant(member["org_id"], user.id, Role.WRITE))
     text = "# Prices\n\nWhat we ask.\n\n## By weight\n\n| Fruit | Price |\n| --- | --- |\n| Fig & <Pear> | 2 |\n| Pear | 3 |\n"
     with pages.browser() as browser:
         pages.sign_in(browser, code)

@@ -11,7 +11,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from rag_app.access.tokens import Claims, Tokens
+from rag_app.access.tokens import Claims, TokenReader
 from rag_app.application import create_app
 from rag_app.console import database, orgs
 from rag_app.console.doctor import doctor
@@ -56,7 +56,7 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: str) -> ec
 def test_the_command_issues_tokens_for_people_and_for_the_extension(
     user: str, slug: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tokens = Tokens(Settings().jwt_secret(), "authenticated")
+    tokens = TokenReader(Settings().jwt_secret(), "authenticated")
     for client in (None, "extension"):
         token(f"ada@{slug}", 1.0, client)
         assert asyncio.run(tokens.claims(capsys.readouterr().out.strip())) == Claims(user, client)

@@ -18,7 +18,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from rag_app.access import openid
-from rag_app.access.groups import Groups
+from rag_app.access.groups import GroupDirectory
 from rag_app.access.openid import Attempt
 from rag_app.access.people import People
 from rag_app.access.sessions import Sessions, digest
@@ -152,7 +152,7 @@ def test_nobody_is_sent_elsewhere(after: str, place: Place, browser: httpx.Clien
 
 def test_the_claim_of_groups_counts_as_in_a_token(place: Place, browser: httpx.Client) -> None:
     async def make(database: Database) -> tuple[UUID, UUID]:
-        people, groups = People(database), Groups(database)
+        people, groups = People(database), GroupDirectory(database)
         organization = await people.create_organization(f"o-{uuid4().hex}", "Org")
         user = await people.create_user(f"u-{uuid4().hex}", subject=f"id|{uuid4().hex}")
         await people.add_member(organization, user)

@@ -17,8 +17,8 @@ from rag_app.console import training
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
-from rag_app.surfaces.lexybrain.quotas import Accounts
-from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.lexybrain.quotas import Entitlements
+from rag_app.surfaces.lexybrain.threads import ThreadStore
 from rag_app.surfaces.lexybrain.training import Lesson, Training
 from tests.integration.lexybrain import BOX, EXPLAINED, HISTORY, KEYWORD, RAG, THREADS, Chat, citing
 from tests.integration.service import bearer
@@ -319,7 +319,7 @@ def test_a_message_deleted_meanwhile_is_in_no_lesson(chat: Chat) -> None:
 
 
 async def test_of_a_withdrawal_and_a_collection_at_once_nothing_is_left(chat: Chat, database: Database) -> None:
-    training = Training(database, Accounts(database))
+    training = Training(database, Entitlements(database))
     for _ in range(3):
         user = await asyncio.to_thread(consenting, chat)
         await asyncio.to_thread(chat.post, BOX, user)
@@ -336,7 +336,7 @@ async def test_of_a_withdrawal_and_a_collection_at_once_nothing_is_left(chat: Ch
 async def test_who_deletes_waits_for_a_withdrawal_before_it_holds_anything(chat: Chat, database: Database) -> None:
     user = await asyncio.to_thread(consenting, chat)
     asked = await asyncio.to_thread(chat.post, BOX, user)
-    threads, principal = Threads(database, SourceLedger(database)), Principal(str(user), user)
+    threads, principal = ThreadStore(database, SourceLedger(database)), Principal(str(user), user)
     thread, message = UUID(asked["threadId"]), UUID(asked["messageId"])
     async with database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION}), user)) as withdrawing:
         await withdrawing.execute(text("SELECT FROM users WHERE id = :user FOR UPDATE"), {"user": user})

@@ -17,7 +17,7 @@ from rag_app.access.limits import Window
 from rag_app.access.people import People
 from rag_app.application import Application
 from rag_app.database.session import Database
-from rag_app.documents.generations import Generations
+from rag_app.documents.generations import GenerationRegistry
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target
 from rag_app.domain.errors import Forbidden
@@ -330,7 +330,7 @@ PASSAGES: list[dict[str, object]] = [
 
 @pytest.fixture
 async def generation(database: Database) -> int:
-    return (await Generations(database).create("book", "qdrant", "none", 8, {})).id
+    return (await GenerationRegistry(database).create("book", "qdrant", "none", 8, {})).id
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from rag_app.domain import InvalidInput
 from rag_app.evaluation.answers import Thread
 from rag_app.retrieval.index import load_index
 from rag_app.settings import Settings
-from rag_app.surfaces.lexybrain.quotas import Plans
+from rag_app.surfaces.lexybrain.quotas import PlanDirectory
 from rag_app.surfaces.library.rag import target_of
 from tests.records.expected import FOLDER, FOREIGN, Row, lines, rows_of
 from tests.records.scoring import Verdict, verdict
@@ -106,7 +106,7 @@ async def run(arguments: list[str], home: Path, settings: Settings, urls: Databa
     async with open_application(settings, urls) as application:
         await load_samples(application)
         await add_people(application, rows)
-        await Plans(application.database).set("free", messages=1_000_000)
+        await PlanDirectory(application.database).set("free", messages=1_000_000)
         for corpus in sorted({row["corpus"] for row in rows} & FOREIGN.keys()):
             await load_foreign(application, corpus, home)
         for row in rows:

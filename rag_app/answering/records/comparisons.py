@@ -30,7 +30,7 @@ _OF_ANY = frozenset({"a", "any", "every", "each", "or", "and", "jedem", "jeden",
 _BETTER = {"better": "best", "worse": "worst"}
 
 
-class Comparisons(Conditions):
+class ComparisonReader(Conditions):
     """What of a question's words compares. It is a part of what reads the question (planning.py), which sets what is declared
     here."""
 

@@ -58,7 +58,7 @@ from rag_app.answering.records.rephrasing import say_plainly, write_out
 from rag_app.answering.records.sides import Side, first_side_has_day, share_words, split_sides
 from rag_app.answering.records.spans import read_span, say_span
 from rag_app.answering.records.steps import (
-    Steps,
+    StepPair,
     Way,
     asks_difference,
     asks_two_figures,
@@ -142,7 +142,7 @@ from rag_app.retrieval.periods import (
     period_of,
 )
 from rag_app.retrieval.postprocessors import cut_below
-from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, NamedValue, RecordQuery, Records
+from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, NamedValue, RecordQuery, RecordResult
 from rag_app.retrieval.spelling import as_written, correct_spelling, is_inflected, other_english, spellings, suspects
 from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.retrieval.text import tokens as tokens_of
@@ -330,7 +330,7 @@ class RecordFinder:
         if plan is None or not is_first_few(plan) or plan.single or plan.query.limit != _number_in(tokens):
             return None
         of = next((each for each in (*plan.figures, plan.query.order) if each and is_figure(spec, each)), None)
-        found: Records = yield self._store.find_records(self._limit_query(replace(plan, whole=True)))
+        found: RecordResult = yield self._store.find_records(self._limit_query(replace(plan, whole=True)))
         if of is None or len(found.rows) != plan.query.limit:
             return None
         few = narrow_to_found(plan, [str(row.sources[0]) for row in found.rows], spec)
@@ -411,7 +411,7 @@ class RecordFinder:
         named = (yield from self._understand(self._say(question, f"show {holder.said}"))).plan
         if asked is None or named is None or (asked.kind, named.kind) != (holder.held, holder.kind):
             return None
-        found: Records = yield self._store.find_records(self._limit_query(named))
+        found: RecordResult = yield self._store.find_records(self._limit_query(named))
         hits = to_hits((yield from self._nearest(found, 1))) if found.total == 1 else ()
         values = hits[0].metadata.get(holder.field) if hits else None
         narrowed = asked.query.of or asked.query.order or asked.figures or asked.conditions
@@ -434,7 +434,7 @@ class RecordFinder:
             plans += [each for each in [plan and self._group_people(plan, text)] if each is not None]
         if len(plans) != _SOURCES_PER_PERIOD:
             return None
-        found = list[Records]()
+        found = list[RecordResult]()
         for plan in plans:
             found.append((yield self._store.find_records(replace(self._limit_query(plan), limit=LARGEST_LIMIT))))
         again = {row.group for row in found[1].rows}
@@ -486,14 +486,14 @@ class RecordFinder:
         if len(plans) != 2 or not (apart or plain or plans[0].contest):
             return None
         if apart:
-            return (yield from self._tell_in_steps(Steps(Way.DIFFERENCE, plans[0], plans[1])))
+            return (yield from self._tell_in_steps(StepPair(Way.DIFFERENCE, plans[0], plans[1])))
         return (yield from self._tell_compared(plans, names, nearest=bool(periods)))
 
     def _tell_compared(
         self, plans: Sequence[Plan], names: Sequence[str], *, nearest: bool
     ) -> Work[FoundRecords | None]:
         """The figures of plans for two periods, each of whom it names, and which is more; `nearest`: perhaps of other days."""
-        told, figures, largest = list[FoundRecords](), list[float | None](), Records()
+        told, figures, largest = list[FoundRecords](), list[float | None](), RecordResult()
         for plan in plans:
             said, records, outcome = yield from self._query(plan)
             one_told = yield from self._tell(said, records, outcome)
@@ -529,7 +529,7 @@ class RecordFinder:
             return None
         filters = () if plan.kind is None else kind_conditions(self._spec.records[plan.kind])
         timed = RecordQuery((*self._filters, *filters), aggregate=Aggregate.COUNT, hours=(1, 24 * 60), limit=1)
-        found: Records = yield self._store.find_records(timed)
+        found: RecordResult = yield self._store.find_records(timed)
         return None if found.total else NotRecorded(no_hours_text(self._spec, plan.kind), limits=True)
 
     def _leaves_untold(self, plan: Plan) -> Work[bool]:
@@ -541,7 +541,7 @@ class RecordFinder:
                     continue
                 lacking = (*self._filters, *kind_conditions(kind), condition(name, IS_EMPTY))
                 counted = RecordQuery(lacking, aggregate=Aggregate.COUNT, having=kind.having, limit=1)
-                found: Records = yield self._store.find_records(counted)
+                found: RecordResult = yield self._store.find_records(counted)
                 if found.total:
                     return True
         return False
@@ -561,7 +561,7 @@ class RecordFinder:
         conditions = tuple(each for each in plan.conditions if each != condition_text(bound, self._spec))
         query = replace(plan.query, filters=filters, order=bound.key, limit=1)
         of_one = replace(plan, query=query, conditions=conditions, single=True, figures=(bound.key,))
-        found: Records = yield self._store.find_records(self._limit_query(of_one))
+        found: RecordResult = yield self._store.find_records(self._limit_query(of_one))
         if found.total > 1 and plan.together and vocabulary_of(self._spec, bound.key).adds_up:
             return (yield from self._tell_one_and_all(of_one, bound))
         value = found.rows[0].value if found.total == 1 else None
@@ -580,9 +580,9 @@ class RecordFinder:
             plan, query=replace(plan.query, filters=(*others, against)), conditions=conditions, whether=False
         )
         counted = replace(plan.query, filters=others, aggregate=Aggregate.COUNT, limit=1)
-        all_of_them: Records = yield self._store.find_records(self._limit_query(replace(plan, query=counted)))
+        all_of_them: RecordResult = yield self._store.find_records(self._limit_query(replace(plan, query=counted)))
         for each, lead in (lacking, "No"), (plan, "Yes"):
-            found: Records = yield self._store.find_records(self._limit_query(each))
+            found: RecordResult = yield self._store.find_records(self._limit_query(each))
             said = (yield from self._tell(each, found, "found")) if found.total else None
             if said is not None and (each is lacking or found.total == all_of_them.total):
                 return replace(said, text=f"{lead}: {said.text[:1].lower()}{said.text[1:]}", computed=True)
@@ -606,7 +606,7 @@ class RecordFinder:
         lead = ways.get((holds[0], holds[1]), "Each one alone, but not all together")
         return replace(both, text=f"{lead}: {both.text[:1].lower()}{both.text[1:]}", computed=True)
 
-    def _tell(self, plan: Plan, found: Records, outcome: Outcome) -> Work[FoundRecords | None]:
+    def _tell(self, plan: Plan, found: RecordResult, outcome: Outcome) -> Work[FoundRecords | None]:
         """How what a plan found is told; None where the words' way is to be taken."""
         mixed = plan.kind is None and len(found.types) > 1 and not plan.conditions
         number = max((row.size for row in found.rows), default=0) if plan.query.group else found.total
@@ -627,7 +627,7 @@ class RecordFinder:
         computed = not listed or plan.is_first_of_each or plan.whole or plan.contest is not None
         return FoundRecords(tuple(kept[: self._most]), telling.text, telling.paraphrase, computed)
 
-    def _nearest(self, found: Records, most: int) -> Work[list[NodeWithScore]]:
+    def _nearest(self, found: RecordResult, most: int) -> Work[list[NodeWithScore]]:
         """The chunk of each record that is nearest to the question, in the order of the records."""
         wanted = [*dict.fromkeys(source for row in found.rows for source in row.sources)][:most]
         nearest: dict[UUID, NodeWithScore] = {}
@@ -789,7 +789,7 @@ class RecordFinder:
         titles = yield from self._titles(question.text, question.period, values)
         for name in [name for name, kind in self._spec.fields.items() if kind is FieldType.KEYWORD]:
             counted = RecordQuery(self._filters, aggregate=Aggregate.COUNT, group=name, limit=_FEW)
-            few: Records = yield self._store.find_records(counted)
+            few: RecordResult = yield self._store.find_records(counted)
             values += [NamedValue(name, str(row.group)) for row in few.rows if few.total <= _FEW]
         from rag_app.answering.records.read_queries import read_plan  # which few questions need
 
@@ -908,7 +908,7 @@ class RecordFinder:
             return None
         return (yield from self._tell_in_steps(steps)) or (yield from self._tell_only_other(steps, question))
 
-    def _tell_only_other(self, steps: Steps, question: Question) -> Work[FoundRecords | None]:
+    def _tell_only_other(self, steps: StepPair, question: Question) -> Work[FoundRecords | None]:
         """The difference to the other's only record, of whatever day: "Ada's trip on 8 January against Bo's"; None of several."""
         period, other = question.period, steps.second
         if (
@@ -920,16 +920,16 @@ class RecordFinder:
             return None
         filters = tuple(each for each in other.query.filters if each not in conditions_of(period))
         only = replace(other, query=replace(other.query, filters=filters), period=None)
-        found: Records = yield self._store.find_records(self._limit_query(only))
+        found: RecordResult = yield self._store.find_records(self._limit_query(only))
         return (yield from self._tell_in_steps(replace(steps, second=only))) if found.total == 1 else None
 
-    def _tell_in_steps(self, steps: Steps) -> Work[FoundRecords | None]:
+    def _tell_in_steps(self, steps: StepPair) -> Work[FoundRecords | None]:
         """What both queries find, told together; None where one of them finds nothing to tell."""
         plans = [plan for plan in (steps.first, steps.second) if plan is not None]
         if steps.way is Way.MEAN:
             query = mean_query(steps.first)
             asked = replace(query, filters=(*self._filters, *query.filters))
-            measured: Records = yield self._store.find_records(asked)
+            measured: RecordResult = yield self._store.find_records(asked)
             mean = measured.value
             plan = with_mean(steps.first, mean, self._spec) if mean is not None else None
             said = (yield from self._tell_plan(plan)) if plan else None
@@ -953,7 +953,7 @@ class RecordFinder:
 
     def _step(self, plan: Plan) -> Work[Step | None]:
         """The figure of one plan, with the sources that it was computed from."""
-        found: Records = yield self._store.find_records(self._limit_query(plan))
+        found: RecordResult = yield self._store.find_records(self._limit_query(plan))
         figure = figure_of(plan, found)
         if (
             figure is None
@@ -1042,7 +1042,7 @@ class RecordFinder:
         """What is asked of the record at a place of the list before: "what did the second one pay?"."""
         if not first.is_list or first.single:
             return None
-        found: Records = yield self._store.find_records(self._limit_query(first))
+        found: RecordResult = yield self._store.find_records(self._limit_query(first))
         rows = found.rows[first.skip :][place - 1 if place > 0 else place :][:1]
         if len(found.rows) < _SOURCES_PER_PERIOD or not rows:
             return None
@@ -1059,7 +1059,7 @@ class RecordFinder:
             return (yield from self._read_of(question, both)) if both.is_list else both
         if not (speaks_of_two(without_opening(question.text)) or is_first_few(first)):
             return (yield from self._read_of(question, first))
-        found: Records = yield self._store.find_records(self._limit_query(replace(first, whole=True)))
+        found: RecordResult = yield self._store.find_records(self._limit_query(replace(first, whole=True)))
         sources = [str(row.sources[0]) for row in _leave_equals(first, found).rows]
         if speaks_of_two(without_opening(question.text)) and len(sources) != _SOURCES_PER_PERIOD:
             return None
@@ -1117,7 +1117,7 @@ class RecordFinder:
         shown = self._limit_query(plan).limit - plan.skip
         if further.all:
             return replace(plan, whole=True, skip=0, query=replace(query, limit=LARGEST_LIMIT))
-        found: Records = yield self._store.find_records(self._limit_query(plan))
+        found: RecordResult = yield self._store.find_records(self._limit_query(plan))
         skip = plan.skip + shown
         if found.total <= skip:
             rest = None if further.number else (yield from self._leave_out(plan, before))
@@ -1199,7 +1199,7 @@ class RecordFinder:
             return None
         if points_at_several(question.text) and plan.query.group is not None and plan.query.limit > 1:
             return None
-        found: Records = yield self._store.find_records(self._limit_query(ranking))
+        found: RecordResult = yield self._store.find_records(self._limit_query(ranking))
         first = found.rows[ranking.place - 1 : ranking.place]
         equal = [row for row in found.rows if first and (row.value == first[0].value or plan.is_list)]
         named = name_first(question.text, str(first[0].group)) if len(equal) == 1 else None
@@ -1240,13 +1240,13 @@ class RecordFinder:
             return replace(said, period=question.period)
         return said
 
-    def _query(self, plan: Plan) -> Work[tuple[Plan, Records, Outcome]]:
+    def _query(self, plan: Plan) -> Work[tuple[Plan, RecordResult, Outcome]]:
         """What the plan's query finds, or the same of another year that is meant as well.
 
         Else, where its conditions leave nothing, the records without them; or the record next to its days, which is not the
         best one that meets conditions.
         """
-        filters, found = self._filters, Records()
+        filters, found = self._filters, RecordResult()
         missing = plan.with_missing(self._spec)  # "without bottles", where none has 0
         for each in chain(plan.years, () if missing is None else (missing,)):
             found = yield self._store.find_records(self._limit_query(each))
@@ -1257,13 +1257,13 @@ class RecordFinder:
         sized = plan.query.least or plan.query.most or (plan.bound is not None and plan.query.group is not None)
         if sized:  # no group is of this size, or has such a total
             for each in plan.years:
-                sizes: Records = yield self._store.find_records(replace(self._limit_query(each), least=0, most=0))
+                sizes: RecordResult = yield self._store.find_records(replace(self._limit_query(each), least=0, most=0))
                 if sizes.total:
                     return each, sizes, "none"
         lacking = yield from self._leave_figure(plan)
         if lacking is not None and lacking.total:
             own = vocabulary_of(self._spec, plan.query.of or plan.query.order).kind == plan.kind
-            return plan, lacking if own else Records(), "lacking"
+            return plan, lacking if own else RecordResult(), "lacking"
         if (
             plan.conditions
             and plan.kind is not None
@@ -1275,22 +1275,22 @@ class RecordFinder:
             fields = fields_of(tuple(narrow)) - empty
             fields |= {name for name in (plan.query.order, plan.query.of) if name and name in self._spec.fields}
             having = (*everything.having, *sorted(fields))  # where none has the field, nothing can be said of it
-            others: Records = yield self._store.find_records(replace(_records_of(everything), having=having))
+            others: RecordResult = yield self._store.find_records(replace(_records_of(everything), having=having))
             if others.total:
                 return plan, others, "none"
-        nearest: list[tuple[float, Plan, Records]] = []
+        nearest: list[tuple[float, Plan, RecordResult]] = []
         of_years = year_field(self._spec) is not None
         wanting = () if of_years or (plan.single and plan.conditions) else islice(plan.years, 2)
         for each in wanting:
             for wanted, bound in _nearest_queries(each, filters):
-                near: Records = yield self._store.find_records(wanted)
+                near: RecordResult = yield self._store.find_records(wanted)
                 nearest += [(abs(float(row.value or 0.0) - bound), each, near) for row in near.rows[:1]]
         if nearest:
             _, said, near = min(nearest, key=lambda each: each[0])
             return (yield from self._find_in_year(plan, near)) or (said, near, "elsewhen")
-        return plan, Records(), "found"
+        return plan, RecordResult(), "found"
 
-    def _find_in_year(self, plan: Plan, near: Records) -> Work[tuple[Plan, Records, Outcome] | None]:
+    def _find_in_year(self, plan: Plan, near: RecordResult) -> Work[tuple[Plan, RecordResult, Outcome] | None]:
         """What a plan for days without a year finds in the years until the record next to them, however long ago that was."""
         day, period = day_of(float(near.rows[0].value or 0.0)), plan.period
         if period is None or period.otherwise is None:
@@ -1298,27 +1298,27 @@ class RecordFinder:
         for year in range(day.year, day.year - _YEARS_BACK, -1):
             moved = _move_to_year(period, year)
             other = [*replace(plan, period=replace(period, otherwise=moved)).years][1]
-            found: Records = yield self._store.find_records(self._limit_query(other))
+            found: RecordResult = yield self._store.find_records(self._limit_query(other))
             if found.total:
                 return other, _leave_equals(other, found), "found"
         return None
 
-    def _leave_figure(self, plan: Plan) -> Work[Records | None]:
+    def _leave_figure(self, plan: Plan) -> Work[RecordResult | None]:
         """The records that are as they were asked for, but for the figure of which the most or a total is asked."""
         figures = [name for name in (plan.query.order, plan.query.of) if name in self._spec.fields]
         if not figures or plan.kind is None or not plan.conditions or plan.by_tags or plan.names_record:
             return None
-        found: Records = yield self._store.find_records(_records_of(self._limit_query(plan)))
+        found: RecordResult = yield self._store.find_records(_records_of(self._limit_query(plan)))
         return found
 
-    def _leave_groups(self, plan: Plan, found: Records) -> Work[Records]:
+    def _leave_groups(self, plan: Plan, found: RecordResult) -> Work[RecordResult]:
         """The groups that have no record with what never was; none where there are too many to look at all of them."""
         query = self._limit_query(plan)
-        out: Records = yield self._store.find_records(replace(query, filters=(*query.filters, plan.never)))
+        out: RecordResult = yield self._store.find_records(replace(query, filters=(*query.filters, plan.never)))
         having = {row.group for row in out.rows}
         rows = tuple(row for row in found.rows if row.group not in having)
         whole = found.total <= LARGEST_LIMIT
-        return replace(found, rows=rows, total=len(rows)) if whole else Records()
+        return replace(found, rows=rows, total=len(rows)) if whole else RecordResult()
 
     def _limit_query(self, plan: Plan) -> RecordQuery:
         """The plan's query with the question's filters; of one record or group also those that are its equals."""
@@ -1347,16 +1347,16 @@ def _say_whether(told: FoundRecords, bound: MetadataFilter, value: float) -> Fou
     return replace(told, text=f"{'Yes' if _holds(bound, value) else 'No'}: {text}", computed=True)
 
 
-def _bound_groups(plan: Plan, found: Records) -> Records:
+def _bound_groups(plan: Plan, found: RecordResult) -> RecordResult:
     """The groups whose figure keeps to the bound of a plan; none where there may be more of them than were found."""
     if plan.bound is None or plan.query.group is None:
         return found
     rows = tuple(row for row in found.rows if isinstance(row.value, int | float) and _holds(plan.bound, row.value))
     whole = found.total == len(found.rows) or len(rows) < len(found.rows)
-    return replace(found, rows=rows, total=len(rows)) if whole else Records()
+    return replace(found, rows=rows, total=len(rows)) if whole else RecordResult()
 
 
-def _leave_equals(plan: Plan, found: Records) -> Records:
+def _leave_equals(plan: Plan, found: RecordResult) -> RecordResult:
     """Of one record or group that is asked for, itself and its equals."""
     if not (plan.single or plan.query.limit == 1):
         return found
@@ -1408,7 +1408,7 @@ def _titles_of(nodes: Sequence[NodeWithScore], words: Collection[str]) -> list[N
     return [*found.values()]
 
 
-def _combine_figures(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> FoundRecords | None:
+def _combine_figures(steps: StepPair, told: Sequence[Step], spec: IndexSpec) -> FoundRecords | None:
     """What two figures make: a share, a difference; or one of them for each day."""
     if len(told) != (1 if steps.second is None else 2):
         return None

@@ -6,7 +6,7 @@ from itertools import pairwise, takewhile
 from msgspec.structs import replace
 
 from rag_app.answering.records.asking import NAMES_OF_FIELDS
-from rag_app.answering.records.comparisons import Comparisons
+from rag_app.answering.records.comparisons import ComparisonReader
 from rag_app.answering.records.conditions import GRAINS
 from rag_app.answering.records.settling import doers
 from rag_app.answering.records.wording import (
@@ -27,7 +27,7 @@ from rag_app.retrieval.records import Aggregate, Grain, RecordQuery
 MOST_LISTED, MOST_RANKED, MOST_GROUPS, MOST_TOLD = 12, 10, 24, 5
 
 
-class Orders(Comparisons):
+class OrderReader(ComparisonReader):
     """What of a question's words ranks or groups. It is a part of what reads the question (planning.py), which sets what is
     declared here."""
 

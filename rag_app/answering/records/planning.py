@@ -36,7 +36,7 @@ from rag_app.answering.records.conditions import (
     is_presence,
     kind_conditions,
 )
-from rag_app.answering.records.orders import MOST_GROUPS, MOST_LISTED, MOST_RANKED, MOST_TOLD, Orders
+from rag_app.answering.records.orders import MOST_GROUPS, MOST_LISTED, MOST_RANKED, MOST_TOLD, OrderReader
 from rag_app.answering.records.plans import Plan, Reading, days_in
 from rag_app.answering.records.settling import dated_field, days_label, drop_verb_of, time_done, times_of
 from rag_app.answering.records.titles import kind_of, read_names
@@ -219,7 +219,7 @@ def _are_apart(one: Kind, other: Kind) -> bool:
     return not {*one.source_types} & {*other.source_types} or bool({*one.lacks} & {*other.having})
 
 
-class _Reader(Orders):
+class _Reader(OrderReader):
     """Reads the tokens of one question. `plan` is None where they are no query, or more than one."""
 
     def __init__(

@@ -14,7 +14,7 @@ from rag_app.domain import Filters
 from rag_app.retrieval.filters import CONTAINS, EQ, IN, IS_EMPTY, NE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period, conditions_of
-from rag_app.retrieval.records import Aggregate, RecordQuery, Records
+from rag_app.retrieval.records import Aggregate, RecordQuery, RecordResult
 
 
 def days_in(dated: str | None, period: Period) -> tuple[MetadataFilter, ...]:
@@ -129,7 +129,7 @@ class Plan(Struct, frozen=True):
         conditions = tuple(told[1] if each == told[0] else each for each in self.conditions)
         return replace(self, query=replace(self.query, filters=filters), conditions=conditions)
 
-    def finds_no_best(self, found: Records) -> bool:
+    def finds_no_best(self, found: RecordResult) -> bool:
         """Whether the group with the most records is asked for, and each has one: the question meant something else."""
         best = self.query.group is not None and self.query.aggregate is Aggregate.COUNT and self.query.limit == 1
         return best and len(found.rows) > 1 and found.rows[0].value == 1
@@ -142,7 +142,7 @@ class Plan(Struct, frozen=True):
         ]
         return replace(self, query=bare[0], everything=bare[1], distinct=False)
 
-    def tells_each_once(self, found: Records) -> bool:
+    def tells_each_once(self, found: RecordResult) -> bool:
         """Whether the values of a field are asked for, and each is that of one record, which tells more."""
         narrowed = self.conditions or self.period
         plain = self.distinct and self.never is self.bound is None and not (self.query.least or self.query.most)

@@ -37,7 +37,7 @@ from rag_app.domain import FieldType, Filters, days_around
 from rag_app.retrieval.filters import GT, LTE, fields_of
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period
-from rag_app.retrieval.records import Aggregate, NamedValue, RecordQuery, Records
+from rag_app.retrieval.records import Aggregate, NamedValue, RecordQuery, RecordResult
 
 MEAN = 987654321.0
 """Stands in a text for the mean that is not known yet."""
@@ -105,7 +105,7 @@ class Way(StrEnum):
     RATE = "rate"
 
 
-class Steps(Struct, frozen=True):
+class StepPair(Struct, frozen=True):
     """`first` and `second` are what is counted or measured, of a share the part and the whole.
 
     Of a mean, `first` has one condition with the value MEAN. Of a rate, `first` is divided by `number` units of a `grain`.
@@ -164,7 +164,7 @@ def _two_kinds(tokens: Sequence[Token]) -> tuple[int, int] | None:
 
 def read_steps(
     text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None, today: date | None
-) -> Steps | None:
+) -> StepPair | None:
     """The two queries that a question takes; None where it is no such question, or not understood as one."""
     bare = without_period(text, period).strip().rstrip("?!. ")
 
@@ -182,14 +182,14 @@ def read_steps(
     steps = steps or _share_of_sum(bare, read, spec, "total") or _mean(bare, read)
     steps = steps or _difference(plain, read, tokens, spec)
     if steps is not None and steps.way is Way.DIFFERENCE and percent and steps.second is not None:
-        return Steps(Way.CHANGE, steps.second, steps.first)  # so much more than the other one
+        return StepPair(Way.CHANGE, steps.second, steps.first)  # so much more than the other one
     return steps or _rate(bare, read, period)
 
 
 Read = Callable[[str], Plan | None]
 
 
-def _two_numbers(text: str, read: "Read", spec: IndexSpec) -> Steps | None:
+def _two_numbers(text: str, read: "Read", spec: IndexSpec) -> StepPair | None:
     """Two numbers of records: "how many calls were taken, and how many missed". The second may not name the kind again."""
     found = _TWO_NUMBERS.search(text)
     first = read(f"how many {found['first']}") if found is not None else None
@@ -202,10 +202,10 @@ def _two_numbers(text: str, read: "Read", spec: IndexSpec) -> Steps | None:
     ):
         return None
     said = second.conditions or second.period or second.kind != first.kind  # "... and how many are?"
-    return Steps(Way.BOTH, first, second) if said else None
+    return StepPair(Way.BOTH, first, second) if said else None
 
 
-def _list_and_total(text: str, read: "Read", words: Callable[[str], list[Token]], spec: IndexSpec) -> Steps | None:
+def _list_and_total(text: str, read: "Read", words: Callable[[str], list[Token]], spec: IndexSpec) -> StepPair | None:
     """Records or their number, and what they come to: "Who stood us up, and what would that have brought in?"."""
     found = _AND_HOW_MUCH.search(text)
     listed = read(text[: found.start()]) if found is not None else None
@@ -217,7 +217,7 @@ def _list_and_total(text: str, read: "Read", words: Callable[[str], list[Token]]
     same = total is not None and (listed.kind, listed.query.filters) == (total.kind, total.query.filters)
     if total is None or not same or total.query.group is not None:
         return None
-    return Steps(Way.BOTH, listed, total) if total.query.aggregate is Aggregate.SUM else None
+    return StepPair(Way.BOTH, listed, total) if total.query.aggregate is Aggregate.SUM else None
 
 
 def _total_of(plan: Plan, tokens: Sequence[Token], spec: IndexSpec) -> Plan | None:
@@ -235,7 +235,7 @@ def _total_of(plan: Plan, tokens: Sequence[Token], spec: IndexSpec) -> Plan | No
     return replace(plan, query=query, everything=replace(plan.everything, aggregate=Aggregate.SUM, of=added[0]))
 
 
-def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps | None:
+def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> StepPair | None:
     """Two lists, "my watchlists and alerts", or both ends of one order, "the cheapest and the dearest"."""
     tokens = words(text)
     kinds = _two_kinds(tokens)
@@ -247,12 +247,12 @@ def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps
         return None
     lists = not (first.conditions or second.conditions) and first.query.order is second.query.order is None
     ends = first.query.order and not first.query.group and _alike(first, second) and first.query != second.query
-    return Steps(Way.BOTH, first, second) if (lists if kinds else ends) else None
+    return StepPair(Way.BOTH, first, second) if (lists if kinds else ends) else None
 
 
 def _change(
     text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None, today: date | None
-) -> Steps | None:
+) -> StepPair | None:
     """By how much a figure rose from one month to another, where there is a record for every month."""
     found, years = _CHANGE.search(text), _years_apart(text) if year_field(spec) is not None else None
     if found is None:
@@ -277,7 +277,7 @@ def _years_apart(text: str) -> list[Period] | None:
     return [Period(first, last, year, (0, 0), "year") for first, last, year in days] or None
 
 
-def set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> Steps | None:
+def set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> StepPair | None:
     """The difference between two plans' figures; None where they are not of the same sort."""
     measured = [_measuring_plan(plan, spec) for plan in plans if plan is not None]
     first, second = (*measured, None, None)[:2]
@@ -285,10 +285,10 @@ def set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> Steps | None:
         return None
     if not (_alike(first, second) or _share_a_unit(first, second, spec)):
         return None
-    return Steps(Way.DIFFERENCE, first, second)
+    return StepPair(Way.DIFFERENCE, first, second)
 
 
-def _share(text: str, read: Read, spec: IndexSpec) -> Steps | None:
+def _share(text: str, read: Read, spec: IndexSpec) -> StepPair | None:
     """What percentage of the bookings (whole) are done (part); without a verb, of all records of the kind.
 
     Not of each of several, and not "the late share of Ada".
@@ -309,7 +309,7 @@ def _share(text: str, read: Read, spec: IndexSpec) -> Steps | None:
     whole = read(f"how many {rest[: verb.start()]}") if verb else replace(part, query=part.everything, conditions=())
     if whole is None or whole.query.aggregate is not Aggregate.COUNT or whole.query.group != part.query.group:
         return None
-    return Steps(Way.SHARE, part, whole) if part.query != whole.query and part.kind == whole.kind else None
+    return StepPair(Way.SHARE, part, whole) if part.query != whole.query and part.kind == whole.kind else None
 
 
 def _names_kind(text: str, plan: Plan, spec: IndexSpec) -> bool:
@@ -319,7 +319,7 @@ def _names_kind(text: str, plan: Plan, spec: IndexSpec) -> bool:
     return kind is None or not vocabulary_of(spec, kind.by).adds_up or any(said & {*stems(word)} for word in kind.words)
 
 
-def _share_of_sum(text: str, read: Read, spec: IndexSpec, lead: str) -> Steps | None:
+def _share_of_sum(text: str, read: Read, spec: IndexSpec, lead: str) -> StepPair | None:
     """What share of a total is that of some of its records: "what share of our sales came from the oak board?"."""
     found = _SHARE.search(text)
     rest = _IN_PERCENT.sub("", found["rest"]) if found is not None else ""
@@ -342,10 +342,10 @@ def _share_of_sum(text: str, read: Read, spec: IndexSpec, lead: str) -> Steps | 
         return None
     told = tuple(each for each in part.conditions if each not in whole.conditions)
     query = replace(whole.query, filters=(*whole.query.filters, *more))
-    return Steps(Way.SHARE, replace(whole, query=query, conditions=(*whole.conditions, *told)), whole)
+    return StepPair(Way.SHARE, replace(whole, query=query, conditions=(*whole.conditions, *told)), whole)
 
 
-def _mean(text: str, read: Read) -> Steps | None:
+def _mean(text: str, read: Read) -> StepPair | None:
     """Above the average: the condition with a figure that is not known yet."""
     asked = _MORE_THAN_MEAN.sub(rf"\g<what> \g<way> than {MEAN:.0f}", text)
     asked = _THAN_MEAN.sub(rf"\g<lead> {MEAN:.0f}", asked)
@@ -353,7 +353,7 @@ def _mean(text: str, read: Read) -> Steps | None:
     if plan is None or len(mean_conditions(plan.query.filters)) != 1:
         return None
     named = len(plan.query.filters) - len(plan.everything.filters) - 1
-    return None if plan.bound and named > 1 else Steps(Way.MEAN, plan)  # nobody knows of which others
+    return None if plan.bound and named > 1 else StepPair(Way.MEAN, plan)  # nobody knows of which others
 
 
 def mean_conditions(filters: Filters) -> list[MetadataFilter]:
@@ -392,7 +392,7 @@ def with_mean(plan: Plan, mean: float, spec: IndexSpec) -> Plan:
     return replace(plan, query=replace(plan.query, filters=filters), conditions=conditions, bound=bound)
 
 
-def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec: IndexSpec) -> Steps | None:
+def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec: IndexSpec) -> StepPair | None:
     """Between two values of one field, or between the largest and the smallest figure."""
     if not _DIFFERENCE.search(text):
         return None
@@ -499,7 +499,7 @@ def _share_a_unit(first: Plan, second: Plan, spec: IndexSpec) -> bool:
     return ordered and first.kind == second.kind and len(units) == 1 and "" not in units
 
 
-def _rate(text: str, read: Read, period: Period | None) -> Steps | None:
+def _rate(text: str, read: Read, period: Period | None) -> StepPair | None:
     """On average how many bookings a day: their number, divided by the days of the period."""
     rate = _RATE.search(text)
     if rate is None or not _AVERAGE.search(text) or period is None or period.start is None or period.end is None:
@@ -509,7 +509,7 @@ def _rate(text: str, read: Read, period: Period | None) -> Steps | None:
     plan = read(_AVERAGE.sub(" ", text[: rate.start()] + " " + text[rate.end() :])) if number else None
     if plan is None or plan.query.aggregate is not Aggregate.COUNT:
         return None
-    return Steps(Way.RATE, plan, number=number, grain=grain)
+    return StepPair(Way.RATE, plan, number=number, grain=grain)
 
 
 def _units(first: date, last: date, grain: str) -> int:
@@ -523,7 +523,7 @@ def _units(first: date, last: date, grain: str) -> int:
     return 0 if rest else number
 
 
-def figure_of(plan: Plan, found: Records) -> float | None:
+def figure_of(plan: Plan, found: RecordResult) -> float | None:
     """What a plan of one figure came to: its aggregate, the number of groups, or the first record's figure.
 
     Of what is only named (`single`) it has to be the figure of one record, if it does not add up.

@@ -19,7 +19,7 @@ from rag_app.answering.records.titles import kind_of
 from rag_app.answering.records.wording import in_money, noun_of, plural_of, says_year, vocabulary_of
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text, time_text
 from rag_app.retrieval.index import IndexSpec, template_fields
-from rag_app.retrieval.records import Aggregate, Grain, Record, RecordQuery, Records
+from rag_app.retrieval.records import Aggregate, Grain, Record, RecordQuery, RecordResult
 from rag_app.retrieval.text import sentences, singular
 
 _CELLS = re.compile(r"\w[\w ]*: [^;\n]*; \w[\w ]*: [^;\n]*; ")  # a row without a text of its own: its sentence tells it
@@ -52,7 +52,7 @@ def tell_record(spec: IndexSpec, hit: Hit) -> str:
         said[found[1].casefold().replace(" ", "_")] = found[2]
     if len(said) < _LEAST_CELLS:
         return ""
-    telling = Telling(spec, Plan(RecordQuery(), RecordQuery(), figures=(*said,)), Records(), [hit], "found")
+    telling = Telling(spec, Plan(RecordQuery(), RecordQuery(), figures=(*said,)), RecordResult(), [hit], "found")
     known = {*hit.metadata, "date", "title"}
     if any(said.keys() <= template_fields(each) <= known for each in telling._templates(hit)):
         return telling._sentence(hit)
@@ -64,7 +64,7 @@ class Telling:
     """Tells what was found. Of the hits the first `cited` are sources of the answer."""
 
     def __init__(
-        self, spec: IndexSpec, plan: Plan, found: Records, hits: Sequence[Hit], outcome: Outcome, cited: int = 50
+        self, spec: IndexSpec, plan: Plan, found: RecordResult, hits: Sequence[Hit], outcome: Outcome, cited: int = 50
     ) -> None:
         self._spec, self._plan, self._found = spec, plan, found
         self._hits, self._cited = {hit.source_id: (number, hit) for number, hit in enumerate(hits, 1)}, cited

@@ -10,7 +10,7 @@ from rag_app.answering.verification.figures import (
     MONEY,
     Date,
     Figure,
-    Figures,
+    FigureSet,
     Ratio,
     is_convertible,
 )
@@ -58,7 +58,7 @@ _OPPOSITE_BOUNDS = frozenset([("<", ">"), (">", "<"), ("<=", ">="), (">=", "<=")
 _Thing = TypeVar("_Thing")
 
 
-def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterable[int] = ()) -> bool:
+def is_unsupported(claim: FigureSet, sources: FigureSet, text: str, counted: Iterable[int] = ()) -> bool:
     """Whether the claim `text` states a figure, date or time that the sources do not.
 
     `counted` are numbers that a count may give: how many sources are cited. A sum or a difference of two figures of the
@@ -89,14 +89,14 @@ def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterabl
     )
 
 
-def _states(figure: Figure, sources: Figures) -> bool:
+def _states(figure: Figure, sources: FigureSet) -> bool:
     known = [each for each in (*sources.numbers, *sources.implied) if figure.agrees(each)]
     if any(each.dimension for each in known) or not figure.dimension:
         return bool(known)
     return bool(known) and not (_has_other_unit(figure, sources.numbers) or _is_of_fields(figure, known, sources))
 
 
-def _is_turned(figure: Figure, sources: Figures, text: str) -> bool:
+def _is_turned(figure: Figure, sources: FigureSet, text: str) -> bool:
     """Whether a claim says "more than" where the sources say "less than". "At least a day before" is "up to a day before"."""
     if not figure.bound_sign or (figure.dimension in _SPANS and _AHEAD.search(text)):
         return False
@@ -117,13 +117,13 @@ def _has_other_unit(figure: Figure, known: Sequence[Figure]) -> bool:
     return any(each.dimension in kinds and each.plain & figure.plain for each in known)
 
 
-def _is_of_fields(figure: Figure, known: Sequence[Figure], sources: Figures) -> bool:
+def _is_of_fields(figure: Figure, known: Sequence[Figure], sources: FigureSet) -> bool:
     """Whether a number is in fields without a unit alone, where a field has that of the figure."""
     fields = [each.dimension for each in sources.numbers if each.label and each.dimension]
     return all(each.label for each in known) and any(is_convertible(figure.dimension, each) for each in fields)
 
 
-def is_computed(figure: Figure, claim: Figures, sources: Figures, text: str) -> bool:
+def is_computed(figure: Figure, claim: FigureSet, sources: FigureSet, text: str) -> bool:
     """Whether a figure is a sum, a difference or a change of figures that the claim names, or says that it works out."""
     if any(figure.equals(each) and not figure.agrees(each) for each in sources.numbers):
         return False  # the same one rises in the sources and falls in the claim
@@ -137,7 +137,7 @@ def is_computed(figure: Figure, claim: Figures, sources: Figures, text: str) -> 
     return any(abs(value - wanted) < 1e-6 for value in computed for wanted in figure.values)
 
 
-def _sums(figure: Figure, others: Sequence[Figure], sources: Figures, text: str) -> list[float]:
+def _sums(figure: Figure, others: Sequence[Figure], sources: FigureSet, text: str) -> list[float]:
     computed: list[float] = []
     named = {*_values_of(figure.dimension, others)}
     for known in _alike(figure.dimension, sources):
@@ -146,7 +146,7 @@ def _sums(figure: Figure, others: Sequence[Figure], sources: Figures, text: str)
     return computed
 
 
-def _differences(figure: Figure, others: Sequence[Figure], sources: Figures, text: str) -> list[float]:
+def _differences(figure: Figure, others: Sequence[Figure], sources: FigureSet, text: str) -> list[float]:
     """Of two figures that the claim names; of one of them, or none, and those of the sources where it compares."""
     named = {*_values_of(figure.dimension, others)}
     stated = {*_values_of(figure.dimension, (each for each in others if _states(each, sources)))}
@@ -164,7 +164,7 @@ def _differences(figure: Figure, others: Sequence[Figure], sources: Figures, tex
     return computed
 
 
-def _products(figure: Figure, others: Sequence[Figure], sources: Figures, text: str) -> list[float]:
+def _products(figure: Figure, others: Sequence[Figure], sources: FigureSet, text: str) -> list[float]:
     """Of a figure and a share or a number that the claim names ("40 percent of 690", "ten monthly fees"); of a month's, a year's."""
     if figure.dimension == "percent":
         return []
@@ -198,7 +198,7 @@ def _is_change(figure: Figure, named: Sequence[Figure], text: str) -> bool:
     return False
 
 
-def _gaps(claim: Figures, sources: Figures, text: str) -> Iterator[float]:
+def _gaps(claim: FigureSet, sources: FigureSet, text: str) -> Iterator[float]:
     """The seconds between two times or two dates that the claim names, or between one of them and those of the sources
     where it says "later", "before" or the like."""
     is_apart = _APART.search(text) or _DIFFERENCE.search(text)
@@ -216,7 +216,7 @@ def _pairs(named: Sequence[_Thing], known: Sequence[_Thing]) -> Iterator[tuple[_
     yield from combinations(named, 2) if len(named) > 1 else product(named, known)
 
 
-def _alike(dimension: str, sources: Figures) -> list[set[float]]:
+def _alike(dimension: str, sources: FigureSet) -> list[set[float]]:
     """The figures of a unit; those without one by the field whose values they are."""
     known = sources.numbers[:_MOST_TO_ADD]
     if dimension:
@@ -233,7 +233,7 @@ def _values_of(dimension: str, figures: Iterable[Figure]) -> list[float]:
     ]
 
 
-def _has_ratio(ratio: Ratio, claim: Figures, sources: Figures, text: str) -> bool:
+def _has_ratio(ratio: Ratio, claim: FigureSet, sources: FigureSet, text: str) -> bool:
     """Whether the sources say a multiplier, or the figures that it is said of have it."""
     if any(each.value == ratio.value for each in sources.ratios):
         return True
@@ -241,7 +241,7 @@ def _has_ratio(ratio: Ratio, claim: Figures, sources: Figures, text: str) -> boo
     return any(_is_ratio(wanted, ratio.about, pair) for pair in _pairs_to_compare(claim, sources, text))
 
 
-def _pairs_to_compare(claim: Figures, sources: Figures, text: str) -> Iterator[tuple[float, float]]:
+def _pairs_to_compare(claim: FigureSet, sources: FigureSet, text: str) -> Iterator[tuple[float, float]]:
     """Pairs of figures that a claim may compare: those it names, or the only two of a unit, or of a field it names."""
     stated = [each for each in claim.numbers if _states(each, sources)]
     for dimension in dict.fromkeys(each.dimension for each in (*stated, *sources.numbers)):
@@ -288,7 +288,7 @@ def _is_rounded(figure: Figure, known: Iterable[Figure]) -> bool:
     return figure.about in _ABOUT_WORDS and any(abs(each - 1) <= rounding for each in near)
 
 
-def _is_other_span(span: Figure, sources: Figures) -> bool:
+def _is_other_span(span: Figure, sources: FigureSet) -> bool:
     """Whether a claim says "a month" where the sources give spans, and all of them in other units."""
     known = [each for each in (*sources.numbers, *sources.implied) if each.dimension in _SPANS]
     if span.dimension not in _SPANS or not known:
@@ -308,7 +308,7 @@ def _is_about(one: Figure, other: Figure) -> bool:
     )
 
 
-def _has_short_date(wanted: tuple[int, int], sources: Figures) -> bool:
+def _has_short_date(wanted: tuple[int, int], sources: FigureSet) -> bool:
     """Whether "18/04" is a day of the sources, or two of their numbers."""
     days = {(day, month) for _, month, day in sources.dates} | {*sources.short_dates}
     if wanted in days or wanted[::-1] in days:
@@ -317,7 +317,7 @@ def _has_short_date(wanted: tuple[int, int], sources: Figures) -> bool:
     return plain.issuperset(map(float, wanted))
 
 
-def _has_date(wanted: Date, sources: Figures) -> bool:
+def _has_date(wanted: Date, sources: FigureSet) -> bool:
     year, month, day = wanted
     agrees = any(
         (year is None or each[0] in (None, year)) and month == each[1] and (day is None or each[2] == day)
@@ -341,13 +341,13 @@ def _ordinal(day: Date) -> int | None:
         return None
 
 
-def _has_time(wanted: frozenset[int], sources: Figures) -> bool:
+def _has_time(wanted: frozenset[int], sources: FigureSet) -> bool:
     if any(wanted & each for each in sources.times):
         return True
     return any(not each.dimension and each.plain & _hours(wanted) for each in sources.numbers)
 
 
-def _is_behind(wanted: frozenset[int], claim: Figures, sources: Figures) -> bool:
+def _is_behind(wanted: frozenset[int], claim: FigureSet, sources: FigureSet) -> bool:
     """Whether the claim names a time of the sources, too, and they say how much later or earlier this one is."""
     spans = {value / 60 for each in sources.numbers if each.dimension == "time" for value in each.values}
     beside = [each for each in claim.times if each != wanted and any(each & known for known in sources.times)]

@@ -280,7 +280,7 @@ Date = tuple[int | None, int | None, int | None]
 """Year, month and day, with None for what is not said."""
 
 
-class Figures(Struct, frozen=True):
+class FigureSet(Struct, frozen=True):
     """All that a text states. Times are minutes of a day."""
 
     numbers: tuple[Figure, ...] = ()
@@ -299,7 +299,7 @@ class Figures(Struct, frozen=True):
 
 
 @lru_cache(maxsize=512)
-def figures_of(text: str) -> Figures:
+def figures_of(text: str) -> FigureSet:
     """
     >>> found = figures_of("On 5 February, two of 1,240 took 90 minutes at 2:30 pm.")
     >>> [sorted(each.plain) for each in found.numbers], found.dates, [sorted(each) for each in found.times]
@@ -327,7 +327,7 @@ def figures_of(text: str) -> Figures:
     rest = _SHARE.sub(lambda found: " § " if _share(found) else found[0], rest)
     numbers = [share for found, share in shares if not found["loose"] or found["said"]]
     spans = tuple(_build_figure([1], found["unit"] or found["unit2"]) for found in _SPAN.finditer(rest))
-    return Figures(
+    return FigureSet(
         (*numbers, *_read_numbers(rest)),
         tuple(dates),
         weekdays,

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rag_app.answering.verification.claimed import is_computed, is_unsupported
-from rag_app.answering.verification.figures import MONEY, Figure, Figures, figures_of, write_parts
+from rag_app.answering.verification.figures import MONEY, Figure, FigureSet, figures_of, write_parts
 from rag_app.answering.verification.words import language_of, telling_words
 from rag_app.domain import compile_later
 from rag_app.retrieval.text import sentences
@@ -53,20 +53,20 @@ class Place(Struct, frozen=True):
     `table` tells the tables of a source apart."""
 
     kind: str
-    figures: tuple[Figures, ...]
+    figures: tuple[FigureSet, ...]
     words: dict[str, float]
     around: frozenset[str] = frozenset()
     sentence: frozenset[str] = frozenset()
     table: int = 0
 
-    def has(self, figure: Figures) -> bool:
+    def has(self, figure: FigureSet) -> bool:
         return any(not is_unsupported(figure, each, "") for each in self.figures)
 
 
-Statement = tuple[Place, Figures]
+Statement = tuple[Place, FigureSet]
 
 
-class Places:
+class PlaceIndex:
     """The places of a source; they are looked for when a claim has a figure."""
 
     def __init__(self, text: str) -> None:
@@ -77,7 +77,7 @@ class Places:
         return [*_places_of(self._text)]
 
     @cached_property
-    def _figures(self) -> Figures:
+    def _figures(self) -> FigureSet:
         return figures_of(self._text)
 
     @cached_property
@@ -87,7 +87,7 @@ class Places:
     def gives_another(self, claim: str) -> bool:
         """Whether a figure of the claim is in places of something else alone, and what it is said of has another one.
 
-        >>> Places("A cut costs 40 dollars and a colour 90 dollars.").gives_another("A cut costs 90 dollars.")
+        >>> PlaceIndex("A cut costs 40 dollars and a colour 90 dollars.").gives_another("A cut costs 90 dollars.")
         True
         """
         claim = write_parts(claim)
@@ -126,7 +126,7 @@ class Places:
         spans = [each for each in said.numbers if each.dimension in _SPANS and max(each.plain).is_integer()]
         return any(self._is_in_other_units(each, said, claim) for each in spans)
 
-    def _is_in_other_units(self, span: Figure, claim: Figures, text: str) -> bool:
+    def _is_in_other_units(self, span: Figure, claim: FigureSet, text: str) -> bool:
         alike = [each for each in self._figures.numbers if (each.dimension, each.scale) == (span.dimension, span.scale)]
         return (
             bool(alike)
@@ -149,14 +149,14 @@ class Places:
         right = [each for each in said if each not in others]
         return any(self._is_of_other(figure, place, said, right) for place, figure in others)
 
-    def _is_worked_out(self, figure: Figures, claim: Figures, sentence: str) -> bool:
+    def _is_worked_out(self, figure: FigureSet, claim: FigureSet, sentence: str) -> bool:
         rest = [each for each in claim.numbers if each not in figure.numbers]
         return any(
             is_computed(each, replace(claim, numbers=(*rest, each)), self._figures, sentence) for each in figure.numbers
         )
 
     def _is_of_other(
-        self, figure: Figures, stated: Place, said: Sequence[Statement], right: Sequence[Statement] = ()
+        self, figure: FigureSet, stated: Place, said: Sequence[Statement], right: Sequence[Statement] = ()
     ) -> bool:
         """No place of a figure that stands right in the claim is a rival."""
         alike, having = self._places_with(figure, stated.kind)
@@ -165,7 +165,7 @@ class Places:
         rivals = [place for place in alike if not any(map(place.has, (*here, *stated.figures)))]
         return bool(having) and all(any(_is_nearer(stated, rival, place) for rival in rivals) for place in having)
 
-    def _places_with(self, figure: Figures, kind: str) -> tuple[list[Place], list[Place]]:
+    def _places_with(self, figure: FigureSet, kind: str) -> tuple[list[Place], list[Place]]:
         """The places that a figure may be in, and those it is in."""
         alike = [place for place in self._places if place.kind == kind]
         having = [place for place in alike if place.has(figure)]
@@ -254,7 +254,7 @@ def _cells_of(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-Piece = tuple[str, list[tuple[str, Figures]]]
+Piece = tuple[str, list[tuple[str, FigureSet]]]
 
 
 def _pieces_of(sentence: str) -> list[Piece]:
@@ -275,17 +275,17 @@ def _cut_by_figure(part: str) -> Iterator[str]:
     yield part[start:]
 
 
-def _split_by_kind(figures: Figures) -> Iterator[tuple[str, Figures]]:
+def _split_by_kind(figures: FigureSet) -> Iterator[tuple[str, FigureSet]]:
     for number in figures.numbers:
         dimension, value = number.dimension, max(number.plain)
         if dimension and value == 1:  # "in one year"
             continue
         kind = "money" if dimension in MONEY else "span" if dimension in _SPANS else dimension
-        yield "date" if not dimension and value in _YEARS else kind, Figures(numbers=(number,))
-    yield from (("clock", Figures(times=(each,))) for each in figures.times)
-    yield from (("date", Figures(dates=(each,))) for each in figures.dates)
-    yield from (("date", Figures(short_dates=(each,))) for each in figures.short_dates)
-    yield from (("weekday", Figures(weekdays=frozenset([each]))) for each in figures.weekdays)
+        yield "date" if not dimension and value in _YEARS else kind, FigureSet(numbers=(number,))
+    yield from (("clock", FigureSet(times=(each,))) for each in figures.times)
+    yield from (("date", FigureSet(dates=(each,))) for each in figures.dates)
+    yield from (("date", FigureSet(short_dates=(each,))) for each in figures.short_dates)
+    yield from (("weekday", FigureSet(weekdays=frozenset([each]))) for each in figures.weekdays)
 
 
 def _cut_by_kind(pieces: Sequence[Piece], kind: str) -> Iterator[Place]:
@@ -312,7 +312,7 @@ def _cut_by_kind(pieces: Sequence[Piece], kind: str) -> Iterator[Place]:
         yield Place(kind, found, telling_words(" ".join(said)))
 
 
-def _is_small(figure: Figures) -> bool:
+def _is_small(figure: FigureSet) -> bool:
     """Whether it is a small number of no unit."""
     values = [value for each in figure.numbers if not each.dimension for value in each.plain]
     return bool(values) and all(value < _LEAST_COUNT and value.is_integer() for value in values)

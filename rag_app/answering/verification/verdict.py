@@ -14,7 +14,7 @@ from rag_app.answering.verification.claimed import is_unsupported
 from rag_app.answering.verification.entailment import LANGUAGE, Source, the_entailment
 from rag_app.answering.verification.figures import UNITS, figures_of
 from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
-from rag_app.answering.verification.places import Places
+from rag_app.answering.verification.places import PlaceIndex
 from rag_app.answering.verification.words import (
     MIN_CLAUSE,
     MIN_LEANING,
@@ -92,7 +92,7 @@ class Ground:
         self._texts = {block.number: _text_of(block, units) for block in blocks}
         self._all = tuple(self._texts)
         self._passages: dict[tuple[int, ...], Passage] = {}
-        self._places: dict[int, Places] = {}
+        self._places: dict[int, PlaceIndex] = {}
         self._sources = {number: Source(*_title_and_rest(text)) for number, text in self._texts.items()}
         self._odds: dict[tuple[str, tuple[int, ...]], float] = {}
         self._question = question
@@ -179,7 +179,7 @@ class Ground:
     def _gives_another(self, said: str, number: int) -> bool:
         """Whether the source has another figure for what is said."""
         if number not in self._places:
-            self._places[number] = Places(self._texts[number])
+            self._places[number] = PlaceIndex(self._texts[number])
         return self._places[number].gives_another(said)
 
     def _is_of_others(self, said: str, blocks: tuple[int, ...], others: set[int]) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from msgspec import Struct
 
 from rag_app.answering.citations import STOP_WORDS
-from rag_app.answering.verification.figures import DAYS, MONTHS, NUMBER_WORDS, UNITS, Figures, figures_of
+from rag_app.answering.verification.figures import DAYS, MONTHS, NUMBER_WORDS, UNITS, FigureSet, figures_of
 from rag_app.answering.verification.kinds import FINITE, IMPERATIVES, PREDICATE
 from rag_app.domain import MONTHS as ENGLISH_MONTHS, WEEKDAYS, compile_later, read_table
 from rag_app.retrieval.text import sentences, tokenizer, words_in
@@ -210,7 +210,7 @@ class Passage:
         return frozenset(re.findall(r"\w+", self.text.casefold()))
 
     @cached_property
-    def figures(self) -> Figures:
+    def figures(self) -> FigureSet:
         return figures_of(self.text)
 
     @cached_property

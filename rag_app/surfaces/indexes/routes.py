@@ -34,7 +34,7 @@ from rag_app.surfaces.knowledge.routes import (
     stream_answer,
 )
 from rag_app.surfaces.sources.routes import NO_INDEX, SURFACE as SOURCES
-from rag_app.surfaces.sources.service import Sources
+from rag_app.surfaces.sources.service import SourceService
 from rag_app.surfaces.sources.types import FieldsResponse, IndexesResponse, IndexInfo
 
 
@@ -64,14 +64,14 @@ SURFACE = Surface(
 
 
 @SURFACE.get("/api/v1/indexes", summary="List the indexes that the caller may search", opt={"window": SOURCES.name})
-async def list_indexes(request: Caller, sources: Injected[Sources]) -> IndexesResponse:
+async def list_indexes(request: Caller, sources: Injected[SourceService]) -> IndexesResponse:
     """Returns the name, description and source types of each index, whether or not the caller sees a source in it."""
     found = sorted(sources.indexes(request.user), key=lambda spec: spec.name)
     return IndexesResponse([IndexInfo(spec.name, spec.description, [*spec.source_types]) for spec in found])
 
 
 @SURFACE.get(f"{INDEX}/fields", NO_INDEX, summary="List the fields that filters may use", opt={"window": SOURCES.name})
-async def list_fields(request: Caller, index: FromPath[str], sources: Injected[Sources]) -> FieldsResponse:
+async def list_fields(request: Caller, index: FromPath[str], sources: Injected[SourceService]) -> FieldsResponse:
     """Returns each field of an index with its type, operators and examples. Examples come from sources that the caller may
     see."""
     return await sources.fields(request.user, index)
@@ -82,7 +82,7 @@ async def search(
     request: Caller,
     index: FromPath[str],
     data: Annotated[IndexSearchRequest, BodyKwarg(examples=[example(__package__, "request")])],
-    sources: Injected[Sources],
+    sources: Injected[SourceService],
     pipeline: Injected[Pipeline],
 ) -> SearchResponse:
     """Finds the chunks that are most similar to the query, among those that the caller may see. With `mode: hybrid`, words
@@ -104,7 +104,7 @@ async def answer(
     request: Caller,
     index: FromPath[str],
     data: Annotated[IndexRequest, BodyKwarg(examples=[example(__package__, "request")])],
-    sources: Injected[Sources],
+    sources: Injected[SourceService],
     pipeline: Injected[Pipeline],
     kept_answers: Injected[KeptAnswers],
 ) -> Response[AnswerResponse]:

@@ -10,7 +10,7 @@ from litestar.openapi.spec import Tag
 from litestar.params import FromPath, QueryParameter
 from msgspec import Meta, Struct
 
-from rag_app.access.roles import EVERY_INDEX, Role, Roles
+from rag_app.access.roles import EVERY_INDEX, Role, RoleDirectory
 from rag_app.documents.jobs import JOB, PATH, JobFileInfo, JobInfo, Jobs
 from rag_app.domain import (
     Forbidden,
@@ -45,7 +45,7 @@ _SECONDS_BETWEEN_LOOKS = 0.5  # between two looks at a job that somebody watches
 class JobService:
     """The caller's own jobs and, for administrators, those of their organizations. Raises NotFound for others."""
 
-    def __init__(self, jobs: Jobs, roles: Roles) -> None:
+    def __init__(self, jobs: Jobs, roles: RoleDirectory) -> None:
         self._jobs, self._roles = jobs, roles
 
     async def page(self, principal: Principal, limit: int, after: str | None) -> tuple[list[JobInfo], str | None]:

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from msgspec.structs import asdict, replace
 
 from rag_app.access.audit import ADMINISTRATORS_ONLY
-from rag_app.answering.prompt_configs import PromptConfigs
+from rag_app.answering.prompt_configs import PromptRegistry
 from rag_app.answering.prompts import PromptConfig, PromptConstraints, PromptVersion, Weight
 from rag_app.domain import Forbidden, InvalidInput, JsonObject, NotFound
 from rag_app.http.fields import WORD, PageSize, as_wire
@@ -170,7 +170,7 @@ async def feedback(
     NO_ADMINISTRATOR,
     summary="List prompt versions",
 )
-async def configs(request: Caller, prompts: Injected[PromptConfigs]) -> PromptsResponse:
+async def configs(request: Caller, prompts: Injected[PromptRegistry]) -> PromptsResponse:
     return PromptsResponse([_prompt(each) for each in await prompts.versions(request.user)])
 
 
@@ -185,7 +185,7 @@ async def configs(request: Caller, prompts: Injected[PromptConfigs]) -> PromptsR
 async def add(
     request: Caller,
     data: Annotated[NewPrompt, BodyKwarg(examples=[example(__package__, "prompt")])],
-    prompts: Injected[PromptConfigs],
+    prompts: Injected[PromptRegistry],
 ) -> PromptInfo:
     """An `active` version is used for new threads at once. The text of a version never changes: to change a prompt, add
     a version with a new name."""
@@ -209,7 +209,7 @@ async def change(
             schema_extra={"min_properties": 1},
         ),
     ],
-    prompts: Injected[PromptConfigs],
+    prompts: Injected[PromptRegistry],
     name: FromPath[str],
 ) -> PromptInfo:
     """Omitted fields keep their value. Threads that use a deactivated version get another one with their next message."""

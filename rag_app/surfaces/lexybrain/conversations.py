@@ -26,7 +26,7 @@ from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.context import count_tokens
 from rag_app.answering.leaning import Leaning, leaning_of, searched_text
 from rag_app.answering.models import estimate_usage
-from rag_app.answering.prompt_configs import PromptConfigs
+from rag_app.answering.prompt_configs import PromptRegistry
 from rag_app.answering.prompts import GLOBAL, PromptConfig, choose
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.restating import go_on
@@ -73,9 +73,9 @@ from rag_app.surfaces.lexybrain.messages import (
     sources_of,
     worth_it,
 )
-from rag_app.surfaces.lexybrain.quotas import UNSUPPORTED_ANSWER, Accounts
+from rag_app.surfaces.lexybrain.quotas import UNSUPPORTED_ANSWER, Entitlements
 from rag_app.surfaces.lexybrain.running import RunningAnswers
-from rag_app.surfaces.lexybrain.threads import Threads, give_up, hold_thread, keep_answer, keep_message, settle_on
+from rag_app.surfaces.lexybrain.threads import ThreadStore, give_up, hold_thread, keep_answer, keep_message, settle_on
 from rag_app.surfaces.lexybrain.training import Training, lesson
 from rag_app.surfaces.lexybrain.types import (
     REFERENCE_TYPES,
@@ -108,11 +108,11 @@ class Conversations:
     """
 
     database: Database
-    accounts: Accounts
+    accounts: Entitlements
     pipeline: Pipeline
     index: IndexSpec | None
-    threads: Threads
-    prompts: PromptConfigs
+    threads: ThreadStore
+    prompts: PromptRegistry
     ledger: SourceLedger
     models: ChosenModels
     training: Training

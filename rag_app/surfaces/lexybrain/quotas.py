@@ -216,7 +216,7 @@ class UsageInfo(Struct, frozen=True, rename="camel"):
     resets_at: Annotated[datetime, Meta(description="when the count is reset", examples=["2026-02-01T00:00:00Z"])]
 
 
-class Plans(Struct, frozen=True):
+class PlanDirectory(Struct, frozen=True):
     """The plans. Codes are compared exactly."""
 
     _database: Database
@@ -238,7 +238,7 @@ class Plans(Struct, frozen=True):
         return Plan(*row)
 
 
-class Accounts(Struct, frozen=True):
+class Entitlements(Struct, frozen=True):
     """The entitlements of a principal's user in conversations."""
 
     _database: Database

@@ -36,7 +36,7 @@ from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, 
 from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.quotas import CHOSEN_BY_ADMINISTRATORS, UsageInfo
-from rag_app.surfaces.lexybrain.threads import OWN_THREADS_ONLY, Threads
+from rag_app.surfaces.lexybrain.threads import OWN_THREADS_ONLY, ThreadStore
 from rag_app.surfaces.lexybrain.training import NO_KEY_CONSENTS, Training
 from rag_app.surfaces.lexybrain.types import (
     EXAMPLE,
@@ -259,7 +259,7 @@ class ConsentChange(Struct, frozen=True, forbid_unknown_fields=True):
 )
 async def newest(
     request: Caller,
-    threads: Injected[Threads],
+    threads: Injected[ThreadStore],
     limit: PageSize = 20,
     cursor: Cursor = None,
     archived: Annotated[
@@ -308,7 +308,7 @@ async def newest(
 )
 async def read(
     request: Caller,
-    threads: Injected[Threads],
+    threads: Injected[ThreadStore],
     thread_id: FromPath[UUID],
     limit: Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of messages to return")] = 100,
     before: Annotated[
@@ -341,7 +341,7 @@ async def change(
             schema_extra={"min_properties": 1},
         ),
     ],
-    threads: Injected[Threads],
+    threads: Injected[ThreadStore],
     thread_id: FromPath[UUID],
 ) -> ThreadInfo:
     """Omitted fields keep their value. A new message in an archived thread restores the thread."""
@@ -360,7 +360,7 @@ async def change(
 async def branch(
     request: Caller,
     data: Annotated[BranchRequest, BodyKwarg(examples=[Example(value={"before": MESSAGE})])],
-    threads: Injected[Threads],
+    threads: Injected[ThreadStore],
     thread_id: FromPath[UUID],
 ) -> ThreadInfo:
     """Creates a thread with the messages before the given one, so that the user can ask it again in other words. The
@@ -419,7 +419,7 @@ async def used(request: Caller, conversations: Injected[Conversations]) -> Usage
     NotFound("thread", THREAD),
     summary="Delete a thread with its messages",
 )
-async def remove(request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID]) -> None:
+async def remove(request: Caller, threads: Injected[ThreadStore], thread_id: FromPath[UUID]) -> None:
     """The thread cannot be restored. Returns 404 if it has already been deleted."""
     await threads.delete(request.user, thread_id)
 
@@ -431,7 +431,7 @@ async def remove(request: Caller, threads: Injected[Threads], thread_id: FromPat
     summary="Delete a message",
 )
 async def remove_message(
-    request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID], message_id: FromPath[UUID]
+    request: Caller, threads: Injected[ThreadStore], thread_id: FromPath[UUID], message_id: FromPath[UUID]
 ) -> None:
     """The message is no longer shown, and is no longer sent to a model."""
     await threads.delete_message(request.user, thread_id, message_id)

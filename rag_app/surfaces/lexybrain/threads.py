@@ -1,6 +1,6 @@
 """Conversations: threads of one user each, and their messages.
 
-`keep_message` begins a turn, `keep_answer` or `give_up` ends it; the functions before them are their steps. `Threads`
+`keep_message` begins a turn, `keep_answer` or `give_up` ends it; the functions before them are their steps. `ThreadStore`
 has what users do with stored conversations. Row-level security limits a session to its user's threads; each query names
 that user again. A change of a thread or its messages first locks the thread's row, so concurrent changes are serialized
 and none is lost.
@@ -45,7 +45,7 @@ from rag_app.domain import Forbidden, InvalidInput, NotFound, Principal, Scope, 
 from rag_app.http.fields import T, as_wire
 from rag_app.surfaces.lexybrain import quotas
 from rag_app.surfaces.lexybrain.messages import is_visible, title_of
-from rag_app.surfaces.lexybrain.quotas import Accounts, lock_user
+from rag_app.surfaces.lexybrain.quotas import Entitlements, lock_user
 from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table, threads_table
 from rag_app.surfaces.lexybrain.types import (
     BegunTurn,
@@ -224,7 +224,7 @@ async def keep_message(
     Forbidden (no user, or a plan that they may not choose), InvalidInput (a plan that there is not), StoreFailed: then
     nothing remains, no thread and no charge.
     """
-    user = principal.user or (await Accounts(database).find(principal)).user
+    user = principal.user or (await Entitlements(database).find(principal)).user
     scope, message = replace(principal.scope(), user=user), message or uuid4()
     async with quotas.admit(
         database,
@@ -284,7 +284,7 @@ async def give_up(
 # -- conversations that are kept
 
 
-class Threads(Struct, frozen=True):
+class ThreadStore(Struct, frozen=True):
     """Raises NotFound for what is not the principal's, unless an administrator reads it, which is audited.
 
     PostgreSQL looks up administrators (`rag_app.database.session`). A principal without a user has no threads.

@@ -25,7 +25,7 @@ from rag_app.answering.synthesizers import messages_of
 from rag_app.database.session import Database
 from rag_app.domain import PUBLIC_ORGANIZATION, Answer, Forbidden, Principal, Question, Scope, storable
 from rag_app.retrieval.index import IndexSpec
-from rag_app.surfaces.lexybrain.quotas import Accounts, lock_user
+from rag_app.surfaces.lexybrain.quotas import Entitlements, lock_user
 from rag_app.surfaces.lexybrain.tables import (
     messages_table,
 )
@@ -106,7 +106,7 @@ class CollectedLesson(_TrainingText, frozen=True):
 class Training:
     """Consents of people, and lessons of those who consent. Everything raises StoreFailed."""
 
-    def __init__(self, database: Database, accounts: Accounts) -> None:
+    def __init__(self, database: Database, accounts: Entitlements) -> None:
         self._database, self._accounts = database, accounts
 
     async def consent(self, principal: Principal) -> ConsentInfo:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from litestar.params import FromPath
 
-from rag_app.answering.prompt_configs import PromptConfigs
+from rag_app.answering.prompt_configs import PromptRegistry
 from rag_app.answering.prompts import conversation_types
 from rag_app.domain import InvalidInput, NotFound
 from rag_app.http.surface import Caller, Injected
@@ -80,7 +80,7 @@ async def settle(request: Caller, feedback_queue: Injected[FeedbackQueue]) -> Ht
 
 
 @page("/admin/prompts", administrators=True)
-async def prompts(request: Caller, prompts: Injected[PromptConfigs], statistics: Injected[Statistics]) -> Html:
+async def prompts(request: Caller, prompts: Injected[PromptRegistry], statistics: Injected[Statistics]) -> Html:
     versions = await prompts.versions(request.user)
     stats = await statistics.read(request.user, day(request, "from"), day(request, "to"))
     results = {(each.type, each.prompt): each for each in stats.prompts}
@@ -95,7 +95,7 @@ async def prompts(request: Caller, prompts: Injected[PromptConfigs], statistics:
 
 
 @page("/admin/prompts/{name:str}", administrators=True)
-async def prompt(request: Caller, prompts: Injected[PromptConfigs], name: FromPath[str]) -> Html:
+async def prompt(request: Caller, prompts: Injected[PromptRegistry], name: FromPath[str]) -> Html:
     """A version, and its differences from another version of its type."""
     versions = {each.config.name: each for each in await prompts.versions(request.user)}
     if name not in versions:
@@ -119,7 +119,7 @@ async def prompt(request: Caller, prompts: Injected[PromptConfigs], name: FromPa
 
 
 @action("/admin/prompts", administrators=True)
-async def change_prompt(request: Caller, prompts: Injected[PromptConfigs]) -> Html:
+async def change_prompt(request: Caller, prompts: Injected[PromptRegistry]) -> Html:
     """Activate, deactivate or weigh a version, or add a new one."""
     form = await request.form()
     name, act = (

@@ -19,7 +19,7 @@ from rag_app.http.surface import Caller, Injected
 from rag_app.pipeline import Pipeline
 from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE, AnswerResponse, IndexRequest, responder
 from rag_app.surfaces.lexybrain.conversations import INDEX
-from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.lexybrain.threads import ThreadStore
 from rag_app.surfaces.owner.routes import INDEX as CALLS
 from rag_app.surfaces.pages.signing_in import SigningIn
 from rag_app.surfaces.pages.site import (
@@ -34,11 +34,11 @@ from rag_app.surfaces.pages.site import (
     render,
     uuid,
 )
-from rag_app.surfaces.sources.service import Sources
+from rag_app.surfaces.sources.service import SourceService
 
 
 @page(["/", "/ask"])
-async def ask(request: Caller, signing_in: Injected[SigningIn], sources: Injected[Sources]) -> Html:
+async def ask(request: Caller, signing_in: Injected[SigningIn], sources: Injected[SourceService]) -> Html:
     """The chat, which uses the public routes. If only other indexes have documents, `/` redirects to *Knowledge*, which
     asks the one that changed last, and `/ask` says where that is."""
     empty = not (await sources.page(request.user, index=INDEX, limit=1)).sources
@@ -71,7 +71,7 @@ def _show_chat(
 
 
 @page("/threads")
-async def threads_without_scripts(request: Caller, threads: Injected[Threads]) -> Html:
+async def threads_without_scripts(request: Caller, threads: Injected[ThreadStore]) -> Html:
     """The caller's threads, for browsers without JavaScript."""
     found = await threads.list(
         request.user,
@@ -85,7 +85,7 @@ async def threads_without_scripts(request: Caller, threads: Injected[Threads]) -
 
 
 @page("/threads/{thread_id:uuid}/plain")
-async def thread_without_scripts(request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID]) -> Html:
+async def thread_without_scripts(request: Caller, threads: Injected[ThreadStore], thread_id: FromPath[UUID]) -> Html:
     """The newest messages of a thread, or those before one, for browsers without JavaScript."""
     said = query_value(request, "before")
     before = None if said is None else uuid("before", said)
@@ -101,7 +101,7 @@ _PAGE = 100  # messages, as many as are read at once
 @page("/threads/{thread_id:uuid}/export")
 async def export(
     request: Caller,
-    threads: Injected[Threads],
+    threads: Injected[ThreadStore],
     thread_id: FromPath[UUID],
     as_format: Annotated[Literal["markdown", "json"], QueryParameter(name="format")] = "markdown",
 ) -> Html:
@@ -126,7 +126,7 @@ async def export(
 
 
 @page("/knowledge")
-async def knowledge(request: Caller, signing_in: Injected[SigningIn], sources: Injected[Sources]) -> Html:
+async def knowledge(request: Caller, signing_in: Injected[SigningIn], sources: Injected[SourceService]) -> Html:
     return await _show_asking(request, signing_in, sources, query_value(request, "index") or KNOWLEDGE)
 
 
@@ -134,7 +134,7 @@ async def knowledge(request: Caller, signing_in: Injected[SigningIn], sources: I
 async def ask_by_form(
     request: Caller,
     signing_in: Injected[SigningIn],
-    sources: Injected[Sources],
+    sources: Injected[SourceService],
     pipeline: Injected[Pipeline],
     kept_answers: Injected[KeptAnswers],
 ) -> Html:
@@ -154,14 +154,14 @@ async def ask_by_form(
 
 
 @page("/calls")
-async def calls(request: Caller, signing_in: Injected[SigningIn], sources: Injected[Sources]) -> Html:
+async def calls(request: Caller, signing_in: Injected[SigningIn], sources: Injected[SourceService]) -> Html:
     return await _show_asking(request, signing_in, sources, CALLS, "calls.html")
 
 
 async def _show_asking(
     request: Caller,
     signing_in: SigningIn,
-    sources: Sources,
+    sources: SourceService,
     index: str,
     template: str = "knowledge.html",
     *,

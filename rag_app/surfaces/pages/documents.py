@@ -8,7 +8,7 @@ from litestar.params import FromPath
 from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.pages.site import Html, action, page, query_value, redirect, render, uuid
 from rag_app.surfaces.pages.texts import lay_out
-from rag_app.surfaces.sources.service import Sources
+from rag_app.surfaces.sources.service import SourceService
 from rag_app.surfaces.sources.types import SourceInfo
 
 SORTS = {
@@ -22,7 +22,7 @@ _LONGEST = 200_000  # characters of a text that a page shows, from the end of it
 
 
 @page("/documents")
-async def documents(request: Caller, sources: Injected[Sources]) -> Html:
+async def documents(request: Caller, sources: Injected[SourceService]) -> Html:
     """A page of the caller's sources, filtered by a part of the name, index and state."""
     indexes = [spec.name for spec in sources.indexes(request.user)]
     index, state = query_value(request, "index", indexes), query_value(request, "state", STATES)
@@ -60,7 +60,7 @@ def _fold_rows(found: Sequence[SourceInfo]) -> list[list[SourceInfo]]:
 
 
 @page("/documents/{source_id:uuid}")
-async def document(request: Caller, sources: Injected[Sources], source_id: FromPath[UUID]) -> Html:
+async def document(request: Caller, sources: Injected[SourceService], source_id: FromPath[UUID]) -> Html:
     """One source: its text, with the passage of `chunk` marked, and its chunks."""
     said = query_value(request, "chunk")
     shown = await sources.get(request.user, str(source_id), None if said is None else uuid("chunk", said))
@@ -78,7 +78,7 @@ async def document(request: Caller, sources: Injected[Sources], source_id: FromP
 
 
 @action("/documents/{source_id:uuid}/delete")
-async def delete(request: Caller, sources: Injected[Sources], source_id: FromPath[UUID]) -> Html:
+async def delete(request: Caller, sources: Injected[SourceService], source_id: FromPath[UUID]) -> Html:
     """Delete the source."""
     title = (await sources.get(request.user, str(source_id))).title
     await sources.delete(request.user, str(source_id))

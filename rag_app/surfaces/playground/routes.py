@@ -19,7 +19,7 @@ from rag_app.answering.citations import content_words
 from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine, Evidence
 from rag_app.answering.extractive import rank_passages, score_passages
-from rag_app.answering.prompt_configs import PromptConfigs
+from rag_app.answering.prompt_configs import PromptRegistry
 from rag_app.answering.prompts import Prompt, load_prompts, template_of
 from rag_app.answering.synthesizers import messages_of
 from rag_app.database.session import Database
@@ -96,7 +96,7 @@ class Playground:
         open_store: OpenStore,
         embedder: BaseEmbedding,
         people: People,
-        prompts: PromptConfigs,
+        prompts: PromptRegistry,
         validations: Validations,
         dimension: int | None = None,
     ) -> None:

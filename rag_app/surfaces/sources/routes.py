@@ -33,7 +33,7 @@ from rag_app.http.streaming import prefers
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
 from rag_app.retrieval.filters import checked_text, parse_condition
 from rag_app.surfaces.sources.repeats import KeyInUse
-from rag_app.surfaces.sources.service import Sending, Sources
+from rag_app.surfaces.sources.service import Sending, SourceService
 from rag_app.surfaces.sources.types import (
     SOURCE,
     ChangeBody,
@@ -109,7 +109,7 @@ NO_INDEX = NotFound("index", "boook", ["book", "org_knowledge"])
 )
 async def list_sources(
     request: Caller,
-    sources: Injected[Sources],
+    sources: Injected[SourceService],
     index: Annotated[str | None, QueryParameter(description="the name of an index; all indexes by default")] = None,
     filters: Annotated[
         list[str] | None,
@@ -160,7 +160,7 @@ async def list_sources(
 async def get_source(
     request: Caller,
     source_id: FromPath[str],
-    sources: Injected[Sources],
+    sources: Injected[SourceService],
     chunk: Annotated[UUID | None, QueryParameter(description="the id of a chunk to return with the source")] = None,
 ) -> SourceDetail:
     """Returns the source's title, metadata and state. Links of hits and citations point here."""
@@ -171,7 +171,7 @@ async def get_source(
 async def get_chunks(
     request: Caller,
     source_id: FromPath[str],
-    sources: Injected[Sources],
+    sources: Injected[SourceService],
     after: Annotated[int, QueryParameter(ge=-1, le=2**31, description="`next` of the previous page")] = -1,
     limit: Annotated[int, QueryParameter(ge=1, le=200, description="maximum number of results to return")] = 50,
 ) -> ChunksResponse:
@@ -180,7 +180,7 @@ async def get_chunks(
 
 
 @SURFACE.get(f"{PATH}/{{source_id:str}}/text", NO_SOURCE, summary="Read the text of a source")
-async def get_text(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> TextResponse:
+async def get_text(request: Caller, source_id: FromPath[str], sources: Injected[SourceService]) -> TextResponse:
     """Returns the extracted text with the positions of its sections and pages. The uploaded file is at `/original`."""
     return await sources.text(request.user, source_id)
 
@@ -200,7 +200,7 @@ async def get_text(request: Caller, source_id: FromPath[str], sources: Injected[
     responses={202: QUEUED_RESPONSE},
     request_max_body_size=None,
 )
-async def upload(request: Caller, sources: Injected[Sources]) -> Response[UploadResponse]:
+async def upload(request: Caller, sources: Injected[SourceService]) -> Response[UploadResponse]:
     """Accepts texts, URLs or files. Each document becomes a source; a source with the same external id is replaced. The ids
     are returned in the order sent.
 
@@ -222,7 +222,7 @@ async def upload(request: Caller, sources: Injected[Sources]) -> Response[Upload
     operation_class=PutOperation,
     request_max_body_size=None,
 )
-async def put_document(request: Caller, sources: Injected[Sources]) -> Response[UploadResponse]:
+async def put_document(request: Caller, sources: Injected[SourceService]) -> Response[UploadResponse]:
     """Replaces the source with this `external_id`, or adds it if there is none."""
     return await _upload(request, sources, None)
 
@@ -240,7 +240,9 @@ async def put_document(request: Caller, sources: Injected[Sources]) -> Response[
     operation_class=PutAtPathOperation,
     request_max_body_size=None,
 )
-async def put_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> Response[UploadResponse]:
+async def put_source(
+    request: Caller, source_id: FromPath[str], sources: Injected[SourceService]
+) -> Response[UploadResponse]:
     """The last part of the path is the external id, percent-encoded. If the external id contains a slash, use
     `PUT /api/v1/sources` and send it in the body."""
     return await _upload(request, sources, source_id)
@@ -255,14 +257,14 @@ async def put_source(request: Caller, source_id: FromPath[str], sources: Injecte
     summary="Change a source's title and metadata",
 )
 async def change_source(
-    request: Caller, source_id: FromPath[str], data: JSONBody[ChangeBody], sources: Injected[Sources]
+    request: Caller, source_id: FromPath[str], data: JSONBody[ChangeBody], sources: Injected[SourceService]
 ) -> SourceInfo:
     """Omitted fields keep their value. A null removes a field."""
     return await sources.change(request.user, source_id, data)
 
 
 @SURFACE.delete(f"{PATH}/{{source_id:str}}", NO_SOURCE, NO_ROLE, status_code=200, summary="Delete a source")
-async def delete_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> DeletedResponse:
+async def delete_source(request: Caller, source_id: FromPath[str], sources: Injected[SourceService]) -> DeletedResponse:
     """The source is no longer found by any search. Returns 404 if it has already been deleted. If the path names a table, all
     its rows that the caller may see are deleted.
     """
@@ -280,7 +282,7 @@ async def delete_source(request: Caller, source_id: FromPath[str], sources: Inje
 )
 async def delete_sources(
     request: Caller,
-    sources: Injected[Sources],
+    sources: Injected[SourceService],
     index: Annotated[str, QueryParameter(max_length=100, description="the name of an index")],
     filters: Annotated[
         list[str] | None,
@@ -331,7 +333,7 @@ async def delete_sources(
         ResponseHeader("last-modified", True, "Mon, 05 Jan 2026 09:00:00 GMT", "when the file was last changed")
     ],
 )
-async def get_original(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> File:
+async def get_original(request: Caller, source_id: FromPath[str], sources: Injected[SourceService]) -> File:
     """Returns 404 if the original file was not kept."""
     path, name = await sources.original(request.user, source_id)
     return File(
@@ -358,7 +360,9 @@ def _key(request: Caller) -> str | None:
     return key
 
 
-async def _upload(request: Caller, sources: Sources, external_id: str | None, several: bool = False) -> Response[Any]:
+async def _upload(
+    request: Caller, sources: SourceService, external_id: str | None, several: bool = False
+) -> Response[Any]:
     """Ingests what was sent; several documents become a job where they are large, or where the caller prefers one."""
     with temporary_folder() as folder:
         sent = await _receive_content(request, sources, folder, external_id, several)
@@ -372,7 +376,7 @@ async def _upload(request: Caller, sources: Sources, external_id: str | None, se
 
 
 async def _receive_content(
-    request: Caller, sources: Sources, folder: Path, external_id: str | None, several: bool = False
+    request: Caller, sources: SourceService, folder: Path, external_id: str | None, several: bool = False
 ) -> Sending:
     """The content of a request: a form with files, or JSON.
 

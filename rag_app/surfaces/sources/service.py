@@ -16,16 +16,16 @@ from llama_index.core.schema import NodeWithScore
 from msgspec import Struct, convert, structs, to_builtins
 from msgspec.structs import replace
 
-from rag_app.access.groups import Group, Groups
+from rag_app.access.groups import Group, GroupDirectory
 from rag_app.access.people import Organization, People
-from rag_app.access.roles import EVERY_INDEX, Role, Roles
+from rag_app.access.roles import EVERY_INDEX, Role, RoleDirectory
 from rag_app.documents.catalogue import SORTS, Catalogue, Entry, SourceSelection
 from rag_app.documents.generations import Generation
 from rag_app.documents.jobs import Jobs
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target, undeclared_names
 from rag_app.documents.originals import Originals
-from rag_app.documents.uploads import Upload, Uploads
+from rag_app.documents.uploads import Upload, UploadService
 from rag_app.domain import (
     PUBLIC_ORGANIZATION,
     FieldType,
@@ -81,7 +81,7 @@ class Sending(Struct, frozen=True):
     uploads: Sequence[Upload]
 
 
-class Sources:
+class SourceService:
     """`allowed` is what a request may bring; `networks` are private ones that addresses may be in. `active` gives the generation of an index that answers, `open_store` its chunks."""
 
     def __init__(
@@ -92,12 +92,12 @@ class Sources:
         active: Callable[[IndexSpec], Awaitable[Generation]],
         open_store: OpenStore,
         people: People,
-        roles: Roles,
-        uploads: Uploads,
+        roles: RoleDirectory,
+        uploads: UploadService,
         jobs: Jobs,
         originals: Originals,
         repeats: Repeats,
-        groups: Groups,
+        groups: GroupDirectory,
         allowed: BodyLimits,
         networks: Networks = (),
     ) -> None:

@@ -18,7 +18,7 @@ from rag_app.domain import Hit, InvalidInput, JsonObject, NotFound, Principal, Q
 from rag_app.evaluation.records import Validations
 from rag_app.evaluation.validation import (
     DEPTH,
-    Figures,
+    MetricValues,
     Span,
     ask_all,
     canonical,
@@ -116,7 +116,7 @@ class RetrievalValidation:
         spec = self._collection(asked.collection_name, user)
         generation = await self._active(spec)
 
-        async def search(each: ExpectedQuery) -> tuple[Sequence[Hit], Figures]:
+        async def search(each: ExpectedQuery) -> tuple[Sequence[Hit], MetricValues]:
             question = Question(each.query.strip(), top_k=max(asked.results_wanted, DEPTH))
             hits = await self._pipeline.search(spec.name, question, user.scope())
             await asyncio.sleep(0)  # other requests go on between a search and its figures
@@ -243,7 +243,7 @@ def _run_id(validation_id: str) -> UUID:
 # figures have four digits, as trec_eval prints
 
 
-def _metrics(figures: Figures) -> QueryMetrics:
+def _metrics(figures: MetricValues) -> QueryMetrics:
     return QueryMetrics(
         _round_figures(figures.precision),
         _round_figures(figures.recall),
@@ -252,7 +252,7 @@ def _metrics(figures: Figures) -> QueryMetrics:
     )
 
 
-def _aggregates(figures: Sequence[Figures]) -> dict[str, float]:
+def _aggregates(figures: Sequence[MetricValues]) -> dict[str, float]:
     means = {}
     for k in figures[0].precision:
         means[f"avg_precision_at_{k}"] = fmean([each.precision[k] for each in figures])

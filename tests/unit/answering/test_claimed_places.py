@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag_app.answering.verification.places import Places
+from rag_app.answering.verification.places import PlaceIndex
 
 SOURCES = {
     "sentence": "Storing a boat costs £130 on the high racks and £165 on the low ones. A boiler has been quoted at £7,150 by Frith "
@@ -55,7 +55,7 @@ SOURCES = {
     ],
 )
 def test_a_figure_of_something_else(source: str, claim: str) -> None:
-    assert Places(SOURCES[source]).gives_another(claim)
+    assert PlaceIndex(SOURCES[source]).gives_another(claim)
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_a_figure_of_something_else(source: str, claim: str) -> None:
     ],
 )
 def test_a_figure_at_its_place(source: str, claim: str) -> None:
-    assert not Places(SOURCES[source]).gives_another(claim)
+    assert not PlaceIndex(SOURCES[source]).gives_another(claim)
 
 
 @pytest.mark.parametrize(("claim", "is_another"), [("Solo costs 19 euros.", True), ("Plus costs 19 euros.", False)])
 def test_a_table_needs_no_rule_below_its_titles(claim: str, *, is_another: bool) -> None:
     table = "| plan | euros a month | users |\n| Solo | 9 | 1 |\n| Plus | 19 | 3 |"
-    assert Places(table).gives_another(claim) is is_another
+    assert PlaceIndex(table).gives_another(claim) is is_another

@@ -26,7 +26,7 @@ from rag_app.domain import FieldType, Question
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec, load_indexes
 from rag_app.retrieval.periods import find_period, find_periods, means_part
-from rag_app.retrieval.records import Aggregate, Grain, NamedValue, Record, Records
+from rag_app.retrieval.records import Aggregate, Grain, NamedValue, Record, RecordResult
 from rag_app.retrieval.spelling import other_english, spellings
 
 TODAY = date(2026, 1, 14)
@@ -720,7 +720,7 @@ def test_what_says_anything_else_is_no_follow_up(text: str) -> None:
 def test_of_groups_with_one_record_each_none_has_the_most() -> None:
     plan = read("Which skipper made the most trips?")
     counts = [
-        Records(tuple(Record((), group=str(n), value=each) for n, each in enumerate(of)))
+        RecordResult(tuple(Record((), group=str(n), value=each) for n, each in enumerate(of)))
         for of in ((1, 1), (2, 2), (1,))
     ]
     assert plan is not None and [plan.finds_no_best(each) for each in counts] == [True, False, False]

@@ -14,7 +14,7 @@ from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.models import AnsweringModel, Draft
 from rag_app.answering.models_file import ModelsFile, read_models
 from rag_app.answering.parts import NO_PARTS
-from rag_app.answering.rerankers import Rerankers
+from rag_app.answering.rerankers import RerankerRegistry
 from rag_app.application import _embedder
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelLimited, ModelTimeout
@@ -164,7 +164,7 @@ async def test_an_embedder_embeds(
 async def test_vllms_reranker_is_one_of_jinas_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ScriptedModel(openai) as server:
         _, file = configured(recipes("vLLM")[0], server, tmp_path, monkeypatch)
-        rerankers = Rerankers(file, "models.toml")
+        rerankers = RerankerRegistry(file, "models.toml")
         parts = rerankers.parts(capability_named("market_brief"))
         assert parts.candidates == 30 and len(parts.postprocessors) == 1
         await rerankers.aclose()
@@ -176,7 +176,7 @@ def test_every_example_of_the_page_is_read(tmp_path: Path, monkeypatch: pytest.M
         for text in recipes(heading):
             (tmp_path / "models.toml").write_text(text, "utf-8")
             file = read_models(tmp_path / "models.toml")
-            Rerankers(file, "models.toml")
+            RerankerRegistry(file, "models.toml")
     assert len(recipes("Azure OpenAI")) == 2
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rag_app.access import tokens as auth
-from rag_app.access.tokens import Claims, PublicKeys, Tokens, bearer_token, issue_token
+from rag_app.access.tokens import Claims, PublicKeys, TokenReader, bearer_token, issue_token
 from rag_app.domain.errors import Misconfigured, Unauthenticated
 
 SECRET = "k" * 32
@@ -16,13 +16,13 @@ SECRET = "k" * 32
 @pytest.mark.parametrize("secret", ["", "k" * 31, "ä" * 15 + "k"])
 def test_a_short_secret_is_refused_at_start_and_for_issuing(secret: str) -> None:
     with pytest.raises(Misconfigured, match="at least 32"):
-        Tokens(secret)
+        TokenReader(secret)
     with pytest.raises(Misconfigured, match="at least 32"):
         issue_token("ada", secret)
 
 
 async def test_the_length_is_in_bytes() -> None:
-    assert await Tokens("ä" * 16).claims(issue_token("ada", "ä" * 16)) == Claims("ada")
+    assert await TokenReader("ä" * 16).claims(issue_token("ada", "ä" * 16)) == Claims("ada")
 
 
 @pytest.mark.parametrize(
@@ -30,11 +30,11 @@ async def test_the_length_is_in_bytes() -> None:
 )
 def test_a_public_key_is_no_secret(secret: str) -> None:
     with pytest.raises(Misconfigured, match="cannot be used"):
-        Tokens(secret)
+        TokenReader(secret)
 
 
 def test_the_secret_is_not_shown() -> None:
-    assert SECRET not in repr(Tokens(SECRET))
+    assert SECRET not in repr(TokenReader(SECRET))
 
 
 def test_a_token_says_who_for_how_long_from_whom_and_for_whom() -> None:
@@ -47,13 +47,15 @@ def test_a_token_says_who_for_how_long_from_whom_and_for_whom() -> None:
 
 async def test_without_an_expected_audience_a_token_for_somebody_is_not_for_us() -> None:
     with pytest.raises(Unauthenticated):
-        await Tokens(SECRET).claims(issue_token("ada", SECRET, audience="somebody"))
+        await TokenReader(SECRET).claims(issue_token("ada", SECRET, audience="somebody"))
 
 
 async def test_a_token_may_say_for_which_kind_of_client_it_is() -> None:
-    assert await Tokens(SECRET).claims(issue_token("ada", SECRET, client="extension")) == Claims("ada", "extension")
+    assert await TokenReader(SECRET).claims(issue_token("ada", SECRET, client="extension")) == Claims(
+        "ada", "extension"
+    )
     odd = {"sub": "ada", "exp": 4102444800, "client": ["extension"]}
-    assert await Tokens(SECRET).claims(jwt.encode(odd, SECRET, "HS256")) == Claims("ada")
+    assert await TokenReader(SECRET).claims(jwt.encode(odd, SECRET, "HS256")) == Claims("ada")
 
 
 @pytest.mark.parametrize("header", ["", " ", "Bearer", "Bearer ", "Basic abc", "abc", "Bearerabc"])
@@ -63,7 +65,7 @@ def test_a_header_without_a_token(header: str) -> None:
 
 @given(st.text())
 async def test_no_text_is_a_token_by_chance(text: str) -> None:
-    for tokens in (Tokens(SECRET), Tokens(no_keys())):
+    for tokens in (TokenReader(SECRET), TokenReader(no_keys())):
         with pytest.raises(Unauthenticated, match=r"^The token is not valid$"):
             await tokens.claims(text)
 
@@ -74,7 +76,7 @@ async def test_a_token_with_one_byte_changed_is_not_valid(position: int, flip: i
     signature = issue_token("ada", SECRET).rpartition(".")[2]
     token[position % len(token)] ^= flip
     with pytest.raises(Unauthenticated):
-        await Tokens(SECRET).claims(token.decode("latin-1") + "." + signature)
+        await TokenReader(SECRET).claims(token.decode("latin-1") + "." + signature)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ class Later(datetime):
 
 
 async def test_a_token_that_was_valid_expires(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokens = Tokens(SECRET)
+    tokens = TokenReader(SECRET)
     token = issue_token("ada", SECRET, lifetime=timedelta(minutes=50))
     assert await tokens.claims(token) == await tokens.claims(token) == Claims("ada")
     monkeypatch.setattr(auth, "time", lambda: Later.now().timestamp())
@@ -131,7 +133,7 @@ async def test_a_token_that_was_valid_expires(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_a_bounded_number_of_valid_tokens_is_known_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "_MOST_VERIFIED", 3)
-    tokens = Tokens(SECRET)
+    tokens = TokenReader(SECRET)
     valid = [issue_token(f"user {n}", SECRET) for n in range(5)]
     for token in valid:
         with pytest.raises(Unauthenticated):

@@ -6,7 +6,7 @@ import pytest
 
 from rag_app.console.printing import render_text
 from rag_app.domain.answer import Mode
-from rag_app.evaluation.judgments import Judgments, Query
+from rag_app.evaluation.judgments import JudgmentSet, Query
 from rag_app.evaluation.report import Run, make_report, report_to_json
 from rag_app.retrieval.index import ConfidenceRule
 
@@ -16,7 +16,7 @@ RUN = Run({"a": ["x", "y"], "b": ["z", "y"], "c": ["x"]}, {"a": 0.8, "b": 0.4, "
 
 
 def test_json() -> None:
-    report = make_report("book", Mode.HYBRID, RUN, Judgments(ASKED, QRELS), ConfidenceRule())
+    report = make_report("book", Mode.HYBRID, RUN, JudgmentSet(ASKED, QRELS), ConfidenceRule())
     # b: DCG 1/log2(3) of 1 + 1/log2(3)
     assert json.loads(json.dumps(report_to_json(report))) == {
         "index": "book", "mode": "hybrid", "queries": 2,
@@ -44,7 +44,7 @@ def test_json() -> None:
     ],
 )
 def test_text(rule: ConfidenceRule, decides: str) -> None:
-    text = render_text("report.txt", report=make_report("book", Mode.HYBRID, RUN, Judgments(ASKED, QRELS), rule))
+    text = render_text("report.txt", report=make_report("book", Mode.HYBRID, RUN, JudgmentSet(ASKED, QRELS), rule))
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0] == "book: 2 judged queries, mode hybrid"
     assert {"nDCG@10 0.6934", "MRR@10 0.7500", "hit rate@10 1.0000", "latency p50 2.0 ms, p95 2.9 ms"} <= set(lines)
@@ -55,6 +55,6 @@ def test_text(rule: ConfidenceRule, decides: str) -> None:
 
 
 def test_without_unanswerable_questions_nothing_is_said_about_them() -> None:
-    report = make_report("book", Mode.DENSE, RUN, Judgments(ASKED[:2], QRELS), ConfidenceRule())
+    report = make_report("book", Mode.DENSE, RUN, JudgmentSet(ASKED[:2], QRELS), ConfidenceRule())
     assert "answerability" not in report_to_json(report)
     assert "nswerab" not in render_text("report.txt", report=report)

@@ -16,7 +16,7 @@ import pytest
 from rag_app.documents import reading
 from rag_app.documents.documents import Document
 from rag_app.documents.limits import Limits
-from rag_app.documents.reading import File, Readers, documents_below
+from rag_app.documents.reading import File, ReaderPool, documents_below
 from rag_app.domain import UnreadableDocument
 from tests.unit.ingestion.bombs import BOMBS, packed, pages
 from tests.waiting import PATIENCE, is_gone, wait_for
@@ -26,18 +26,18 @@ def text_or_reason(found: Document | UnreadableDocument) -> str:
     return found.reason if isinstance(found, UnreadableDocument) else found.passages[0].text
 
 
-def all_of(readers: Readers, folder: Path) -> dict[str, list[str]]:
+def all_of(readers: ReaderPool, folder: Path) -> dict[str, list[str]]:
     files = [File(path, path.name, str(path), folder) for path in documents_below(folder)]
     return {file.shown: list(map(text_or_reason, documents)) for file, documents in readers.read_all(files)}
 
 
 @pytest.fixture
-def pool() -> Iterator[Callable[..., Readers]]:
+def pool() -> Iterator[Callable[..., ReaderPool]]:
     """Pools that are closed in the end."""
-    made: list[Readers] = []
+    made: list[ReaderPool] = []
 
-    def make(processes: int = 1, **limits: float) -> Readers:
-        made.append(Readers(Limits(**limits), processes))  # type: ignore[arg-type]
+    def make(processes: int = 1, **limits: float) -> ReaderPool:
+        made.append(ReaderPool(Limits(**limits), processes))  # type: ignore[arg-type]
         return made[-1]
 
     yield make
@@ -46,13 +46,13 @@ def pool() -> Iterator[Callable[..., Readers]]:
 
 
 @pytest.fixture(scope="module")
-def strict() -> Iterator[Readers]:
-    readers = Readers(Limits(memory=1024, unpacked=64), 1)
+def strict() -> Iterator[ReaderPool]:
+    readers = ReaderPool(Limits(memory=1024, unpacked=64), 1)
     yield readers
     readers.close()
 
 
-def pid_of(readers: Readers) -> int:
+def pid_of(readers: ReaderPool) -> int:
     (child,) = readers._idle
     return child._process.pid
 
@@ -64,7 +64,7 @@ def children_of(reading_all: Generator[object]) -> list[reading._Child]:
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_files_come_in_order_with_what_cannot_be_read_among_them(
-    tmp_path: Path, pool: Callable[..., Readers], processes: int
+    tmp_path: Path, pool: Callable[..., ReaderPool], processes: int
 ) -> None:
     for number in range(100):
         (tmp_path / f"{number:03}.txt").write_text(f"text {number}")
@@ -82,7 +82,7 @@ def test_files_come_in_order_with_what_cannot_be_read_among_them(
 
 
 def test_what_is_over_a_limit_is_refused_with_its_name_and_the_rest_goes_on(
-    tmp_path: Path, pool: Callable[..., Readers]
+    tmp_path: Path, pool: Callable[..., ReaderPool]
 ) -> None:
     (tmp_path / "a.txt").write_text("first")
     (tmp_path / "b.jsonl.gz").write_bytes(packed(b'{"text": "row"}\n', 1) + packed(b"x" * (1 << 20), 60))
@@ -98,7 +98,7 @@ def test_what_is_over_a_limit_is_refused_with_its_name_and_the_rest_goes_on(
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_read_or_refused_within_the_limits(tmp_path: Path, strict: Readers, name: str) -> None:
+def test_a_bomb_is_read_or_refused_within_the_limits(tmp_path: Path, strict: ReaderPool, name: str) -> None:
     file, build = BOMBS[name]
     data = build()
     (tmp_path / file).write_bytes(data.encode() if isinstance(data, str) else data)
@@ -138,7 +138,7 @@ EXPECTED = {
 }
 
 
-def test_a_process_that_dies_costs_one_file(tmp_path: Path, pool: Callable[..., Readers]) -> None:
+def test_a_process_that_dies_costs_one_file(tmp_path: Path, pool: Callable[..., ReaderPool]) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.txt").write_text(name)
     readers = pool()
@@ -162,7 +162,7 @@ def test_a_process_that_dies_costs_one_file(tmp_path: Path, pool: Callable[..., 
     ]
 
 
-def test_an_answer_that_is_no_document_costs_one_file(tmp_path: Path, pool: Callable[..., Readers]) -> None:
+def test_an_answer_that_is_no_document_costs_one_file(tmp_path: Path, pool: Callable[..., ReaderPool]) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text(name)
     reading_all = pool().read_all([File(path, path.name, "", tmp_path) for path in documents_below(tmp_path)])
@@ -174,7 +174,7 @@ def test_an_answer_that_is_no_document_costs_one_file(tmp_path: Path, pool: Call
 
 
 def test_a_process_that_is_stopped_is_replaced(
-    tmp_path: Path, pool: Callable[..., Readers], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pool: Callable[..., ReaderPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "_GRACE", 0.0)
     (tmp_path / "a.txt").write_text("a")
@@ -187,7 +187,7 @@ def test_a_process_that_is_stopped_is_replaced(
     assert all_of(readers, tmp_path) == {"a.txt": ["a"]}
 
 
-def test_closing_in_the_middle_leaves_nothing_behind(tmp_path: Path, pool: Callable[..., Readers]) -> None:
+def test_closing_in_the_middle_leaves_nothing_behind(tmp_path: Path, pool: Callable[..., ReaderPool]) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "row"}\n' * 20_000)
     (tmp_path / "b.txt").write_text("b")
     readers = pool(processes=2)
@@ -202,7 +202,7 @@ def test_closing_in_the_middle_leaves_nothing_behind(tmp_path: Path, pool: Calla
     assert all_of(readers, tmp_path) == {"b.txt": ["b"]}
 
 
-def test_closing_ends_the_wait_of_another_thread(tmp_path: Path, pool: Callable[..., Readers]) -> None:
+def test_closing_ends_the_wait_of_another_thread(tmp_path: Path, pool: Callable[..., ReaderPool]) -> None:
     (tmp_path / "a.txt").write_text("a")
     readers = pool()
     assert all_of(readers, tmp_path) == {"a.txt": ["a"]}
@@ -222,9 +222,9 @@ PARENT = """
 import sys, time
 from pathlib import Path
 from rag_app.documents.limits import Limits
-from rag_app.documents.reading import File, Readers
+from rag_app.documents.reading import File, ReaderPool
 file = File(Path(sys.argv[1]), "a", "", Path("/"))
-readers = Readers(Limits(), 1)
+readers = ReaderPool(Limits(), 1)
 reading = readers.read_all([file])
 print(next(next(reading)[1]).passages[0].text, reading.gi_frame.f_locals["children"][0]._process.pid, flush=True)
 time.sleep(600)
@@ -247,7 +247,7 @@ def test_a_killed_parent_leaves_no_child(tmp_path: Path) -> None:
 def test_a_child_imports_the_readers_alone_and_gets_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RAG_LLM_API_KEY", "secret")
     (tmp_path / "a.txt").write_text("a")
-    readers = Readers(Limits(), 1)
+    readers = ReaderPool(Limits(), 1)
     try:
         assert all_of(readers, tmp_path) == {"a.txt": ["a"]}
         environment = Path(f"/proc/{pid_of(readers)}/environ").read_bytes()
@@ -267,7 +267,7 @@ def test_only_documents_are_unpickled() -> None:
         reading._Unpickler(BytesIO(pickle.dumps(os.system))).load()
 
 
-def test_links_out_of_the_folder_are_not_followed(tmp_path: Path, pool: Callable[..., Readers]) -> None:
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path, pool: Callable[..., ReaderPool]) -> None:
     inside, outside = tmp_path / "in", tmp_path / "out"
     for folder in (inside / "below", outside):
         folder.mkdir(parents=True)
@@ -290,7 +290,7 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path, pool: Callable
     assert "secret" not in str(found)
 
 
-def test_a_pdf_has_a_limit_of_pages(tmp_path: Path, pool: Callable[..., Readers]) -> None:
+def test_a_pdf_has_a_limit_of_pages(tmp_path: Path, pool: Callable[..., ReaderPool]) -> None:
     (tmp_path / "a.pdf").write_bytes(pages(3))
     assert all_of(pool(pages=3), tmp_path) == {"a.pdf": ["word"]}
     assert all_of(pool(pages=2), tmp_path) == {"a.pdf": ["more than 2 pages (RAG_READ_PAGES)"]}

@@ -17,7 +17,7 @@ from rag_app.documents.documents import Document
 from rag_app.documents.limits import Limits
 from rag_app.documents.proposals import propose
 from rag_app.documents.readers import read
-from rag_app.documents.reading import Readers
+from rag_app.documents.reading import ReaderPool
 from rag_app.domain import FieldType, Misconfigured, RowMapping, RowsRule, UnreadableDocument, row_mapping
 from rag_app.retrieval.index import IndexSpec, load_index
 
@@ -240,7 +240,7 @@ def test_rules_that_cannot_be_are_refused(tmp_path: Path, section: str) -> None:
 
 def proposed(path: Path) -> str:
     spec = IndexSpec(name="notes", source_types=("row",), default_source_type="row")
-    readers = Readers(Limits(), 1)
+    readers = ReaderPool(Limits(), 1)
     try:
         (text,) = propose(readers, [path], (), spec)
         return text
