@@ -92,7 +92,7 @@ class DatabaseSettings(_Settings):
     owner_url: SecretStr | None = Field(
         None,
         alias="RAG_DATABASE_OWNER_URL",
-        description="postgresql:// URL that connects as the role that owns the schema; used by `db upgrade`, `restore`, `indexes rebuild`, `indexes drop` and `indexes move`",
+        description="postgresql:// URL of the role that owns the schema; used by `db upgrade`, `restore`, `indexes` rebuild, drop, move",
     )
     backup_url: SecretStr | None = Field(
         None,

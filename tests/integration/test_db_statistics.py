@@ -131,7 +131,7 @@ async def test_what_is_done_is_written_down_without_texts(
     await configs.change(admin, new.name, active=True, weight=7)
     await configs.change(admin, new.name, active=False)
     await configs.versions(admin)
-    with pytest.raises(InvalidInput, match="is taken"):
+    with pytest.raises(InvalidInput, match="already exists"):
         await configs.publish(admin, new)
     with pytest.raises(NotFound, match=new.name):
         await configs.change(admin, "nowhere", weight=1)

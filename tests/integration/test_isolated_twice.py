@@ -195,7 +195,7 @@ async def test_each_line_holds_alone_and_without_both_everything_is_open(
         await world.security("off")
     if without in ("filter", "both"):
         monkeypatch.setattr(Watched, "unfiltered", True)
-        monkeypatch.setattr(sources, "seen_by", lambda scope, operator=False: [])
+        monkeypatch.setattr(sources, "visibility_conditions", lambda scope, operator=False: [])
     Watched.read.clear()
     seen = await world.seen(world.orgs[0], uuid4())
     for query in Watched.read:
