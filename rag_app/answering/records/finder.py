@@ -152,7 +152,7 @@ _AS_WELL = re.compile(r"\s+(?:as well as|and (?:then )?again)\s+", re.I)
 _IN_BOTH = re.compile(r"\bboth\b|\bas well as\b|\band (?:then )?again\b", re.I)
 _QUOTED_TEXT = re.compile(r"[“„\"«]([^“”„\"«»]+)[”“\"»]")
 _FEW = 8  # values of a field that are all shown to the parser
-_SOURCES_PER_PERIOD = 2  # sources of each of two periods
+_PAIR = 2  # plans or records that are compared, and the sources that are shown of each
 _TITLES_READ = 100  # chunks whose titles are read
 _SAME_NOUN, _NOUNS = 0.82, 3  # cosine from which on two nouns say the same, and how many of a kind's are tried
 _YEARS_BACK = 4  # years in which days without a year are looked for, from that of the nearest record on
@@ -432,7 +432,7 @@ class RecordFinder:
         for period in periods:
             plan = read_question(text, spec, (yield from self._values(text, period)), period, question.today).plan
             plans += [each for each in [plan and self._group_people(plan, text)] if each is not None]
-        if len(plans) != _SOURCES_PER_PERIOD:
+        if len(plans) != _PAIR:
             return None
         found = list[RecordResult]()
         for plan in plans:
@@ -599,9 +599,9 @@ class RecordFinder:
             each, figure = (yield from self._tell(said, records, outcome)), figure_of(said, records)
             told += [each] if each else []
             holds += [_holds(bound, figure)] if figure is not None else []
-        if len(told) != len(holds) or len(told) != _SOURCES_PER_PERIOD:
+        if len(told) != len(holds) or len(told) != _PAIR:
             return None
-        both = _join(told, _SOURCES_PER_PERIOD)
+        both = _join(told, _PAIR)
         ways = {(True, True): "Yes", (False, False): "No", (False, True): "Not one alone, but all together"}
         lead = ways.get((holds[0], holds[1]), "Each one alone, but not all together")
         return replace(both, text=f"{lead}: {both.text[:1].lower()}{both.text[1:]}", computed=True)
@@ -937,14 +937,14 @@ class RecordFinder:
                 return said
             of_all = replace(steps.first, query=query, conditions=(), figures=(), bound=None)
             average = yield from self._tell(of_all, measured, "found")
-            return _join([said, average], _SOURCES_PER_PERIOD) if average else said
+            return _join([said, average], _PAIR) if average else said
         if steps.way is Way.BOTH and all(plan.is_list for plan in plans):
             return (yield from self._tell_lists(plans))
         if steps.way is Way.BOTH:
             numbers = []
             for each in plans:
                 numbers += [(yield from self._tell_plan(each))]
-            return _join([each for each in numbers if each], _SOURCES_PER_PERIOD) if all(numbers) else None
+            return _join([each for each in numbers if each], _PAIR) if all(numbers) else None
         told = []
         for each in plans:
             step = yield from self._step(each)
@@ -1044,7 +1044,7 @@ class RecordFinder:
             return None
         found: RecordResult = yield self._store.find_records(self._limit_query(first))
         rows = found.rows[first.skip :][place - 1 if place > 0 else place :][:1]
-        if len(found.rows) < _SOURCES_PER_PERIOD or not rows:
+        if len(found.rows) < _PAIR or not rows:
             return None
         only = narrow_to_place(first, place, str(rows[0].sources[0]))
         return (yield from self._read_of(question, only)) if question.text else only
@@ -1061,7 +1061,7 @@ class RecordFinder:
             return (yield from self._read_of(question, first))
         found: RecordResult = yield self._store.find_records(self._limit_query(replace(first, whole=True)))
         sources = [str(row.sources[0]) for row in _leave_equals(first, found).rows]
-        if speaks_of_two(without_opening(question.text)) and len(sources) != _SOURCES_PER_PERIOD:
+        if speaks_of_two(without_opening(question.text)) and len(sources) != _PAIR:
             return None
         if len(sources) == 1 and weighs_one(question.text, self._spec):
             return None  # than what?
@@ -1102,7 +1102,7 @@ class RecordFinder:
     def _set_those_apart(self, question: Question, before: Sequence[str]) -> Work[FoundRecords | None]:
         """By how much the figures of the two questions before differ: "what's the difference?"."""
         tokens = read_words(without_opening(question.text), self._spec)
-        if not sets_them_apart(tokens) or len(before) < _SOURCES_PER_PERIOD:
+        if not sets_them_apart(tokens) or len(before) < _PAIR:
             return None
         first, last = (yield from self._plan_before(before[1:])), (yield from self._plan_before(before))
         steps = set_apart((first, last), self._spec)
@@ -1425,7 +1425,7 @@ def _combine_figures(steps: StepPair, told: Sequence[Step], spec: IndexSpec) -> 
     figures = [
         FoundRecords(each.nodes, each.telling.text, each.telling.paraphrase, computed=True) for each in (part, whole)
     ]
-    both = _join(figures, _SOURCES_PER_PERIOD)
+    both = _join(figures, _PAIR)
     if not (part.nodes and whole.nodes) or (steps.way is Way.CHANGE and part.figure <= 0):
         return None
     cited = _places_of_first(both, (part, whole))
@@ -1455,7 +1455,7 @@ def _join_compared(
     told: Sequence[FoundRecords], telling: Telling, figures: Sequence[float | None], names: Sequence[str]
 ) -> FoundRecords:
     """Two figures, and before them which of the sides has more."""
-    both = _join(told, _SOURCES_PER_PERIOD)
+    both = _join(told, _PAIR)
     said = telling.comparison_text([each for each in figures if each is not None], names)
     cited = " ".join(f"[Source {place}]" for place in sorted({*_places_of_first(both, told)}))
     return replace(both, text=f"{said} {cited}. {both.text}") if said else both
