@@ -17,7 +17,7 @@ PACKAGE = Path(rag_app.__file__).parent
 UNSCOPED = {"session", "autocommit", "execute", "fetch", "dedicated", "driver"}
 """What a Database gives without setting the tenant; `scoped`, `fetch_scoped` and `driver_scoped` set it."""
 ALLOWED = {
-    "rag_app.surfaces.lexybrain.quotas:Accounts.messages_used": "one transaction for many users; sets each of them before it reads",
+    "rag_app.surfaces.lexybrain.quotas:Entitlements.messages_used": "one transaction for many users; sets each of them before it reads",
     "rag_app.surfaces.lexybrain.retention:enforce": "holds a lock there alone; deletes in a scope at a time, and reads nothing",
 }
 """Functions that open the database without a tenant and mention such a table, each with the reason why that is right."""
