@@ -153,7 +153,7 @@ class NodeWriter:
         ids = [self._chunk_id(node) for nodes in documents.values() for node in nodes]
         replaced = await self._store.fetch(ids)
         builds = await self._ledger.builds(org, generation, [each.id for each in sources.values()])
-        kept = await self._ledger.contents(org, [*builds])
+        kept = await self._ledger.read_passages(org, [*builds])
         work: list[tuple[Source, list[Any], list[TextNode], int]] = []
         for name, nodes in documents.items():
             source = sources[name]

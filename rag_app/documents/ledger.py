@@ -260,7 +260,7 @@ class SourceLedger:
             for source, version, state, chunks, *place in await self._read_rows({org_id}, standing)
         }
 
-    async def contents(self, org_id: UUID, source_ids: Collection[UUID]) -> dict[UUID, Passages]:
+    async def read_passages(self, org_id: UUID, source_ids: Collection[UUID]) -> dict[UUID, Passages]:
         """The content of these sources as last written."""
         kept = select(sources_table.c.id, sources_table.c.content).where(
             sources_table.c.org_id == org_id,

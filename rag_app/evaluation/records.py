@@ -151,7 +151,7 @@ class Validations(Struct, frozen=True):
             found.setdefault(query, {})[source] = grade
         return found
 
-    async def contents(self, principal: Principal, sources: Collection[UUID]) -> dict[UUID, Passages]:
+    async def read_passages(self, principal: Principal, sources: Collection[UUID]) -> dict[UUID, Passages]:
         """The passages of those sources that the principal may see, and so may judge."""
         _organization_id(principal)
         if not sources:

@@ -90,7 +90,7 @@ async def test_a_pipeline_writes_documents_again_and_again(application: Applicat
     assert first.moment and first.moment.isoformat().startswith("2026-03-04") and first.untyped["shelf_mark"] == "B7"
     await store.async_add([replace_text(nodes[0], "The workshop opens at ten.")])
     organization = await application.people.organization(slug)
-    kept = (await application.ledger.contents(organization.id, [first.source_id]))[first.source_id]
+    kept = (await application.ledger.read_passages(organization.id, [first.source_id]))[first.source_id]
     texts = [each["text"] for each in kept]
     assert (
         len(texts) == len(nodes) and "The workshop opens at ten." in texts and not any(OPEN in each for each in texts)

@@ -373,7 +373,7 @@ async def test_contents_come_with_the_sources_that_were_hit(database: Database, 
     assert (await validations.judgments(shelf.principal, "book", "q", {shelf.source.id}))[1] == {
         shelf.source.id: PASSAGES
     }
-    assert await validations.contents(shelf.principal, {shelf.source.id, uuid4()}) == {shelf.source.id: PASSAGES}
+    assert await validations.read_passages(shelf.principal, {shelf.source.id, uuid4()}) == {shelf.source.id: PASSAGES}
 
 
 @pytest.mark.parametrize("letter", ["x", "語"])
@@ -394,7 +394,7 @@ async def test_judgments_of_what_is_out_of_scope_are_passed_over(
     await record(database, other, ("q", other.source.id, None))
     assert await judged_of(database, shelf, "q") == [(shelf.source.id, (0, 4))]
     assert await judged_of(database, other, "q") == [(other.source.id, None)]
-    assert await Validations(database).contents(shelf.principal, {other.source.id}) == {}
+    assert await Validations(database).read_passages(shelf.principal, {other.source.id}) == {}
 
 
 async def test_what_two_organizations_judge_of_a_public_source_stays_with_each_and_goes_with_it(
@@ -402,7 +402,7 @@ async def test_what_two_organizations_judge_of_a_public_source_stays_with_each_a
 ) -> None:
     public = (await _shelf(database, PUBLIC_ORGANIZATION, shelf.generation, visibility=Visibility.GLOBAL)).source
     other = await _shelf(database, (await organization()).id, shelf.generation)
-    assert await Validations(database).contents(shelf.principal, {public.id}) == {public.id: PASSAGES}
+    assert await Validations(database).read_passages(shelf.principal, {public.id}) == {public.id: PASSAGES}
     await record(database, shelf, ("q", public.id, (0, 4)))
     assert await judged_of(database, other, "q") == []
     await record(database, other, ("q", public.id, (0, 4)), ("q", public.id, (6, 10)))
@@ -487,7 +487,7 @@ async def test_a_judgment_of_a_private_source_is_known_to_who_sees_it(database: 
     await record(database, shelf, ("q", private.source.id, None))
     assert await judged_of(database, as_ann, "q") == [(private.source.id, (0, 4))]
     assert await judged_of(database, shelf, "q") == []
-    assert await Validations(database).contents(shelf.principal, {private.source.id}) == {}
+    assert await Validations(database).read_passages(shelf.principal, {private.source.id}) == {}
 
 
 async def test_judgments_go_with_their_source(database: Database, shelf: Shelf) -> None:

@@ -113,7 +113,7 @@ async def settle(
 )
 async def reopen(request: Caller, feedback_queue: Injected[FeedbackQueue], feedback_id: FromPath[UUID]) -> None:
     """Returns 404 if the feedback is not settled."""
-    await feedback_queue.reopen(request.user, feedback_id)
+    await feedback_queue.reopen_feedback(request.user, feedback_id)
 
 
 @SURFACE.get(

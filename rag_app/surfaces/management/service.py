@@ -222,7 +222,7 @@ class FeedbackQueue(Struct, frozen=True):
             made = insert(settlements_table).values({which: feedback, **said})
             await session.execute(made.on_conflict_do_update(index_elements=[which], set_=said))
 
-    async def reopen(self, principal: Principal, feedback: UUID) -> None:
+    async def reopen_feedback(self, principal: Principal, feedback: UUID) -> None:
         """Raises NotFound if the feedback is not settled."""
         settled = settlements_table.c
         this = (settled.feedback_id == feedback) | (settled.answer_id == feedback)

@@ -69,7 +69,7 @@ async def settle(request: Caller, feedback_queue: Injected[FeedbackQueue]) -> Ht
         {"state": form_value("state", form.get("state"), ("open", "settled", "all")) or "open"}
     )
     if resolution is None:
-        await feedback_queue.reopen(request.user, given)
+        await feedback_queue.reopen_feedback(request.user, given)
         return redirect(request, back, "It is open again.")
     note = form_value("note", form.get("note"))
     await feedback_queue.settle(request.user, given, resolution, note and note[:2000])

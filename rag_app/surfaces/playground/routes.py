@@ -152,7 +152,7 @@ class Playground:
         store = await self._open_store(spec, judging.scope())
         found = (await store.fetch([said.chunk_id])).get(said.chunk_id)
         hit = to_hit(NodeWithScore(node=require(found, NotFound("chunk", str(said.chunk_id)))))
-        content = (await self._validations.contents(judging, [hit.source_id])).get(hit.source_id, ())
+        content = (await self._validations.read_passages(judging, [hit.source_id])).get(hit.source_id, ())
         span = locate(hit, content)
         await self._validations.judge(judging, spec.name, said.question, hit.source_id, span, int(said.relevant))
         start, end = span or (None, None)

@@ -226,7 +226,7 @@ class RetrievalValidation:
             fetched = await store.fetch(others)
             chunks |= {str(chunk): to_hit(NodeWithScore(node=node)) for chunk, node in fetched.items()}
         known = [(text, chunks[chunk]) for text, chunk in wanted if chunk in chunks]
-        contents = await self._validations.contents(user, {chunk.source_id for _, chunk in known})
+        contents = await self._validations.read_passages(user, {chunk.source_id for _, chunk in known})
         there = {chunk.chunk_id: chunk for _, chunk in known if chunk.source_id in contents}
         places = await asyncio.to_thread(
             lambda: {key: locate(chunk, contents[chunk.source_id]) for key, chunk in there.items()}
