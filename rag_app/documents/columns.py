@@ -4,15 +4,13 @@
 """
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
 from msgspec import Struct, field
 
-from rag_app.domain import FieldType, column_name
+from rag_app.domain import FieldType, column_name, read_table
 
 # A header such as `Price (EUR)`.
 _WITH_UNIT = re.compile(r"(?P<name>[^()\[\]]+?)\s*[(\[](?P<unit>[^()\[\]]{1,20})[)\]]")
@@ -161,17 +159,7 @@ def without_unit(column: str) -> tuple[str, str]:
         return header["name"].lower(), header["unit"]
     *tokens, last = column_name(re.sub("(?<=[a-z])(?=[A-Z])", "_", column)).split("_")
     dimension = _dimension(last)
-    parts = {code for known in _units().values() for code in known if len(code) > 1} | {
-        "per",
-        "pro",
-        "par",
-        "je",
-        "g",
-        "l",
-        "m",
-        "t",
-        "h",
-    }
+    parts = _parts_of_units()
     if tokens and dimension and not parts & {*tokens}:
         found = _entry_of(_expand(tokens), _entries("figures"))
         marks = _measure(found[1]).marks if found else frozenset()
@@ -299,6 +287,13 @@ def _short() -> tuple[Mapping[str, str], Mapping[str, str]]:
 
 
 @cache
+def _parts_of_units() -> frozenset[str]:
+    """Words beside which a unit is part of another one: `eur_per_hour`, `g_km`."""
+    codes = {code for known in _units().values() for code in known if len(code) > 1}
+    return frozenset({*codes, "per", "pro", "par", "je", "g", "l", "m", "t", "h"})
+
+
+@cache
 def _units() -> Mapping[str, Mapping[str, str]]:
     return {
         name: {code: told.replace("-", " ") for code, told in (each.split("=") for each in said.split())}
@@ -308,5 +303,4 @@ def _units() -> Mapping[str, Mapping[str, str]]:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, str]]:
-    table: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_name("columns.toml").read_text("utf-8"))
-    return table
+    return read_table(__file__)

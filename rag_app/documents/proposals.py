@@ -6,7 +6,6 @@ a date, a title, a sentence and a kind of record are chosen. What is not sure is
 
 import json
 import re
-import tomllib
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +36,7 @@ from rag_app.documents.metadata import detect_language
 from rag_app.documents.readers.formats import attempt, format_of
 from rag_app.documents.readers.rows import says_nothing, typed_value
 from rag_app.documents.reading import File, ReaderPool
-from rag_app.domain import FieldType, RowMapping, RowsRule, column_name
+from rag_app.domain import FieldType, RowMapping, RowsRule, column_name, read_table
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 from rag_app.retrieval.text import singular
 
@@ -302,10 +301,7 @@ def _entries(said: Mapping[str, str]) -> str:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, str]]:
-    table: Mapping[str, Mapping[str, str]] = tomllib.loads(
-        Path(__file__).with_name("proposals.toml").read_text("utf-8")
-    )
-    return table
+    return read_table(__file__)
 
 
 def _declare_figure(name: str, column: _Column, called: ColumnWords, date: str | None) -> dict[str, str]:
