@@ -334,8 +334,9 @@ def _outdated_blocks(question: Question, context: Context) -> frozenset[int]:
 
 def _prefer_current(chosen: Sequence[Passage], pool: Sequence[Passage], outdated: Set[int]) -> list[Passage]:
     """What was chosen, with the passage of another source that says it in much the same words in place of one that no longer holds."""
+    if not outdated:
+        return [*dict.fromkeys(chosen)]
     words = {each: {word for word in content_words(each.text) if word.isalpha()} for each in pool}
-
     current = [each for each in pool if each.block not in outdated]
 
     def say_now(one: Passage) -> Passage:
