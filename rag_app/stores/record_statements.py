@@ -33,21 +33,22 @@ class RecordStatement(Query):
         return self._groups(query, query.group, query.aggregate)
 
     def _single(self, query: RecordQuery) -> str:
-        # all chunks of a source have its type: grouping by it is cheaper than its minimum
-        value = f"min(v.{column(query.order or 'date')})"
+        value = column(query.order or "date")
         aggregate = _AGGREGATES[query.aggregate] if query.aggregate else "NULL::float8"
         direction = "DESC" if query.descending else "ASC"
         return f"""WITH found AS MATERIALIZED (
-                SELECT v.source_id, {value} AS value, {self._number(query)} AS number, v.source_type, min(v.no) AS no
-                FROM {self.fields} v WHERE {self._visible(query)} GROUP BY v.source_id, v.source_type),
+                SELECT DISTINCT ON (v.source_id) v.source_id, v.{value} AS value, {self._number(query)} AS number, v.source_type, v.no
+                FROM {self.fields} v WHERE {self._visible(query)} ORDER BY v.source_id, v.no),
             types AS MATERIALIZED (
                 SELECT source_type, count(*) AS size, sum(number) AS number FROM found GROUP BY source_type),
             totals AS MATERIALIZED (
                 SELECT sum(size)::bigint AS total, {aggregate} AS aggregate,
                     array_agg(source_type ORDER BY source_type) AS types
-                FROM types)
+                FROM types),
+            first AS (
+                SELECT * FROM found ORDER BY value {direction} NULLS LAST, no LIMIT {self.bind(query.limit, "bigint")})
             SELECT ARRAY[source_id] AS sources, value, NULL AS of_group, 1::bigint AS size, total, aggregate, types
-            FROM found, totals ORDER BY value {direction} NULLS LAST, no LIMIT {self.bind(query.limit, "bigint")}"""
+            FROM first, totals ORDER BY value {direction} NULLS LAST, no"""
 
     def _first_of_each(self, query: RecordQuery, group: str) -> str:
         """The first record of each group, and its equals; the groups in byte order."""
@@ -80,9 +81,9 @@ class RecordStatement(Query):
         key = self._key(query, group)
         order = f"{'of_group' if query.order == group else 'value'} {'DESC' if query.descending else 'ASC'}"
         return f"""WITH found AS MATERIALIZED (
-                SELECT v.source_id, min({key}::text COLLATE "C") AS of_group, {self._number(query)} AS number,
-                    min(v.date) AS date, min(v.source_type COLLATE "C") AS source_type
-                FROM {self.fields} v WHERE {self._visible(query)} GROUP BY v.source_id),
+                SELECT DISTINCT ON (v.source_id) v.source_id, {key}::text COLLATE "C" AS of_group,
+                    {self._number(query)} AS number, v.date, v.source_type COLLATE "C" AS source_type
+                FROM {self.fields} v WHERE {self._visible(query)} ORDER BY v.source_id, v.no),
             parts AS MATERIALIZED (
                 SELECT of_group, source_type, count(*) AS size, sum(number) AS number
                 FROM found {self._size_condition(query)} GROUP BY of_group, source_type),
@@ -96,13 +97,13 @@ class RecordStatement(Query):
                 SELECT row_number() OVER (ORDER BY {order} NULLS LAST, of_group) AS place, of_group, value, size
                 FROM groups ORDER BY place LIMIT {self.bind(query.limit, "bigint")}),
             newest AS (
-                SELECT place, source_id,
-                    row_number() OVER (PARTITION BY place ORDER BY date DESC NULLS LAST, source_id) AS at
-                FROM found JOIN told USING (of_group)),
-            cited AS (
-                SELECT place, array_agg(source_id ORDER BY at) AS sources FROM newest WHERE at <= {_MOST_CITED} GROUP BY place)
+                SELECT of_group, source_id,
+                    row_number() OVER (PARTITION BY of_group ORDER BY date DESC NULLS LAST, source_id) AS at
+                FROM found WHERE (of_group IN (SELECT of_group FROM told)) IS TRUE),
+            cited AS MATERIALIZED (
+                SELECT of_group, array_agg(source_id ORDER BY at) AS sources FROM newest WHERE at <= {_MOST_CITED} GROUP BY of_group)
             SELECT sources, value, of_group, size, total, aggregate, types
-            FROM told JOIN cited USING (place), totals ORDER BY place"""
+            FROM told JOIN cited USING (of_group), totals ORDER BY place"""
 
     def _size_condition(self, query: RecordQuery) -> str:
         """That a group has as many records as the query says."""
@@ -116,7 +117,7 @@ class RecordStatement(Query):
         return f"WHERE of_group IN (SELECT of_group FROM found GROUP BY of_group HAVING {' AND '.join(bounds)})"
 
     def _number(self, query: RecordQuery) -> str:
-        return f"min(v.{column(query.of)})" if query.of else "NULL::float8"
+        return f"v.{column(query.of)}" if query.of else "NULL::float8"
 
     def _visible(self, query: RecordQuery) -> str:
         """The mandatory conditions, the filters, and that the fields to order, sum or group by have values."""
