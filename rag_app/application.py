@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
+import rag_app.surfaces.lexybrain  # noqa: F401 - registers its capabilities, which are known whether or not it is served
 from rag_app.access.groups import GroupDirectory
 from rag_app.access.limits import Budgets, Leases, RateLimiter
 from rag_app.access.people import Calendar, Keys, People

@@ -23,6 +23,7 @@ import asyncpg
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+import rag_app.surfaces.lexybrain  # noqa: F401 - its capabilities are registered in every test, as in the application
 from rag_app.access.people import Organization, People
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres, private_postgres

@@ -1,12 +1,9 @@
 """What the system can be asked to do: a registry of capabilities.
 
 A capability is an entry of `CAPABILITIES` and a prompt in `prompts/`; a module of one's own calls `register`, and so does
-`capabilities.py` of a surface that has some of its own. Names, choices and descriptions elsewhere (the models file, prompt
-versions, detection) are read from here.
+a surface that has some of its own, with its import; `application.py` imports such surfaces. Names, choices and descriptions
+elsewhere (the models file, prompt versions, detection) are read from here.
 """
-
-from importlib import import_module
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -223,8 +220,3 @@ def capability_named(name: str) -> Capability:
 def groups() -> list[str]:
     """The groups of capabilities, each of a surface with conversations."""
     return list(dict.fromkeys(each.group for each in CAPABILITIES if each.group is not None))
-
-
-# What a surface can be asked is known wherever capabilities are, whether or not the surface is served.
-for _file in sorted(Path(__file__).parents[1].glob("surfaces/*/capabilities.py")):
-    import_module(f"rag_app.surfaces.{_file.parent.name}.capabilities")

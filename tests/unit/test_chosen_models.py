@@ -336,6 +336,7 @@ def test_examples_are_accepted(where: str, choose: Choose) -> None:
 
 ONLY_CHOSEN = """
 import os, sys
+import rag_app.surfaces.lexybrain
 from llama_index.core.embeddings import MockEmbedding
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.settings import Settings

@@ -1,4 +1,4 @@
-"""The capabilities that a conversation chooses from. They are registered where this module is imported."""
+"""The capabilities that a conversation chooses from. They are registered with the import of the surface."""
 
 from msgspec.structs import replace
 

@@ -1,6 +1,8 @@
 """The registry of capabilities: what an entry says, and that a module of one's own adds one."""
 
 import importlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.settings import Settings
 from rag_app.surfaces.lexybrain.messages import detect
 from tests.unit.test_pipeline import SCOPE, Library
+from tests.waiting import PATIENCE
 
 MODULE = """
 from rag_app.answering.capabilities import LEXYBRAIN, Capability, register
@@ -70,6 +73,14 @@ async def test_a_module_and_a_prompt_file_add_a_capability(
     library.pipeline._synthesizer = chosen.synthesizer
     answer = await library.pipeline.answer("waiting_times", Question("Which chunk waits?"), SCOPE)
     assert answer.model == "extractive" and answer.citations and "waits" in answer.text
+
+
+def test_the_capabilities_of_each_surface_come_with_the_application() -> None:
+    surfaces = Path(__file__).parents[3] / "rag_app" / "surfaces"
+    declared = {f"rag_app.surfaces.{file.parent.name}.capabilities" for file in surfaces.glob("*/capabilities.py")}
+    code = "import sys, rag_app.application; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert declared <= set(ran.stdout.split())
 
 
 def test_a_name_is_registered_once() -> None:
