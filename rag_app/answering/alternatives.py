@@ -10,11 +10,9 @@ from msgspec.structs import replace
 
 from rag_app.answering.citations import content_words
 from rag_app.answering.contrasts import speaks_of_another, speaks_of_asked
-from rag_app.answering.passages import Passage, Ranking
+from rag_app.answering.passages import Passage, Ranking, cells_of
 from rag_app.answering.ranges import fits
-from rag_app.retrieval.text import LABEL
 
-_CELL = re.compile(rf"({LABEL})\s+(\S.*)")
 _HEAD = re.compile(r"([^:.;!?]{1,50}?)(?::| [–—-]| =)\s")
 Group = tuple[int, str, str]
 """The number of a block, the heading of a section in it, and the first column of a table; of what is no row nothing."""
@@ -55,7 +53,7 @@ def _separate(
     if not meant:
         return [], others if means is fits_stated_range and len(others) > 1 else []
     wanted = content_words(question)
-    silent = [each for each, found in said if found is None and others and cells_in(each.text)]
+    silent = [each for each, found in said if found is None and others and cells_of(each.text, 2)]
     return meant, [*others, *(each for each in silent if not wanted & content_words(_head_of(each)))]
 
 
@@ -67,7 +65,7 @@ def fits_stated_range(question: str, row: Passage) -> bool | None:
     >>> [fits_stated_range("The 6.2 tower?", Passage(0, 0, f"No.: 5; Item: Tower, {size} m")) for size in ("6.2", "4.2")]
     [True, False]
     """
-    cells = [*cells_in(row.text).items()]
+    cells = [*cells_of(row.text, 2).items()]
     if not cells:
         head = _head_of(row)
         return fits(question, head, f"{row.lead} {row.section}") if head else None
@@ -79,14 +77,14 @@ def fits_stated_range(question: str, row: Passage) -> bool | None:
 
 def _head_of(row: Passage) -> str:
     """The first cell of a row, or what an item has before a colon or a dash; empty of a sentence."""
-    cells = [*cells_in(row.text).values()]
+    cells = [*cells_of(row.text, 2).values()]
     head = _HEAD.match(row.text)
     return cells[0] if cells else head[1] if head else ""
 
 
 def _names_sort(question: str, row: Passage) -> bool | None:
     """Whether the row is of the thing of a sort that the question names; False where it is of another one."""
-    text = " ; ".join(cells_in(row.text).values()) or row.text_with_lead
+    text = " ; ".join(cells_of(row.text, 2).values()) or row.text_with_lead
     if speaks_of_another(question, text):
         return False
     return True if speaks_of_asked(question, text) else None
@@ -112,14 +110,4 @@ def _leave_out(ranking: Ranking, left_out: set[Passage], beside: Mapping[Passage
 
 
 def _group_of(passage: Passage) -> Group:
-    return passage.block, passage.section, next(iter(cells_in(passage.text)), "")
-
-
-def cells_in(text: str) -> dict[str, str]:
-    """The cells of a table's row of two or more columns, by the column's name; of any other text none.
-
-    >>> cells_in("Contract: 32 hours; Days: 23"), cells_in("Note: we open at 9; come early.")
-    ({'Contract': '32 hours', 'Days': '23'}, {})
-    """
-    found = [_CELL.fullmatch(cell) for cell in text.split("; ")]
-    return {each[1].rstrip(":"): each[2] for each in found if each} if len(found) > 1 and all(found) else {}
+    return passage.block, passage.section, next(iter(cells_of(passage.text, 2)), "")

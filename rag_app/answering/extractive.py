@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rag_app.answering.alternatives import cells_in, fits_stated_range, settle_rows
+from rag_app.answering.alternatives import fits_stated_range, settle_rows
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.comparing import compare, name_thing, order_of
 from rag_app.answering.context import Context, header_line, neutralise
@@ -166,8 +166,7 @@ class ExtractiveSynthesizer(Synthesizer):
             return Draft("", EXTRACTIVE)  # what is asked beside a result is about that result
         if context.rows and len({passage.block for passage in chosen}) > 1:
             return Draft("", EXTRACTIVE)
-        outdated = _outdated_blocks(question, context)
-        chosen = _prefer_current(chosen, ranking.pool, outdated)
+        chosen = _prefer_current(chosen, ranking)
         rivals = _rivals(chosen, ranking, question, context)
         said = [passage for passage in chosen if passage not in rivals][: len(chosen) - len(rivals)]
         said = [each for each in add_sequels([*said, *rivals], ranking.pool, question.text) if each not in rivals]
@@ -178,8 +177,8 @@ class ExtractiveSynthesizer(Synthesizer):
         warning = not_understood_here(question.text, self._embedder.model_name, understood)
         written = (
             rivals and f"Sources disagree: {_tell(rivals, context, question.text)}",
-            _compose_text([each for each in said if each.block not in outdated], context, question.text),
-            _tell_outdated([each for each in said if each.block in outdated], context, question),
+            _compose_text([each for each in said if each.block not in ranking.outdated], context, question.text),
+            _tell_outdated([each for each in said if each.block in ranking.outdated], context, question),
             unanswered_text(question.text, missing),
             warning and f"{warning}.",
         )
@@ -260,7 +259,7 @@ def lacks_thing(question: str, found: Sequence[Passage], titles: Sequence[str]) 
 
 def _subject_of(passage: Passage) -> str:
     """The heading of the section, where a passage says nothing of what it is about: of a row, and of "They are £12"."""
-    return passage.section if cells_in(passage.text) or _POINTS_BACK.match(passage.text) else ""
+    return passage.section if cells_of(passage.text, 2) or _POINTS_BACK.match(passage.text) else ""
 
 
 def holds(question: str, found: Sequence[Passage]) -> list[bool]:
@@ -282,7 +281,7 @@ def holds(question: str, found: Sequence[Passage]) -> list[bool]:
 
 def _counts_for(result: Calculation, row: Passage, question: str) -> bool:
     """Whether a row says how many there are for the figure of the question: "Contract: 32 hours; Leave: 23"."""
-    return result is Calculation.COUNT and cells_in(row.text) != {} and fits_stated_range(question, row) is True
+    return result is Calculation.COUNT and cells_of(row.text, 2) != {} and fits_stated_range(question, row) is True
 
 
 async def rank_passages(embedder: BaseEmbedding, question: Question, context: Context) -> Ranking:
@@ -296,11 +295,11 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
     pool = _select_passages(question, context)
     outdated = _outdated_blocks(question, context)
     current = tuple(each for each in pool if each.block not in outdated)
-    ranking = await _rank(embedder, question, context, current)
+    ranking = replace(await _rank(embedder, question, context, current), outdated=outdated)
     if len(current) == len(pool) or ranking.read.max(initial=-MOST_ODDS) >= LIKELY:
         return ranking
     everything = await _rank(embedder, question, context, pool)
-    return everything if _strength(everything) > _strength(ranking) + AHEAD else ranking
+    return replace(everything, outdated=outdated) if _strength(everything) > _strength(ranking) + AHEAD else ranking
 
 
 def _select_passages(question: Question, context: Context) -> tuple[Passage, ...]:
@@ -332,18 +331,18 @@ def _outdated_blocks(question: Question, context: Context) -> frozenset[int]:
     )
 
 
-def _prefer_current(chosen: Sequence[Passage], pool: Sequence[Passage], outdated: Set[int]) -> list[Passage]:
+def _prefer_current(chosen: Sequence[Passage], ranking: Ranking) -> list[Passage]:
     """What was chosen, with the passage of another source that says it in much the same words in place of one that no longer holds."""
-    if not outdated:
+    if not ranking.outdated:
         return [*dict.fromkeys(chosen)]
-    words = {each: {word for word in content_words(each.text) if word.isalpha()} for each in pool}
-    current = [each for each in pool if each.block not in outdated]
+    words = {each: {word for word in content_words(each.text) if word.isalpha()} for each in ranking.pool}
+    current = [each for each in ranking.pool if each.block not in ranking.outdated]
 
     def say_now(one: Passage) -> Passage:
         shares = [len(words[one] & words[other]) / max(_FEWEST_ALIKE, len(words[one])) for other in current]
         return current[int(np.argmax(shares))] if max(shares, default=0.0) >= _ALIKE else one
 
-    told = [say_now(each) if each.block in outdated else each for each in chosen]
+    told = [say_now(each) if each.block in ranking.outdated else each for each in chosen]
     return [*dict.fromkeys(told)]
 
 

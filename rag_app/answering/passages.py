@@ -29,6 +29,7 @@ _NUMBER = compile_later(r"\W*\d{1,3}[.)]?\W*")
 _BULLET = compile_later(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
 _KEY_VALUE = compile_later(rf"^{_TIME_OF_DAY}{LABEL}\s+\S")
 _NUMBERED_HEADING = compile_later(r"^(?:(?:chapter|section|part|appendix)\s+\w{1,5}\b|\d+(?:\.\d+)+\s)", re.IGNORECASE)
+_CELL = compile_later(rf"({LABEL[:-1]}):\s+(\S.*)")
 _RECORD = compile_later(rf"^(?:{LABEL}\s[^;]*;\s){{2}}")
 _GREETING = compile_later(
     r"^(?:[^.!?:|]{1,40}:\s+)?(?:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|bonjour|bonsoir|salut|hallo"
@@ -93,7 +94,8 @@ class Ranking(Struct, frozen=True):
     `cosines` has a row for each of `asked` (what is looked for first, then the parts of the question) and a column for
     each of `ranked`, which are some of `pool`: all passages of the context, in its order. `windows` are those of each
     passage together with the one before it, `priors` what speaks for it before its meaning is looked at. `read` are log-odds that a passage answers, by the reader, -8..8; of those
-    that it has not read, the least of the others. They are 0 in a language that it does not know.
+    that it has not read, the least of the others. They are 0 in a language that it does not know. `outdated` are the blocks of
+    sources that no longer hold.
     """
 
     asked: tuple[str, ...]
@@ -103,6 +105,7 @@ class Ranking(Struct, frozen=True):
     windows: NDArray[np.float64]
     priors: NDArray[np.float64]
     read: NDArray[np.float64]
+    outdated: frozenset[int] = frozenset()
 
     @property
     def likeliest(self) -> Passage:
@@ -165,13 +168,16 @@ def passages_in_sections(text: str, block: int, sections: Sequence[tuple[int, st
     return found
 
 
-def cells_of(text: str) -> dict[str, str]:
-    """The cells of a table's row of three or more columns, by the column's name; of any other text none.
+def cells_of(text: str, fewest: int = 3) -> dict[str, str]:
+    """The cells of a table's row of `fewest` or more columns, by the column's name; of any other text none.
 
     >>> cells_of("Role: Cook; Pay: £12; Notice: 2 weeks")
     {'Role': 'Cook', 'Pay': '£12', 'Notice': '2 weeks'}
+    >>> cells_of("Contract: 32 hours; Days: 23", 2), cells_of("Note: we open at 9; come early.", 2)
+    ({'Contract': '32 hours', 'Days': '23'}, {})
     """
-    return dict(cell.split(": ", 1) for cell in text.split("; ") if ": " in cell) if _RECORD.match(text) else {}
+    found = [_CELL.fullmatch(cell) for cell in text.split("; ")]
+    return {each[1]: each[2] for each in found if each} if len(found) >= fewest and all(found[:2]) else {}
 
 
 def tell_row(text: str, lang: str = "en", asked: Set[str] = frozenset()) -> str:
