@@ -12,7 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from rag_app.answering.citations import content_words
-from rag_app.answering.verification.figures import DAYS, MONEY, MONTHS, NUMBER_WORDS, UNITS, figures_of
+from rag_app.answering.verification.figures import MONEY, NUMBER_WORDS, UNITS, figures_of
+from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS
 from rag_app.retrieval.text import words_in
 
 _COLOURS = frozenset(words_in("black white red green blue yellow orange purple pink brown grey gray"))
@@ -36,7 +37,7 @@ _PLAIN = frozenset(
     """
     )
 )
-NO_SUBJECT = _PLAIN | NUMBER_WORDS.keys() | UNITS.keys() | DAYS.keys() | MONTHS.keys()
+NO_SUBJECT = _PLAIN | NUMBER_WORDS.keys() | UNITS.keys() | DAY_NUMBERS.keys() | MONTH_NUMBERS.keys()
 
 
 class Statement(Struct, frozen=True):
@@ -107,7 +108,7 @@ def statement_of(text: str) -> Statement:
         word
         for name in re.findall(r"(?<!^)\b[A-Z][a-z]+\b|^[A-Z][a-z]+(?= [A-Z])", plain)
         for word in content_words(name)
-    ) - (DAYS.keys() | MONTHS.keys())
+    ) - (DAY_NUMBERS.keys() | MONTH_NUMBERS.keys())
     words = frozenset(word for word in content_words(plain) if word.isalpha())
     about = words - names - NO_SUBJECT - {value for _, value in said}
     return Statement(about, names, values, _NOT.search(plain) is not None)

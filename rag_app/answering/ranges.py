@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from rag_app.answering.citations import content_words
 from rag_app.answering.kinds import numbers_in
-from rag_app.answering.verification.figures import MONEY, MONTHS, NUMBER_WORDS, UNITS
-from rag_app.domain import read_table
+from rag_app.answering.verification.figures import MONEY, NUMBER_WORDS, UNITS
+from rag_app.domain import MONTH_NUMBERS, read_table
 from rag_app.retrieval.confidence import stem
 
 _LISTS = read_table(__file__)
@@ -163,7 +163,7 @@ def _bound_of(text: str, figure: re.Match[str]) -> str:
 def _range(low: str, high: str, unit: str | None, label: str) -> Range | None:
     """None of money and of days of a month. A unit that is not told beside the figure may be in the label."""
     word = (unit or "").casefold()
-    if word in MONTHS:
+    if word in MONTH_NUMBERS:
         return None
     if word not in UNITS and not (content_words(word) - _RANGE_WORDS):
         told = [each for each in re.findall(r"[^\W\d_]+", label.casefold()) if each in UNITS and len(each) > 1]

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from rag_app.domain import EmbeddingFailed
-from rag_app.retrieval.embedding import RememberedVectors, asking, open_session
+from rag_app.retrieval.embedding import RememberedVectors, asking, shared_session
 from rag_app.retrieval.text import tokens
 
 MODEL_FILE = Path(__file__).with_name("reader.onnx")
@@ -71,20 +70,16 @@ class Reader:
     """
 
     def __init__(self) -> None:
-        self._session: Any = None
-        self._loading = Lock()
         self._remembered = RememberedVectors(_MOST_REMEMBERED)
         self._pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="read")
 
     def load(self) -> Any:
-        """By the first question, or before it: half a second, in which an event loop has other work."""
-        with self._loading:
-            self._session = self._session or open_session(MODEL_FILE, 1)
-            return self._session
+        """By the first question, or before it."""
+        return shared_session(MODEL_FILE)
 
     def scores(self, question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
         """Log-odds that each sentence answers the question, about -8 to 8; each is the same whatever it is read with."""
-        session = self._session or self.load()
+        session = self.load()
         asked = encode_question(question)
         pairs = [as_arrays(asked, encode_reading(each)) for each in readings]
         return np.array([session.run(None, pair)[0][0] for pair in pairs], np.float64)
@@ -105,8 +100,7 @@ class Reader:
         loop, scores = asyncio.get_running_loop(), np.empty(len(readings))
         halves = [half for half in (readings[::2], readings[1::2]) if half]
         try:
-            if self._session is None:
-                await asyncio.to_thread(self.load)  # not in a thread of the pool, where `asks_once` is not known
+            await asyncio.to_thread(self.load)  # not in a thread of the pool, where `asks_once` is not known
             read = [loop.run_in_executor(self._pool, self.scores, question, half) for half in halves]
             for place, odds in enumerate(await asyncio.gather(*read)):
                 scores[place::2] = odds

@@ -14,8 +14,8 @@ from rag_app.answering.contrasts import things_apart
 from rag_app.answering.disagreement import NO_SUBJECT, Statement, kinds_apart, statement_of
 from rag_app.answering.kinds import Kind, kind_of, names_in
 from rag_app.answering.passages import cells_of
-from rag_app.answering.verification.figures import DAYS, MONEY, MONTHS, NUMBER_WORDS
-from rag_app.domain import read_table
+from rag_app.answering.verification.figures import MONEY, NUMBER_WORDS
+from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS, read_table
 from rag_app.retrieval.confidence import stem
 from rag_app.retrieval.text import words_in
 
@@ -104,10 +104,10 @@ def _stem(word: str) -> str:
 
 
 _DOCUMENTS = _stems(_LISTS["documents"])
-_UNNAMING_STEMS = frozenset(_stem(word) for word in NO_SUBJECT - DAYS.keys() - MONTHS.keys()) | _stems(
+_UNNAMING_STEMS = frozenset(_stem(word) for word in NO_SUBJECT - DAY_NUMBERS.keys() - MONTH_NUMBERS.keys()) | _stems(
     _LISTS["unnaming"]
 )
-_UNLIMITING_STEMS = _UNNAMING_STEMS | _stems(" ".join([_LISTS["unlimiting"], *DAYS, *MONTHS]))
+_UNLIMITING_STEMS = _UNNAMING_STEMS | _stems(" ".join([_LISTS["unlimiting"], *DAY_NUMBERS, *MONTH_NUMBERS]))
 
 
 class Account(Struct, frozen=True):

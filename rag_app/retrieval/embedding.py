@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -343,6 +343,21 @@ def open_session(file: Path, threads: int) -> Any:
     )
     _give_back()
     return session
+
+
+_OPENING = Lock()
+os.register_at_fork(before=_OPENING.acquire, after_in_parent=_OPENING.release, after_in_child=_OPENING.release)
+
+
+def shared_session(file: Path) -> Any:
+    """A bundled model that this process has opened, or opens now: half a second, in which an event loop has other work."""
+    with _OPENING:
+        return _opened_session(file)
+
+
+@cache
+def _opened_session(file: Path) -> Any:
+    return open_session(file, 1)
 
 
 def _give_back() -> None:

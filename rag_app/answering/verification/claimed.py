@@ -50,7 +50,7 @@ _ANY_YEAR = 2025
 _LARGEST_COUNT = 50
 _MOST_TO_ADD = 40
 _MONTHS_A_YEAR = 12.0
-_SPANS = frozenset(["time", "months"])
+SPANS = frozenset(["time", "months"])
 _DAYS_A_MONTH = (28, 31)
 _SECONDS_A_DAY = 86400
 _QUARTERS_OF_HOUR = frozenset([900.0, 1800.0, 2700.0, 3600.0])
@@ -84,7 +84,7 @@ def is_unsupported(claim: FigureSet, sources: FigureSet, text: str, counted: Ite
         or any(_is_other_span(each, sources) for each in claim.spans)
         or any(not _has_short_date(each, sources) for each in claim.short_dates)
         or any(not _has_date(each, sources) for each in claim.dates)
-        or not claim.weekdays <= sources.weekdays | {*map(_weekday, sources.dates)}
+        or not claim.weekdays <= sources.weekdays | {(day - 1) % 7 for day in map(_ordinal, sources.dates) if day}
         or any(not (_has_time(each, sources) or _is_behind(each, claim, sources)) for each in claim.times)
     )
 
@@ -98,7 +98,7 @@ def _states(figure: Figure, sources: FigureSet) -> bool:
 
 def _is_turned(figure: Figure, sources: FigureSet, text: str) -> bool:
     """Whether a claim says "more than" where the sources say "less than". "At least a day before" is "up to a day before"."""
-    if not figure.bound_sign or (figure.dimension in _SPANS and _AHEAD.search(text)):
+    if not figure.bound_sign or (figure.dimension in SPANS and _AHEAD.search(text)):
         return False
     known = [each for each in sources.numbers if figure.equals(each)]
     return bool(known) and all((figure.bound_sign, each.bound_sign) in _OPPOSITE_BOUNDS for each in known)
@@ -113,7 +113,7 @@ def _has_other_unit(figure: Figure, known: Sequence[Figure]) -> bool:
         money = [each.dimension for each in known if each.dimension in MONEY]
         if money and not any(is_convertible(figure.dimension, each) for each in money):
             return True
-    kinds = next((kinds for kinds in (MONEY, _SPANS) if figure.dimension in kinds), {figure.dimension})
+    kinds = next((kinds for kinds in (MONEY, SPANS) if figure.dimension in kinds), {figure.dimension})
     return any(each.dimension in kinds and each.plain & figure.plain for each in known)
 
 
@@ -150,7 +150,8 @@ def _differences(figure: Figure, others: Sequence[Figure], sources: FigureSet, t
     """Of two figures that the claim names; of one of them, or none, and those of the sources where it compares."""
     named = {*_values_of(figure.dimension, others)}
     stated = {*_values_of(figure.dimension, (each for each in others if _states(each, sources)))}
-    computed = _spread(stated) if figure.dimension or _REMAINDER_WORD.search(text) else []
+    parts = stated if figure.dimension or _REMAINDER_WORD.search(text) else set()
+    computed = [abs(one - other) for one, other in combinations(parts, 2)]
     if _DIFFERENCE.search(text) or (figure.sign and not figure.written):
         for known in _alike(figure.dimension, sources):
             pairs = combinations(known | named, 2)
@@ -177,10 +178,6 @@ def _products(figure: Figure, others: Sequence[Figure], sources: FigureSet, text
     return [value * share for value in (*known, *named) for share in shares] + [
         value * factor for value in known for factor in factors if factor > 1
     ]
-
-
-def _spread(values: Iterable[float]) -> list[float]:
-    return [abs(one - other) for one, other in combinations(values, 2)]
 
 
 def _is_change(figure: Figure, named: Sequence[Figure], text: str) -> bool:
@@ -290,8 +287,8 @@ def _is_rounded(figure: Figure, known: Iterable[Figure]) -> bool:
 
 def _is_other_span(span: Figure, sources: FigureSet) -> bool:
     """Whether a claim says "a month" where the sources give spans, and all of them in other units."""
-    known = [each for each in (*sources.numbers, *sources.implied) if each.dimension in _SPANS]
-    if span.dimension not in _SPANS or not known:
+    known = [each for each in (*sources.numbers, *sources.implied) if each.dimension in SPANS]
+    if span.dimension not in SPANS or not known:
         return False
     same_unit = any(each.dimension == span.dimension and each.scale == span.scale for each in known)
     return not same_unit and not any(span.agrees(each) or _is_about(span, each) for each in known)
@@ -328,10 +325,6 @@ def _has_date(wanted: Date, sources: FigureSet) -> bool:
     return (
         agrees or is_short or is_lone or (year is not None and day is not None and (year, day, month) in sources.dates)
     )
-
-
-def _weekday(day: Date) -> int | None:
-    return None if (number := _ordinal(day)) is None else (number - 1) % 7
 
 
 def _ordinal(day: Date) -> int | None:

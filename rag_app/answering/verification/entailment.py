@@ -1,12 +1,9 @@
 """How likely passages state a claim: a small model that reads both together (docs/adr/0064-a-model-reads-claims.md)."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from threading import Lock
-from typing import Any
 
 from msgspec import Struct
 
@@ -109,36 +106,19 @@ def _parts(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
         start = max(start + 1, (start + end + 1) // 2)
 
 
-class Entailment:
-    """all-MiniLM-L6-v2, trained with `tests/entailment` to tell what a passage states; in int8, on the CPU, offline.
+def read_odds(claim: str, sources: Sequence[Source]) -> float:
+    """Log-odds that these sources state the claim, about -6 to 6: of what says most for it.
+
+    The model is all-MiniLM-L6-v2, trained with `tests/entailment` to tell what a passage states; in int8, on the CPU, offline.
 
     >>> rules = [Source("Rules", "Dogs are welcome on the terrace. Cats stay outside.")]
-    >>> the_entailment().odds("You may bring your dog to the terrace.", rules) > the_entailment().odds("Cats may come in.", rules)
+    >>> read_odds("You may bring your dog to the terrace.", rules) > read_odds("Cats may come in.", rules)
     True
     """
+    from rag_app.answering.reader import as_arrays
+    from rag_app.retrieval.embedding import shared_session
 
-    def __init__(self) -> None:
-        self._session: Any = None
-        self._loading = Lock()
-
-    def odds(self, claim: str, sources: Sequence[Source]) -> float:
-        """Log-odds that these sources state the claim, about -6 to 6: of what says most for it."""
-        from rag_app.answering.reader import as_arrays
-        from rag_app.retrieval.embedding import open_session
-
-        with self._loading:
-            self._session = self._session or open_session(MODEL_FILE, 1)
-        asked = encode_claim(claim)
-        return max(
-            float(self._session.run(None, as_arrays(asked, encode_window(window)))[0][0])
-            for window in windows_of(claim, sources)
-        )
-
-
-@cache
-def the_entailment() -> Entailment:
-    """The one of this process."""
-    return Entailment()
-
-
-os.register_at_fork(after_in_child=the_entailment.cache_clear)
+    session = shared_session(MODEL_FILE)
+    asked = encode_claim(claim)
+    pairs = (as_arrays(asked, encode_window(window)) for window in windows_of(claim, sources))
+    return max(float(session.run(None, pair)[0][0]) for pair in pairs)

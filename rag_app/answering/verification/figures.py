@@ -78,10 +78,9 @@ _UNIT = "|".join(re.escape(name) for name in sorted(UNITS, key=lambda name: -len
 _UNIT = re.sub(r"\|an\|", r"|an(?!\\s\\w)|", _UNIT)  # of French "1 an", not of "$45 an hour"
 _FAR_UNIT = "|".join(sorted((name for name in UNITS if name.isalpha() and len(name) > 3), key=lambda name: -len(name)))
 _NO_ADJECTIVE = r"per|each|every|and|for|the|off|last|next|this|that|these|those|most|some|all|other|half|than|from|with|after|before|until"
-MONTHS, DAYS = MONTH_NUMBERS, DAY_NUMBERS
-_FULL_DAYS = {name[:3].title(): name for name in list(DAYS)[:7]}
-_MONTH = "|".join(sorted(MONTHS, key=lambda name: -len(name)))
-_DAY = "|".join(DAYS)
+_FULL_DAYS = {name[:3].title(): name for name in list(DAY_NUMBERS)[:7]}
+_MONTH = "|".join(sorted(MONTH_NUMBERS, key=lambda name: -len(name)))
+_DAY = "|".join(DAY_NUMBERS)
 _NUMBER = r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+(?:[.,]\d+)?(?![\d])|\d+(?:[.,]\d+)?"
 _WORD_NUMBER = rf"(?:{'|'.join(_TENS)})(?:[- ](?:{'|'.join(_SMALL[1:10])}))?|{'|'.join(_SMALL)}|hundred|thousand"
 _DAY_NUMBER = r"(?:0?[1-9]|[12]\d|3[01])"
@@ -312,8 +311,8 @@ def figures_of(text: str) -> FigureSet:
     rest = _TIME.sub(lambda found: " § " if _time(found) else found[0], rest)
     times += [_dial_time(found) for found in _DIAL.finditer(rest)]
     rest = _DIAL.sub(" § ", rest)
-    weekdays = frozenset(DAYS[(name or _FULL_DAYS[short]).casefold()] for name, short in _WEEKDAY.findall(rest))
-    dates += [(None, MONTHS[found[0].casefold()], None) for found in _LONE_MONTH.finditer(rest)]
+    weekdays = frozenset(DAY_NUMBERS[(name or _FULL_DAYS[short]).casefold()] for name, short in _WEEKDAY.findall(rest))
+    dates += [(None, MONTH_NUMBERS[found[0].casefold()], None) for found in _LONE_MONTH.finditer(rest)]
     days = frozenset(map(int, _ORDINAL.findall(rest)))
     rest = _ORDINAL.sub(" § ", _LONE_MONTH.sub(" § ", rest))
     short = tuple((int(one), int(other)) for one, other in _SHORT_DATE.findall(rest))
@@ -518,7 +517,7 @@ def _date(found: re.Match[str]) -> Date:
         return (year, second, first) if second <= 12 else (year, first, second)
     month, day = found["m1"] or found["m2"] or found["m3"], found["d1"] or found["d2"]
     said = found["y1"] or found["y2"] or found["y3"]
-    return int(said) if said else None, MONTHS[month.casefold()], int(day) if day else None
+    return int(said) if said else None, MONTH_NUMBERS[month.casefold()], int(day) if day else None
 
 
 def _time(found: re.Match[str]) -> frozenset[int] | None:

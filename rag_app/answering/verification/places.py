@@ -12,9 +12,9 @@ from itertools import chain, product
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rag_app.answering.verification.claimed import is_computed, is_unsupported
+from rag_app.answering.verification.claimed import SPANS, is_computed, is_unsupported
 from rag_app.answering.verification.figures import MONEY, Figure, FigureSet, figures_of, write_parts
-from rag_app.answering.verification.words import language_of, telling_words
+from rag_app.answering.verification.words import Passage, language_of, telling_words
 from rag_app.domain import compile_later
 from rag_app.retrieval.text import sentences
 
@@ -27,7 +27,6 @@ _HEADING = compile_later(r"\s*#{1,6}\s")
 _WRAPPED_LINE = compile_later(r"(?m)^([^\n|#]{50,}[^\n|.!?:>])\n[ \t]*(?=[^\W\d_])(?![^\n]*\|)")
 """The break of a long line in the middle of a sentence."""
 _RULE = compile_later(r"\s*\|?[\s:|-]*-{2,}[\s:|-]*\Z")
-_SPANS = ("time", "months")
 _COMPARISON = compile_later(
     r"""(?P<one>[^,;:()]{1,200}?)\b(?:(?P<dearer>dearer|pricier|more\ expensive|costs?\ more|teurer|plus\ ch[eè]re?s?)
       |(?P<cheaper>cheaper|less\ expensive|costs?\ less|billiger|günstiger|moins\ ch[eè]re?s?)
@@ -66,23 +65,15 @@ class Place(Struct, frozen=True):
 Statement = tuple[Place, FigureSet]
 
 
-class PlaceIndex:
+class PlaceIndex(Passage):
     """The places of a source; they are looked for when a claim has a figure."""
 
     def __init__(self, text: str) -> None:
-        self._text = write_parts(text)
+        super().__init__(write_parts(text))
 
     @cached_property
     def _places(self) -> list[Place]:
-        return [*_places_of(self._text)]
-
-    @cached_property
-    def _figures(self) -> FigureSet:
-        return figures_of(self._text)
-
-    @cached_property
-    def _language(self) -> str | None:
-        return language_of(self._text)
+        return [*_places_of(self.text)]
 
     def gives_another(self, claim: str) -> bool:
         """Whether a figure of the claim is in places of something else alone, and what it is said of has another one.
@@ -121,18 +112,18 @@ class PlaceIndex:
         """Whether a claim in another language has a span that the source, which has some in that unit, gives in other units
         alone: "72 Stunden" of a source with 48 hours for this and three days for that."""
         language, said = language_of(claim), figures_of(claim)
-        if not language or not self._language or language == self._language:
+        if not language or not self.language or language == self.language:
             return False
-        spans = [each for each in said.numbers if each.dimension in _SPANS and max(each.plain).is_integer()]
+        spans = [each for each in said.numbers if each.dimension in SPANS and max(each.plain).is_integer()]
         return any(self._is_in_other_units(each, said, claim) for each in spans)
 
     def _is_in_other_units(self, span: Figure, claim: FigureSet, text: str) -> bool:
-        alike = [each for each in self._figures.numbers if (each.dimension, each.scale) == (span.dimension, span.scale)]
+        alike = [each for each in self.figures.numbers if (each.dimension, each.scale) == (span.dimension, span.scale)]
         return (
             bool(alike)
             and not any(map(span.agrees, alike))
-            and not is_computed(span, claim, self._figures, text)
-            and any(map(span.agrees, self._figures.numbers))
+            and not is_computed(span, claim, self.figures, text)
+            and any(map(span.agrees, self.figures.numbers))
         )
 
     def _gives_another(self, sentence: str) -> bool:
@@ -152,7 +143,7 @@ class PlaceIndex:
     def _is_worked_out(self, figure: FigureSet, claim: FigureSet, sentence: str) -> bool:
         rest = [each for each in claim.numbers if each not in figure.numbers]
         return any(
-            is_computed(each, replace(claim, numbers=(*rest, each)), self._figures, sentence) for each in figure.numbers
+            is_computed(each, replace(claim, numbers=(*rest, each)), self.figures, sentence) for each in figure.numbers
         )
 
     def _is_of_other(
@@ -173,7 +164,7 @@ class PlaceIndex:
             return alike, having
         bare = [place for place in self._places if not place.kind and (place.table or kind != "span")]
         having = [place for place in bare if place.has(figure)]
-        if not having and kind == "span" and not is_unsupported(figure, self._figures, ""):
+        if not having and kind == "span" and not is_unsupported(figure, self.figures, ""):
             return alike, [Place(kind, (), {})]  # "a week" of something else, or "10 bicycles"
         return bare, having  # a heading or the title of a column says its unit
 
@@ -280,7 +271,7 @@ def _split_by_kind(figures: FigureSet) -> Iterator[tuple[str, FigureSet]]:
         dimension, value = number.dimension, max(number.plain)
         if dimension and value == 1:  # "in one year"
             continue
-        kind = "money" if dimension in MONEY else "span" if dimension in _SPANS else dimension
+        kind = "money" if dimension in MONEY else "span" if dimension in SPANS else dimension
         yield "date" if not dimension and value in _YEARS else kind, FigureSet(numbers=(number,))
     yield from (("clock", FigureSet(times=(each,))) for each in figures.times)
     yield from (("date", FigureSet(dates=(each,))) for each in figures.dates)

@@ -11,7 +11,7 @@ from rag_app.answering.citations import MARKER, cut_words, words_of
 from rag_app.answering.context import ContextBlock
 from rag_app.answering.kinds import THOUSANDS
 from rag_app.answering.verification.claimed import is_unsupported
-from rag_app.answering.verification.entailment import LANGUAGE, Source, the_entailment
+from rag_app.answering.verification.entailment import LANGUAGE, Source, read_odds
 from rag_app.answering.verification.figures import UNITS, figures_of
 from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
 from rag_app.answering.verification.places import PlaceIndex
@@ -149,7 +149,7 @@ class Ground:
         """The model's log-odds that these sources state a claim."""
         if (text, cited) not in self._odds:
             sources = [self._sources[number] for number in cited]
-            self._odds[text, cited] = the_entailment().odds(text, sources)
+            self._odds[text, cited] = read_odds(text, sources)
         return self._odds[text, cited]
 
     def allows(self, text: str, blocks: Iterable[int]) -> bool:
@@ -273,7 +273,7 @@ class Verification:
     def _take(self, line: str) -> None:
         text = line.strip()
         before, _, after = line.partition(text) if text else (line, "", "")
-        gap = max(self._gap + before, self._gap_left, key=_lines_of)
+        gap = max(self._gap + before, self._gap_left, key=lambda each: each.count("\n"))
         self._gap_left = ""
         if not text:
             self._gap = gap
@@ -375,10 +375,6 @@ class Verification:
         self.text += (unit.gap if self.text else "") + text
         self.claims += unit.kind is Kind.CLAIM and bool(unit.cited)
         self.admissions += unit.kind is Kind.ADMISSION
-
-
-def _lines_of(gap: str) -> int:
-    return gap.count("\n")
 
 
 def _lines(piece: str) -> list[str]:

@@ -8,9 +8,9 @@ from functools import cached_property, lru_cache
 from msgspec import Struct
 
 from rag_app.answering.citations import STOP_WORDS
-from rag_app.answering.verification.figures import DAYS, MONTHS, NUMBER_WORDS, UNITS, FigureSet, figures_of
+from rag_app.answering.verification.figures import NUMBER_WORDS, UNITS, FigureSet, figures_of
 from rag_app.answering.verification.kinds import FINITE, IMPERATIVES, PREDICATE
-from rag_app.domain import MONTHS as ENGLISH_MONTHS, WEEKDAYS, compile_later, read_table
+from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS, MONTHS, WEEKDAYS, compile_later, read_table
 from rag_app.retrieval.text import sentences, tokenizer, words_in
 
 _WORD = compile_later(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -141,8 +141,8 @@ _FIGURE_WEIGHT = 0.7
 _WITH_FIGURES = frozenset(
     [
         *UNITS,
-        *MONTHS,
-        *DAYS,
+        *MONTH_NUMBERS,
+        *DAY_NUMBERS,
         *NUMBER_WORDS,
         *words_in("price prices priced cost costs fee fees pay pays paid charge charged amount"),
     ]
@@ -487,7 +487,7 @@ def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> l
 def _begins_german_name(word: str, following: str, *, is_first: bool) -> bool:
     """Every noun has a capital there: a name is two in a row, "Lena Fischer" and not "Neue Preise", "Anfang April" or "Wochen Urlaub"."""
     after = _CAPITALIZED_WORD.match(following)
-    if after is None or word.casefold() in UNITS or after[0].casefold() in {*MONTHS, *DAYS}:
+    if after is None or word.casefold() in UNITS or after[0].casefold() in {*MONTH_NUMBERS, *DAY_NUMBERS}:
         return False
     return not (is_first and _BEFORE_GERMAN_NOUN.fullmatch(word))
 
@@ -526,7 +526,7 @@ def _is_known(name: str, words: set[str]) -> bool:
 
 _CALENDAR = frozenset(
     [
-        *(month.lower() for month in ENGLISH_MONTHS),
+        *(month.lower() for month in MONTHS),
         *(f"{day.lower()}{ending}" for day in WEEKDAYS for ending in ("", "s")),
         *words_in("i'm i'd i've i'll ok faq usd eur gbp am pm dr mr mrs ms prof"),
     ]

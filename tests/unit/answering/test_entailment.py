@@ -5,7 +5,8 @@ import threading
 import pytest
 from llama_index.core.schema import TextNode
 
-from rag_app.answering.verification.entailment import MOST_TEXT, Entailment, Source, windows_of
+from rag_app.answering.verification import verdict
+from rag_app.answering.verification.entailment import MOST_TEXT, Source, read_odds, windows_of
 from rag_app.surfaces.library.verifying import verify
 from tests.unit.answering.test_claimed_words import kept
 from tests.unit.answering.test_engine import WAITED, engine
@@ -65,14 +66,13 @@ def test_long_sources_are_read_in_parts_that_fit() -> None:
 async def test_claims_are_read_once_and_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sentence that was verified while it came is not read again when the answer is complete."""
     read, threads = [], set()
-    odds = Entailment.odds
 
-    def note(self: Entailment, claim: str, sources: list[Source]) -> float:
+    def note(claim: str, sources: list[Source]) -> float:
         read.append(claim)
         threads.add(threading.current_thread())
-        return odds(self, claim, sources)
+        return read_odds(claim, sources)
 
-    monkeypatch.setattr(Entailment, "odds", note)
+    monkeypatch.setattr(verdict, "read_odds", note)
     said = "One customer waited almost 15 minutes, but she liked the service [Source 1]."
     _, _, answer = await streamed(engine(Speaks(said, " She had to wait [Source 1]."), WAITED))
     assert answer.text.startswith(said) and read and len(read) == len(set(read)), read
