@@ -16,9 +16,9 @@ from uuid import UUID
 import rag_app.surfaces.lexybrain  # noqa: F401 - registers its capabilities, which are known whether or not it is served
 from rag_app.access.groups import GroupDirectory
 from rag_app.access.limits import Budgets, Leases, RateLimiter
+from rag_app.access.page_sessions import Sessions
 from rag_app.access.people import Calendar, Keys, People
 from rag_app.access.roles import Role, RoleDirectory
-from rag_app.access.sessions import Sessions
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.database.session import Database

@@ -20,7 +20,7 @@ from rag_app.console.answers import ask_threads
 from rag_app.console.demo import load_samples
 from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.domain.resources import resource_folder
-from rag_app.evaluation.answers import Thread, Turn, normalise
+from rag_app.evaluation.answer_facts import Thread, Turn, normalise
 from rag_app.evaluation.judgments import read_jsonl
 from rag_app.settings import Settings
 from tests.integration.unlimited import lift

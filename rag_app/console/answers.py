@@ -10,7 +10,7 @@ import httpx
 from rag_app.application import Application, build_api
 from rag_app.console.token import issue
 from rag_app.domain import JsonObject, Misconfigured, RagError
-from rag_app.evaluation.answers import Reply, ScoredTurn, Thread, score_thread
+from rag_app.evaluation.answer_facts import Reply, ScoredTurn, Thread, score_thread
 from rag_app.http.fields import MOST_EARLIER
 from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE
 from rag_app.surfaces.lexybrain.conversations import INDEX as MARKETPLACE

@@ -270,7 +270,7 @@ async def _evaluate_answers(
     as_json: bool,
 ) -> None:
     from rag_app.console.answers import ask_threads
-    from rag_app.evaluation.answers import Outcome, Thread, answers_json, count_outcomes
+    from rag_app.evaluation.answer_facts import Outcome, Thread, answers_json, count_outcomes
     from rag_app.evaluation.judgments import read_jsonl
 
     asked = {corpus} if corpus else application.indexes.keys()

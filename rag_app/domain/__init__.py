@@ -19,6 +19,21 @@ from rag_app.domain.answer import (
     ShownSource,
     Usage,
 )
+from rag_app.domain.days import (
+    DAY_NUMBERS,
+    FRENCH_MONTHS,
+    GERMAN_MONTHS,
+    MONTH_NUMBERS,
+    MONTHS,
+    WEEKDAYS,
+    Grain,
+    Period,
+    day_of,
+    day_text,
+    days_around,
+    days_text,
+    time_text,
+)
 from rag_app.domain.errors import (
     BudgetSpent,
     CostCapReached,
@@ -46,21 +61,6 @@ from rag_app.domain.errors import (
 )
 from rag_app.domain.filters import FieldType, Filters, Value
 from rag_app.domain.patterns import compile_later
-from rag_app.domain.period import (
-    DAY_NUMBERS,
-    FRENCH_MONTHS,
-    GERMAN_MONTHS,
-    MONTH_NUMBERS,
-    MONTHS,
-    WEEKDAYS,
-    Grain,
-    Period,
-    day_of,
-    day_text,
-    days_around,
-    days_text,
-    time_text,
-)
 from rag_app.domain.resources import read_table, resource_folder
 from rag_app.domain.rows import RowMapping, RowsRule, column_name, row_mapping, rules_as_written
 from rag_app.domain.scope import MOST_REQUESTS, PUBLIC_ORGANIZATION, Principal, Scope

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
+from rag_app.domain.days import Period
 from rag_app.domain.errors import RagError
 from rag_app.domain.filters import Filters
-from rag_app.domain.period import Period
 from rag_app.domain.source import JsonObject, MetadataValue, passage_link
 
 

@@ -14,8 +14,8 @@ from litestar.types import Guard
 from msgspec import Struct
 
 from rag_app.access.limits import Leases, RateLimiter
+from rag_app.access.page_sessions import Sessions
 from rag_app.access.people import PREFIX as KEY_PREFIX, Keys, People
-from rag_app.access.sessions import Sessions
 from rag_app.access.tokens import EXTENSION, Claims, TokenReader, bearer_token
 from rag_app.domain import (
     Misconfigured,

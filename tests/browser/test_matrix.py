@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rag_app.access.sessions import Sessions
+from rag_app.access.page_sessions import Sessions
 from tests.browser.conftest import Browser, sync_api
 from tests.browser.test_chat import SAID, answer, ask, serious
 from tests.integration.lexybrain import BOX, KEYWORD, Chat, citing

@@ -30,7 +30,7 @@ from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
-from rag_app.evaluation.answers import Thread
+from rag_app.evaluation.answer_facts import Thread
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.text import tokens
 from tests.integration.conftest import ON_DEFAULT

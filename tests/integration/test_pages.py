@@ -10,9 +10,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from rag_app.access.page_sessions import Sessions, digest
 from rag_app.access.people import People
 from rag_app.access.roles import Role, RoleDirectory
-from rag_app.access.sessions import Sessions, digest
 from rag_app.application import Application
 from rag_app.database.session import Database
 from tests.integration.service import USUAL, configured, prepare, served

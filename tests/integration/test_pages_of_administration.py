@@ -12,8 +12,8 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
+from rag_app.access.page_sessions import Sessions
 from rag_app.access.roles import Role
-from rag_app.access.sessions import Sessions
 from rag_app.application import Application
 from tests.conftest import NewPostgres
 from tests.integration.service import Text, bearer, configured, ingest, prepare, served, without_limits

@@ -25,7 +25,7 @@ from rag_app.console.answers import ask_threads
 from rag_app.console.demo import load_samples
 from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.domain import InvalidInput
-from rag_app.evaluation.answers import Thread
+from rag_app.evaluation.answer_facts import Thread
 from rag_app.retrieval.index import load_index
 from rag_app.settings import Settings
 from rag_app.surfaces.lexybrain.quotas import PlanDirectory

@@ -3,7 +3,7 @@
 import re
 from enum import StrEnum
 
-from rag_app.evaluation.answers import Reply
+from rag_app.evaluation.answer_facts import Reply
 from tests.records.expected import Row
 
 _FIGURE = re.compile(r"-?\d[\d,]*(?:\.\d+)?")

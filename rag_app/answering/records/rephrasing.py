@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from functools import cache
 
 from rag_app.answering.records.wording import table_of
-from rag_app.domain.period import FRENCH_MONTHS, GERMAN_MONTHS, MONTHS
+from rag_app.domain.days import FRENCH_MONTHS, GERMAN_MONTHS, MONTHS
 from rag_app.retrieval.spelling import correct_spelling, spellings, suspects
 
 _FIELD = r"[^,;:.?!]{1,40}?"

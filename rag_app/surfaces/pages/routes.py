@@ -12,8 +12,8 @@ from litestar.types import Guard
 
 from rag_app.access.limits import RateLimiter
 from rag_app.access.openid import Provider
+from rag_app.access.page_sessions import Sessions
 from rag_app.access.people import People
-from rag_app.access.sessions import Sessions
 from rag_app.domain import RateLimited
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.server import Site

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from rag_app.access.limits import RateLimiter
 from rag_app.access.openid import Attempt, Provider
+from rag_app.access.page_sessions import ATTEMPT_LIFETIME, Sessions
 from rag_app.access.people import People
-from rag_app.access.sessions import ATTEMPT_LIFETIME, Sessions
 from rag_app.domain import NotFound, RagError, RateLimited, Unauthenticated, require
 from rag_app.http.entrance import PAGES_COOKIES, AnyConnection, is_near, is_same_origin, loopback_host, pages_cookie
 from rag_app.http.exchange import logger

@@ -23,8 +23,8 @@ from litestar.response import Redirect
 from markupsafe import Markup
 from msgspec import Struct, ValidationError, convert
 
+from rag_app.access.page_sessions import Sessions, Visitor
 from rag_app.access.people import People
-from rag_app.access.sessions import Sessions, Visitor
 from rag_app.domain import Forbidden, InvalidInput, Unauthenticated, require
 from rag_app.http.entrance import AnyConnection, is_same_origin, pages_cookie
 from rag_app.http.exchange import exchange, logger
