@@ -38,6 +38,11 @@ _YEARLY = compile_later(
     r"\b(?:years?|yearly|annual\w*|months?|monthly|jahr\w*|monat\w*|ans?|année\w*|mois|mensuel\w*)\b", re.I
 )
 _AHEAD = compile_later(r"\b(?:before\w*|ahead|notice|advance|prior|vor\w*|avant|avance)\b", re.I)
+_WORKED_OUT = compile_later(
+    r"\b(?:so|hence|thus|therefore|mak(?:es?|ing)|means|works? out|comes? to|adds? up|altogether|in all|total\w*|together|left|leav(?:es|ing)"
+    r"|remain\w*|more|less|fewer|cheaper|dearer|per|each|every|apiece|average\w*)\b",
+    re.I,
+)
 _SHARE = compile_later(r"\b(?:of|out of|von|de|sur)\b", re.I)
 _OVER_WORDS = frozenset(["more than", "over", "a little over", "just over", "at least"])
 _UNDER_WORDS = frozenset(
@@ -46,6 +51,7 @@ _UNDER_WORDS = frozenset(
 _ABOUT_WORDS = frozenset(["about", "around", "roughly", "approximately", "some"])
 _NEARLY, _ROUNDING, _LEAST_ROUND = 1.1, 0.03, 50
 _NEARLY_PART, _ROUNDING_PART = 1.25, 0.2
+_LEAST_CENT = 0.005
 _ANY_YEAR = 2025
 _LARGEST_COUNT = 50
 _MOST_TO_ADD = 40
@@ -134,6 +140,8 @@ def is_computed(figure: Figure, claim: FigureSet, sources: FigureSet, text: str)
     computed += _differences(figure, others, sources, text)
     computed += _products(figure, others, sources, text)
     computed += _gaps(claim, sources, text) if figure.dimension == "time" else []
+    if _WORKED_OUT.search(text) and _is_result(figure, [each for each in others if _states(each, sources)]):
+        return True
     return any(abs(value - wanted) < 1e-6 for value in computed for wanted in figure.values)
 
 
@@ -178,6 +186,21 @@ def _products(figure: Figure, others: Sequence[Figure], sources: FigureSet, text
     return [value * share for value in (*known, *named) for share in shares] + [
         value * factor for value in known for factor in factors if factor > 1
     ]
+
+
+def _is_result(figure: Figure, named: Sequence[Figure]) -> bool:
+    """Whether a figure is the sum, the difference, the product or the quotient of two that the claim names, whatever these
+    are in, or the sum of all; as exactly as it is written."""
+    values = [max(each.plain) for each in named]
+    found = [sum(values)] if len(values) > 1 else []
+    for one, other in combinations(values, 2):
+        quotients = [one / other, other / one] if one and other else []
+        found += [one + other, abs(one - other), one * other, *quotients]
+    return any(
+        abs(value - wanted) <= (_ROUNDING * wanted if figure.about else _LEAST_CENT)
+        for value in found
+        for wanted in figure.plain
+    )
 
 
 def _is_change(figure: Figure, named: Sequence[Figure], text: str) -> bool:

@@ -23,7 +23,8 @@ _FACTS = (
 )
 _PAPERS = (
     r"(?:handbook|policy|policies|page|pages|manual|guide|report|reports|e-?mails?|letters?|article|articles|contract|faq|website|"
-    r"summary|summaries|listing|listings|reviews?|terms|price\ list)"
+    r"summary|summaries|listing|listings|reviews?|terms|price\ list|minutes|papers?|quote|offer|table|sheet|leaflet|brochure|menu|"
+    r"programme|schedule|invoice|statement|rules|announcement|notice|message|form|log|timetable)"
 )
 _STATE = r"(?:contain|include|list|mention|cover|say|tell|provide|specify|state|answer|have|address|give|discuss|describe|indicate|show|name)"
 _ADMISSION = (
@@ -33,13 +34,15 @@ _ADMISSION = (
       | \bI\ lack\b
       | \bwe\ (?:do\ not|don['’]t|cannot|can['’]t|could\ not|couldn['’]t)\ (?:have|find)\b[^.!?]{{0,60}}?\b{_FACTS}\b
       | \b{_RECORDS}\b[^.!?]{{0,30}}?\b(?:do|does|did)(?:\ not|n['’]t)\ (?:\w+\ ){{0,2}}?{_STATE}\b
-      | \b{_PAPERS}\b[^.!?]{{0,30}}?\b(?:do|does|did)(?:\ not|n['’]t)\ (?:say|tell|mention|specify|state|indicate|explain)\b
+      | \b{_PAPERS}\b[^.!?]{{0,30}}?\b(?:do|does|did)(?:\ not|n['’]t)\ (?:say|tell|mention|specify|state|indicate|explain|record|show|reveal)\b
             [^.!?]{{0,20}}?\b(?:whether|if|how|what|when|who|which|why|where|anything)\b
+      | \b(?:{_RECORDS}|{_PAPERS})\ says?\ nothing\ (?:on|about|of)\b
       | \b(?:none|nothing)\ (?:of|in)\ (?:the\ |these\ |my\ )?(?:\w+\ )?{_RECORDS}\ (?:\w+\ )?(?:{_STATE}s?\b|answers\b)
       | \bthere(?:\ (?:is|are|was|were)|['’]s)(?:\ no|n['’]t|\ not|\ insufficient)\b[^.!?]{{0,30}}?\b(?:{_FACTS}|mention|answer)\b
       | \b(?:no|not\ enough|insufficient)\ (?:\w+\ ){{0,2}}?(?:information|details?|data|evidence|context)\ (?:\w+\ ){{0,2}}?(?:available|
             provided|given|found|mentioned|retrieved|on|about|to\ answer)\b
       | \b(?:not|n['’]t)\ (?:mentioned|stated|specified|provided|covered|available|included|given|described)\b[^.!?]{{0,20}}?\b{_RECORDS}\b
+      | (?:\bnot|n['’]t)\ (?:mentioned|stated|specified|recorded)\ (?:in|by|on)\b[^.!?]{{0,20}}?\b{_PAPERS}\b
       | \bno\ mention\ of\b
       | \b(?:kein\w*|nicht\ genug)\ (?:\w+\ ){{0,2}}?(?:informationen|angaben|daten|hinweise?|quellen?)\b
       | \b(?:quellen|unterlagen|dokumente|daten)\b[^.!?]{{0,40}}?\b(?:nicht|keine?)\b | \bich\ weiß\ (?:es\ |das\ )?nicht\b

@@ -136,6 +136,8 @@ def unsupported(source: str, claim: str) -> bool:
         ("weights", "The large box weighs four times as much as the small one."),
         ("weights", "It keeps for a year."),
         ("weights", "A third of the buyers return."),
+        ("days", "The tank of 70 l costs 120 euros, so about 1.50 euros a litre."),
+        ("days", "The tank costs 120 euros and the pump 60, so the pair comes to 190."),
     ],
 )
 def test_what_the_sources_do_not_state(source: str, claim: str) -> None:
@@ -216,6 +218,8 @@ def test_what_the_sources_do_not_state(source: str, claim: str) -> None:
         ("days", "Children under 15 may not come. 40 may be taken."),
         ("days", "In March 76 books were read."),
         ("days", "A tank of 70 litres costs 120 euros; with the pump (60 euros) that makes 180 euros."),
+        ("days", "The tank of 70 l costs 120 euros, so about 1.70 euros a litre."),
+        ("days", "The tank costs 120 euros and the pump 60, so the tank is 60 more and the pair comes to 180."),
     ],
 )
 def test_what_the_sources_state(source: str, claim: str) -> None:

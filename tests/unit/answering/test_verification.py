@@ -135,6 +135,9 @@ def test_answers_about_documents_of_organizations(
         "There isn't enough information to answer.",
         "There is no mention of parking.",
         "No information about refunds was found.",
+        "The minutes don't record who voted against it.",
+        "What a cabin costs isn't stated in these papers.",
+        "The quote says nothing on how long the battery lasts.",
     ],
 )
 def test_an_admission_is_recognised(text: str) -> None:
@@ -151,6 +154,8 @@ def test_an_admission_is_recognised(text: str) -> None:
         "Customers did not mention wait times.",
         "Data is not kept longer than 30 days.",
         "The plan does not include support at night.",
+        "Breakfast is not included in the offer.",
+        "The menu does not have fish on Mondays.",
         "",
     ],
 )
