@@ -14,8 +14,6 @@ from rag_app.answering.passages import Passage, Ranking, cells_of
 from rag_app.answering.ranges import fits
 
 _HEAD = re.compile(r"([^:.;!?]{1,50}?)(?::| [–—-]| =)\s")
-Group = tuple[int, str, str]
-"""The number of a block, the heading of a section in it, and the first column of a table; of what is no row nothing."""
 
 
 def settle_rows(ranking: Ranking, question: str) -> Ranking:
@@ -28,9 +26,9 @@ def settle_rows(ranking: Ranking, question: str) -> Ranking:
     >>> [each.text for each in settled.ranked], settled.read.tolist()
     (['Distance: 5 to 12 miles; Price: 10'], [[4.0]])
     """
-    groups: dict[Group, list[Passage]] = {}
+    groups: dict[tuple[int, str, str], list[Passage]] = {}  # by block, section and first column of a table
     for each in ranking.pool:
-        groups.setdefault(_group_of(each), []).append(each)
+        groups.setdefault((each.block, each.section, next(iter(cells_of(each.text, 2)), "")), []).append(each)
     beside: dict[Passage, list[Passage]] = {}
     left_out: set[Passage] = set()
     for rows in groups.values():
@@ -107,7 +105,3 @@ def _leave_out(ranking: Ranking, left_out: set[Passage], beside: Mapping[Passage
         priors=ranking.priors[kept],
         read=read[:, kept],
     )
-
-
-def _group_of(passage: Passage) -> Group:
-    return passage.block, passage.section, next(iter(cells_of(passage.text, 2)), "")

@@ -11,7 +11,7 @@ from datetime import date
 from pathlib import PurePath
 from uuid import UUID
 
-from rag_app.domain import MONTH_NUMBERS, Hit, read_table
+from rag_app.domain import MONTH_NUMBERS, YEAR, Hit, read_table
 
 _LISTS = read_table(__file__)
 _PHRASES = {key: "|".join(said.split() if isinstance(said, str) else said) for key, said in _LISTS.items()}
@@ -39,7 +39,6 @@ _VALID_UNTIL = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)*)(?!\w)", re.IGNORECASE)
-_YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
 _DATE = re.compile(  # without its year, which follows
     rf"(?:\b(?P<day>\d{{1,2}})(?:st|nd|rd|th|\.)?\s(?:of\s)?)?\b(?P<name>{_MONTH})\b\.?,?\s$|\b(?P<name2>{_MONTH})\s(?P<day2>\d{{1,2}}),?\s$"
     r"|\b(?P<day3>\d{1,2})[./](?P<number>\d{1,2})[./]$",
@@ -126,9 +125,9 @@ def _edition_of(title: str, today: date) -> Edition:
     >>> sorted(words), numbers
     (['list', 'price'], (2, 1))
     """
-    rest = _YEAR.sub(" ", _EDITION_NUMBER.sub(" ", _DAY.sub(" ", _STATUS.sub(" ", title))))
+    rest = YEAR.sub(" ", _EDITION_NUMBER.sub(" ", _DAY.sub(" ", _STATUS.sub(" ", title))))
     words = frozenset(re.findall(r"[^\W_]+", rest.casefold()))
-    years = [(int(year),) for year in _YEAR.findall(title) if int(year) <= today.year]
+    years = [(int(year),) for year in YEAR.findall(title) if int(year) <= today.year]
     numbered = _EDITION_NUMBER.search(title)
     found = max(years, default=()) or (tuple(map(int, numbered[1].split("."))) if numbered else ())
     return words - _EDITION - MONTH_NUMBERS.keys(), found

@@ -58,7 +58,7 @@ from rag_app.answering.rival_answers import Account, answer_differently, are_com
 from rag_app.answering.sections import keep_named_sections, name_sections
 from rag_app.answering.sequels import add_sequels
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain import Hit, Period, Question, day_of, day_text
+from rag_app.domain import YEAR, Hit, Period, Question, day_of, day_text
 from rag_app.retrieval.embedding import embed_passages, embed_query
 from rag_app.retrieval.periods import names_day, names_period
 from rag_app.retrieval.text import words_in
@@ -130,7 +130,6 @@ _MOST_ROWS = 10  # of a table, that are quoted where several answer
 _LITTLE = 1  # words that carry meaning: a part of a question with no more is read with what is said before it
 _ASKS = r"(?:(?:at|from|by|until|for|in|to|on|of|with|about|after|before|under|over|below|above|within) )?(?:who|whom|whose|what|when|where|why|how|which|until)\b"
 _ASKS_YES_OR_NO = r"(?:do|does|did|is|are|was|were|can|may|must|should|will)\b"
-_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _GOES_ON = re.compile(r"\b(?:since|from|as of|seit|ab|depuis)\b[^.;]{0,30}\b(?:19|20)\d\d\b", re.IGNORECASE)
 _ENDS = re.compile(r"\b(?:to|until|till|bis|jusqu['’]au)\b[^.;]{0,30}\b(?:19|20)\d\d\b", re.IGNORECASE)
 _PART = re.compile(
@@ -677,7 +676,7 @@ def _is_of_other_year(text: str, asked: Period) -> bool:
     >>> [_is_of_other_year(each, next_year) for each in texts]
     [True, False, False, False]
     """
-    years = [int(year) for year in _YEAR.findall(text)]
+    years = [int(year) for year in YEAR.findall(text)]
     if asked.grain != "year" or asked.start is None or not years or min(years) <= asked.start.year <= max(years):
         return False
     return not (_GOES_ON.search(text) and max(years) < asked.start.year and not _ENDS.search(text))

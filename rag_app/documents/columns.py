@@ -218,12 +218,9 @@ def _holds(tokens: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _is_place(name: str) -> bool:
-    tokens = full_name(name)
-    return tokens[-1] in _table()["places"]["words"].split() or (tokens[-1] == "name" and _is_place_word(tokens[:-1]))
-
-
-def _is_place_word(tokens: Sequence[str]) -> bool:
-    return bool(tokens) and tokens[-1] in _table()["places"]["words"].split()
+    *others, last = full_name(name)
+    noun = others[-1] if last == "name" and others else last
+    return noun in _table()["places"]["words"].split()
 
 
 def person_of(name: str) -> str:

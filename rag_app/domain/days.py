@@ -7,6 +7,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rag_app.domain.patterns import compile_later
+
 Grain = Literal["day", "week", "month", "quarter", "year", "days"]
 
 MONTHS = "January February March April May June July August September October November December".split()  # noqa: SIM905
@@ -29,6 +31,8 @@ DAY_NUMBERS = {
     for number, name in enumerate(names)
 }
 """0, Monday, to 6, by name in English, German and French."""
+YEAR = compile_later(r"\b(?:19|20)\d\d\b")
+"""As a text says it in digits."""
 
 
 class Period(Struct, frozen=True):

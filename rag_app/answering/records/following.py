@@ -27,7 +27,7 @@ from rag_app.answering.records.wording import (
     vocabulary_of,
     word_set,
 )
-from rag_app.domain import Question
+from rag_app.domain import YEAR, Question
 from rag_app.retrieval.index import IndexSpec, Vocabulary
 from rag_app.retrieval.periods import Period
 from rag_app.retrieval.records import NamedValue
@@ -62,7 +62,6 @@ _ONE_AFTER = re.compile(
     r"(?:(?:the )?next(?: (?:one|best))?|(?:the )?(?:one )?(?:after|behind|below|following) (?:that(?: one)?|it|him|her|them))\W*",
     re.I,
 )
-_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _YEAR_BESIDE = re.compile(
     r"\b(?:in )?(?:the )?(?:(?P<after>year (?:after|later)|(?:following|next) year)|year (?:before|earlier)|previous year)(?: that| it)?\b",
     re.I,
@@ -219,7 +218,7 @@ def say_year(text: str, before: Sequence[str]) -> str:
     """
     found, steps = _YEAR_BESIDE.search(text), 0
     for each in (text, *before) if found is not None else ():
-        beside, years = _YEAR_BESIDE.search(each), _YEAR.findall(each)
+        beside, years = _YEAR_BESIDE.search(each), YEAR.findall(each)
         steps += 0 if beside is None else 1 if beside["after"] else -1
         if found is not None and len(years) == 1:
             return f"{text[: found.start()]}in {int(years[0]) + steps}{text[found.end() :]}"

@@ -15,6 +15,7 @@ from rag_app.answering.records.asking import without_period
 from rag_app.answering.records.conditions import BOUND_OPERATORS
 from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import SUPERLATIVES, noun_of, read_words, word_set
+from rag_app.domain import YEAR
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period, find_period, means_part, move_to_year_of
 from rag_app.retrieval.records import NamedValue
@@ -29,7 +30,6 @@ _TOPIC = re.compile(
     re.I,
 )
 _BACK = re.compile(r"\b(?:(?:of )?(?:them|those|these)|which ones|they|it|its|ones)\b", re.I)
-_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 
 def lead_of(text: str) -> str:
@@ -70,6 +70,6 @@ def without_lead(text: str, spec: IndexSpec, values: Sequence[NamedValue], today
 
 
 def _year_in(lead: str, today: date) -> Period | None:
-    found = _YEAR.search(lead)
+    found = YEAR.search(lead)
     year = find_period(f"in {found[0]}", today) if found else None
     return replace(year, said=found[0], span=found.span()) if year and found else None

@@ -1,7 +1,7 @@
 """Figures as an index has them: "50 million" is 50000000, and 5 kg are 5000 g where grams are what is recorded."""
 
 import re
-from functools import cache, partial
+from functools import cache
 
 from rag_app.answering.records.wording import is_figure, stem, table_of, vocabulary_of, year_field
 from rag_app.retrieval.index import IndexSpec
@@ -15,12 +15,12 @@ _YEAR = r"((?:19|20)\d\d)"
 _YEARS = [
     (re.compile(rf"\b{pattern}(?![\d.,%]*\d)", re.I), said)
     for pattern, said in (
-        (rf"(?:(?:between|from|over|in)\s+)?{_YEAR}\s*(?:and|to|until|till|-|–)\s*{_YEAR}", "between {} and {}"),
-        (rf"(?:since|from)\s+{_YEAR}(?:\s+(?:on|onwards?))?\b", "at least {}"),
-        (rf"after\s+{_YEAR}", "above {}"),
-        (rf"before\s+{_YEAR}", "under {}"),
-        (rf"(?:until|till|up to|by)\s+{_YEAR}", "at most {}"),
-        (r"in\s+the\s+((?:19|20)\d)0['’]?s\b", "between {0}0 and {0}9"),
+        (rf"(?:(?:between|from|over|in)\s+)?{_YEAR}\s*(?:and|to|until|till|-|–)\s*{_YEAR}", r"between \1 and \2"),
+        (rf"(?:since|from)\s+{_YEAR}(?:\s+(?:on|onwards?))?\b", r"at least \1"),
+        (rf"after\s+{_YEAR}", r"above \1"),
+        (rf"before\s+{_YEAR}", r"under \1"),
+        (rf"(?:until|till|up to|by)\s+{_YEAR}", r"at most \1"),
+        (r"in\s+the\s+((?:19|20)\d)0['’]?s\b", r"between \g<1>0 and \g<1>9"),
     )
 ]
 
@@ -71,13 +71,8 @@ def _say_years(text: str, spec: IndexSpec) -> str:
     ):
         return text
     for pattern, said in _YEARS:
-        bound = f"with {called[0]} {said}"
-        text = pattern.sub(partial(_say_bound, bound), text)
+        text = pattern.sub(rf"with {called[0]} {said}", text)
     return text
-
-
-def _say_bound(said: str, found: re.Match[str]) -> str:
-    return said.format(*found.groups())
 
 
 def _say_signs(text: str, spec: IndexSpec) -> str:

@@ -64,7 +64,7 @@ from rag_app.answering.records.wording import (
     word_set,
     year_field,
 )
-from rag_app.domain import FieldType, Filters, day_text
+from rag_app.domain import YEAR, FieldType, Filters, day_text
 from rag_app.retrieval.filters import EQ, GT, GTE, IN, LT, LTE, NE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.periods import Period, means_part
@@ -73,7 +73,6 @@ from rag_app.retrieval.spelling import correct_spelling
 from rag_app.retrieval.text import tokens as tokens_of
 
 _FURTHEST = 5  # "the fifth cheapest"
-_YEARS = range(1900, 2101)
 _SIZES: Mapping[str, Callable[[int], tuple[int, int]]] = {
     "least_of": lambda number: (number, 0),
     "over": lambda number: (number + 1, 0),
@@ -605,8 +604,7 @@ class _Reader(OrderReader):
     def _year(self) -> Period | None:
         """A year right before what is of it, "a 1975 car", or at the end: "total sales 2014"."""
         for place, (token, after) in enumerate(zip_longest(self.tokens, self.tokens[1:])):
-            value = figure(token.text)
-            if not (token.is_left and value in _YEARS and len(token.text) == 4):
+            if not (token.is_left and YEAR.fullmatch(token.text)):
                 continue
             lead = next((each.role for each in reversed(self.tokens[:place]) if not each.inside), "")
             ends = after is None and place > 0 and self.spec.dated_types != ()

@@ -29,12 +29,11 @@ from rag_app.answering.records.wording import (
     workers_field,
     year_field,
 )
-from rag_app.domain import FieldType
+from rag_app.domain import YEAR, FieldType
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period
 
 THERE = "*"  # the value of a field that is there, whatever it is
-_YEARS = range(1900, 2101)
 _PLAIN = frozenset({FieldType.KEYWORD, FieldType.TIME, FieldType.INTEGER, FieldType.NUMBER})
 _LETTERS_COMPARED = 3  # letters
 _WORDS_BEHIND = 3  # words between a name and its role: "Ada as the grower"
@@ -121,8 +120,7 @@ def _settle_years(tokens: Sequence[Token], spec: IndexSpec) -> None:
     """A year is the value of the one field of years, where records have no dates: "the whites of 2022"."""
     year = year_field(spec)
     for place, token in enumerate(tokens):
-        value = figure(token.text)
-        if year is None or not token.is_left or value not in _YEARS or len(token.text) != 4:
+        if year is None or not token.is_left or not YEAR.fullmatch(token.text):
             continue
         before = [each for each in tokens[max(0, place - 4) : place] if not each.inside]
         behind = tokens[place + 1 : place + 2]

@@ -499,7 +499,7 @@ def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, t
     owing = map(stems, _table()["money"]["owing"].split("|"))
     found |= {key: (Meaning("unclear"),) for key in owing if key not in found}
     for key, meanings in _common().items():
-        if meanings[0].role == "everybody" and _is_kind(found.get(key[-1:], ())):
+        if meanings[0].role == "everybody" and any(each.role == "kind" for each in found.get(key[-1:], ())):
             continue  # "all shops" are records where those are shops
         if (
             meanings[0].role == "count"
@@ -515,10 +515,6 @@ def total_of(spec: IndexSpec, name: str, phrase: Phrase) -> Meaning:
     """What has been taken is earned, where the index tells that from a total."""
     earned = vocabulary_of(spec, name).earned and not {*phrase}.isdisjoint(word_set("takes_in"))
     return Meaning("total", name, "earned" if earned else "")
-
-
-def _is_kind(meanings: Iterable[Meaning]) -> bool:
-    return any(each.role == "kind" for each in meanings)
 
 
 def _synonyms_of(own: Mapping[Phrase, tuple[Meaning, ...]]) -> Mapping[Phrase, tuple[Meaning, ...]]:
@@ -571,7 +567,9 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
             yield from ((each, Meaning("more", name, "" if role == "over" else "less")) for each in compared)
             plain = [word for phrase in phrases for word in _positives(phrase) if word not in phrases]
             yield from ((f"how {word}", Meaning("field", name)) for word in plain)
-            yield from ((each, Meaning("more", name, "same")) for word in plain for each in _alike_forms(word))
+            yield from (
+                (each, Meaning("more", name, "same")) for word in plain for each in (f"equally {word}", f"as {word} as")
+            )
     for name, kind in spec.records.items():
         yield from ((phrase, Meaning("kind", name)) for phrase in (*kind.words, kind.plural, *_heads(kind.words)))
     for name in spec.fields:
@@ -652,10 +650,6 @@ def _positives(superlative: str) -> tuple[str, ...]:
     return (f"{bare[:-1]}y" if bare.endswith("i") else bare, *twice, f"{bare}e")
 
 
-def _alike_forms(adjective: str) -> tuple[str, str]:
-    return f"equally {adjective}", f"as {adjective} as"
-
-
 def _heads(words: Sequence[str]) -> Iterator[str]:
     """The nouns of two words of which the first is enough as well: "job" of "repair" and "repair job"."""
     pairs = (phrase.split() for phrase in words)
@@ -721,9 +715,8 @@ def _read_parts(tokens: Sequence[Token], values: Sequence[NamedValue], spec: Ind
     """Words that are left, in a row, stand for the values of one field that have them all: "colour", "walnut board"."""
     place = 0
     while place < len(tokens):
-        length = 0
-        while place + length < len(tokens) and _may_be_part(tokens[place + length]):
-            length += 1
+        rest = takewhile(lambda token: token.is_left and figure(token.text) is None, tokens[place:])
+        length = len([*rest])
         while length and not _read_part(tokens, place, length, values, spec):
             length -= 1
         place += length or 1
@@ -749,10 +742,6 @@ def _part_names(tokens: Sequence[Token], spec: IndexSpec) -> None:
             ):
                 for token in tokens[first:end]:
                     token.meaning, token.said, token.inside, token.also = None, False, False, ()
-
-
-def _may_be_part(token: Token) -> bool:
-    return token.is_left and figure(token.text) is None
 
 
 def _read_part(tokens: Sequence[Token], place: int, length: int, values: Sequence[NamedValue], spec: IndexSpec) -> bool:
