@@ -266,8 +266,6 @@ def weight(word: str) -> float:
     """
     ranks = [tokenizer().token_to_id(form) for form in (word.casefold(), stem(word))]
     rank = min((rank for rank in ranks if rank is not None), default=_RARE_RANK)
-    if rank >= _RARE_RANK:
-        return 1.0
     span = math.log(_RARE_RANK) - math.log(_COMMON_RANK)
     return max(_LEAST, min(1.0, (math.log(max(rank, 1)) - math.log(_COMMON_RANK)) / span))
 
