@@ -12,9 +12,9 @@ from typing import Any
 from msgspec import Struct
 
 from rag_app.answering.citations import content_words
-from rag_app.answering.verification.figures import MONEY, NUMBER_WORDS, UNITS, figures_of
+from rag_app.answering.verification.figures import MONEY, UNITS, figures_of
 from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS
-from rag_app.retrieval.text import words_in
+from rag_app.retrieval.text import NUMBER_WORDS, words_in
 
 _COLOURS = frozenset(words_in("black white red green blue yellow orange purple pink brown grey gray"))
 _PLACE = re.compile(

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 from functools import cache
 
-from rag_app.answering.verification.figures import NUMBER_WORDS, OTHER_NUMBERS
+from rag_app.answering.verification.figures import OTHER_NUMBERS
 from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS
+from rag_app.retrieval.text import NUMBER_WORDS
 
 
 class Kind(StrEnum):

@@ -11,9 +11,10 @@ from msgspec import Struct
 
 from rag_app.answering.citations import content_words
 from rag_app.answering.kinds import numbers_in
-from rag_app.answering.verification.figures import MONEY, NUMBER_WORDS, UNITS
+from rag_app.answering.verification.figures import MONEY, UNITS
 from rag_app.domain import MONTH_NUMBERS, read_table
 from rag_app.retrieval.confidence import stem
+from rag_app.retrieval.text import NUMBER_WORDS
 
 _LISTS = read_table(__file__)
 _RANGE_WORDS, _AGE, _NO_NAME, _PEOPLE = (

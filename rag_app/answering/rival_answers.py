@@ -14,10 +14,10 @@ from rag_app.answering.contrasts import things_apart
 from rag_app.answering.disagreement import NO_SUBJECT, Statement, kinds_apart, statement_of
 from rag_app.answering.kinds import Kind, kind_of, names_in
 from rag_app.answering.passages import cells_of
-from rag_app.answering.verification.figures import MONEY, NUMBER_WORDS
+from rag_app.answering.verification.figures import MONEY
 from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS, read_table
 from rag_app.retrieval.confidence import stem
-from rag_app.retrieval.text import words_in
+from rag_app.retrieval.text import NUMBER_WORDS, words_in
 
 _SMALL_DIFFERENCE = 0.08  # "12 weeks" and "three months"
 _ALIKE = 5  # letters by which words are compared: "delivered" and "delivery"

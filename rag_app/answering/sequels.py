@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from rag_app.answering.citations import content_words
 from rag_app.answering.passages import Passage
-from rag_app.answering.verification.figures import NUMBER_WORDS, OTHER_NUMBERS
+from rag_app.answering.verification.figures import OTHER_NUMBERS
 from rag_app.retrieval.confidence import stem
+from rag_app.retrieval.text import NUMBER_WORDS
 
 MOST = 2
 """Sentences in a row, of which each limits the one before it."""

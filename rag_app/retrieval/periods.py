@@ -1415,8 +1415,15 @@ def _shift(day: date, number: int, unit: str) -> date:
 def _feast_day(name: str, year: int) -> date:
     from dateutil.easter import easter
 
-    fixed = {"christmas_eve": (12, 24), "christmas": (12, 25), "new_years_eve": (12, 31), "new_year": (1, 1)}
-    fixed |= {"halloween": (10, 31), "valentine": (2, 14), "boxing_day": (12, 26)}
+    fixed = {
+        "new_year": (1, 1),
+        "valentine": (2, 14),
+        "halloween": (10, 31),
+        "christmas_eve": (12, 24),
+        "christmas": (12, 25),
+        "boxing_day": (12, 26),
+        "new_years_eve": (12, 31),
+    }
     moved = {"easter": 0, "easter_monday": 1, "good_friday": -2}
     day: date = easter(year) + timedelta(days=moved[name]) if name in moved else date(year, *fixed[name])
     return day

@@ -31,6 +31,18 @@ def words_in(text: str) -> list[str]:
     return text.split()
 
 
+SMALL_NUMBERS = words_in(
+    """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+    seventeen eighteen nineteen
+    """
+)
+TENS = words_in("twenty thirty forty fifty sixty seventy eighty ninety")
+NUMBER_WORDS = {word: value for value, word in enumerate(SMALL_NUMBERS)} | {
+    word: 10 * value for value, word in enumerate(TENS, 2)
+}
+"""English ones of one word each: "zero" to "twenty", and the tens to "ninety"."""
+
 _ENDINGS = {
     "ies": ("y", "ie", "ies"),
     "ves": ("ve", "f", "fe"),

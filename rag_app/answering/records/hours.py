@@ -5,7 +5,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from rag_app.answering.records.wording import table_of
+from rag_app.answering.records.wording import numbers, table_of
 
 _DAY = 24 * 60
 _NO_HOURS = frozenset({"once", "twice"})
@@ -111,11 +111,10 @@ def _minutes(said: str | None, half: str | None) -> int | None:
     said = said.casefold().replace(".", ":")
     if _is(said, "noon"):
         return 12 * 60
-    numbers = table_of("numbers")
     own = re.search(r"([ap]):?m\b", said)
     half = own[1] if own else half and half.casefold()
     digits = [int(each) for each in re.findall(r"\d+", said)]
-    named = [int(numbers[word]) for word in re.findall(r"[^\W\d]+", said) if word in numbers]
+    named = [numbers()[word] for word in re.findall(r"[^\W\d]+", said) if word in numbers()]
     hour, minute = (*digits, *named, 0)[:2] if digits or named else (24, 0)
     parts = (("half", 30), ("quarter past", 15), ("quarter to", -15))
     quarter = next((by for words, by in parts if said.startswith(words)), 0)
@@ -132,8 +131,7 @@ def _is(said: str, name: str) -> bool:
 
 @cache
 def _hour() -> str:
-    numbers = table_of("numbers").items()
-    hours = "|".join(word for word, number in numbers if 0 < int(number) <= 12 and word not in _NO_HOURS)
+    hours = "|".join(word for word, number in numbers().items() if 0 < number <= 12 and word not in _NO_HOURS)
     return rf"(?:\d{{1,2}}|{hours})"
 
 

@@ -18,7 +18,7 @@ from rag_app.retrieval.formulas import names_in
 from rag_app.retrieval.index import IndexSpec, Kind, Vocabulary
 from rag_app.retrieval.records import NUMBER_FIELDS, NamedValue
 from rag_app.retrieval.spelling import SHORTEST
-from rag_app.retrieval.text import singular
+from rag_app.retrieval.text import NUMBER_WORDS, singular
 
 Phrase = tuple[str, ...]
 _WORD = re.compile(r"(?<![\w.,-])-\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|[^\W\d_]+")
@@ -307,13 +307,19 @@ def stems(text: str) -> Phrase:
 
 def figure(word: str) -> float | None:
     """
-    >>> figure("1,200"), figure("-5"), figure("seventeen"), figure("listing")
-    (1200.0, -5.0, 17.0, None)
+    >>> figure("1,200"), figure("-5"), figure("twenty"), figure("listing")
+    (1200.0, -5.0, 20.0, None)
     """
     if re.fullmatch(r"-?(?:\d+|\d+\.\d+|\d{1,3}(?:,\d{3})+(?:\.\d+)?)", word):
         return float(word.replace(",", ""))
-    known = _table()["numbers"].get(word.casefold())
+    known = numbers().get(word.casefold())
     return None if known is None else float(known)
+
+
+@cache
+def numbers() -> Mapping[str, int]:
+    """What words say as figures, in the order of their tables."""
+    return {**NUMBER_WORDS, **{word: int(value) for word, value in _table()["numbers"].items()}}
 
 
 def figures_in(text: str) -> frozenset[float]:

@@ -9,17 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS, compile_later, read_table
-from rag_app.retrieval.text import words_in
+from rag_app.retrieval.text import NUMBER_WORDS, SMALL_NUMBERS, TENS
 
-_SMALL = words_in(
-    """
-    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
-    seventeen eighteen nineteen
-    """
-)
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-NUMBER_WORDS = {word: value for value, word in enumerate(_SMALL)} | {word: 10 * n for n, word in enumerate(_TENS, 2)}
-"""Of one word each: "zero" to "twenty", and the tens to "ninety"."""
 _SCALES = {
     "hundred": 100,
     "thousand": 10**3,
@@ -82,7 +73,9 @@ _FULL_DAYS = {name[:3].title(): name for name in list(DAY_NUMBERS)[:7]}
 _MONTH = "|".join(sorted(MONTH_NUMBERS, key=lambda name: -len(name)))
 _DAY = "|".join(DAY_NUMBERS)
 _NUMBER = r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+(?:[.,]\d+)?(?![\d])|\d+(?:[.,]\d+)?"
-_WORD_NUMBER = rf"(?:{'|'.join(_TENS)})(?:[- ](?:{'|'.join(_SMALL[1:10])}))?|{'|'.join(_SMALL)}|hundred|thousand"
+_WORD_NUMBER = (
+    rf"(?:{'|'.join(TENS)})(?:[- ](?:{'|'.join(SMALL_NUMBERS[1:10])}))?|{'|'.join(SMALL_NUMBERS)}|hundred|thousand"
+)
 _DAY_NUMBER = r"(?:0?[1-9]|[12]\d|3[01])"
 _DATE = compile_later(
     rf"""(?P<iso>\b(?P<iy>\d{{4}})-(?P<im>\d{{2}})(?:-(?P<id>\d{{2}}))?(?=\b|T))
@@ -108,7 +101,7 @@ _TIME = compile_later(
 )
 _DIAL = compile_later(
     rf"""\b(?:(?P<past>half|(?:a\ )?quarter|five|ten|twenty|twenty-five)\ past|(?P<to>(?:a\ )?quarter|(?<=at\ )(?:five|ten|twenty|twenty-five))\ to)
-        \ (?P<hour>{"|".join(_SMALL[1:13])}|1[0-2]|[1-9])\b(?:\ in\ the\ (?P<part>morning|afternoon|evening)|\s?(?P<half>[ap])m\b)?""",
+        \ (?P<hour>{"|".join(SMALL_NUMBERS[1:13])}|1[0-2]|[1-9])\b(?:\ in\ the\ (?P<part>morning|afternoon|evening)|\s?(?P<half>[ap])m\b)?""",
     re.IGNORECASE | re.VERBOSE,
 )
 _FIGURE = compile_later(

@@ -8,10 +8,10 @@ from functools import cached_property, lru_cache
 from msgspec import Struct
 
 from rag_app.answering.citations import STOP_WORDS
-from rag_app.answering.verification.figures import NUMBER_WORDS, UNITS, FigureSet, figures_of
+from rag_app.answering.verification.figures import UNITS, FigureSet, figures_of
 from rag_app.answering.verification.kinds import FINITE, IMPERATIVES, PREDICATE
 from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS, MONTHS, WEEKDAYS, compile_later, read_table
-from rag_app.retrieval.text import sentences, tokenizer, words_in
+from rag_app.retrieval.text import NUMBER_WORDS, sentences, tokenizer, words_in
 
 _WORD = compile_later(r"[^\W_]+(?:['’][^\W_]+)?")
 _TABLE = read_table(__file__)

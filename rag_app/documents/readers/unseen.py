@@ -30,8 +30,9 @@ _PIXELS = {
     "cm": 37.8,
     "mm": 3.8,
     "in": 96.0,
+    "vw": 10.0,
+    "vh": 8.0,
 }
-_PIXELS |= {"vw": 10.0, "vh": 8.0}
 _LENGTH = re.compile(r"([-+]?(?:\d+(?:\.\d*)?|\.\d+))([a-z%]*)")
 _COLOURS: dict[str, Colour] = {
     "white": (255, 255, 255),
