@@ -8,10 +8,9 @@ has is not its answer. Where no rule knows a question, any sentence may answer i
 import re
 from collections.abc import Iterable
 from enum import StrEnum
-from functools import cache
 
 from rag_app.answering.verification.figures import OTHER_NUMBERS
-from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS
+from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS, compile_later
 from rag_app.retrieval.text import NUMBER_WORDS
 
 
@@ -35,57 +34,54 @@ class Kind(StrEnum):
     REASON = "reason"
 
 
-@cache
-def _pattern(words: str) -> re.Pattern[str]:
-    """What is in a table is compiled when it is first used: a question asks for one kind of value."""
-    return re.compile(words, re.IGNORECASE)
-
-
 # The first that fits says the kind.
 _WHAT = r"(?:\b(?:(?:what|which)(?:['’]?s| is| are)?|do you have|have you got|is there|give me|wie lautet|wie ist) {}|^\W*(?:the )?)"
 _WHAT_THE, _WHAT_WORDS = _WHAT.format("(?:the |your |our |die |ihre )?"), _WHAT.format(r"(?:[\w'’]+ ){0,4}?")
 _NAME_END = r"(?=\W*$| (?:of|for|to|do|should|at|von|vom|für|der|des)\b)"
 _QUESTION_WORDS = {
-    Kind.EMAIL: rf"{_WHAT_WORDS}e-?mail(?:[ -]ad+ress\w*)?{_NAME_END}",
-    Kind.PHONE: (
-        rf"{_WHAT_WORDS}(?:(?:tele)?phone|mobile|contact|fax)[ -]?numbers?{_NAME_END}|{_WHAT_WORDS}(?:telefon|handy|fax)nummer{_NAME_END}"
-        r"|\b(?:what|which) number (?:do|should|can|must|shall|may) (?:i|we|you) (?:ring|call|phone|dial|text)\b"
-        rf"|{_WHAT_THE}numbers? (?:of|for) (?:the |your |our )?(?:[\w'’]+ ){{0,3}}"
-        r"(?:line|helpline|hotline|desk|reception|office|surgery|emergency|emergencies|switchboard)\b"
-    ),
-    Kind.SHARE: (
-        r"\b(?:what|which|how (?:big|large|high) an?) (?:percentage|per ?cent|proportion|share|fraction) of\b|\bwie ?viel prozent\b"
-        r"|\b(?:welcher|welchen) (?:anteil|prozentsatz)\b|\bquel(?:le)? (?:pourcentage|part|proportion) d"
-    ),
-    Kind.MONEY: (
-        r"\b(?:what|how much)\b.{0,60}\b(?:costs?|prices?|charged?|fees?|salary|wages?|pay|paid|earns?)\b|\bwie teuer\b"
-        r"|^(?!.*\b(?:who|when|where|why|which|is|are|am|do|does|did|can|could|may|must|if)\b)[^?.,;]{3,60}\b(?:price|cost|fee|charge)s?\W*$"
-        r"|\bhow much for\b|^\W*(?:the )?(?:[a-z]+ )?(?:price|cost|fee|charge)s? (?:of|for|per)\b|\bset (?:me|us) back\b"
-        r"|\bwas (?:kostet|kosten|zahlt|zahlen)\b|\bcombien (?:coûte|coûtent)\b"
-    ),
-    Kind.OFTEN: r"\bhow (?:often|frequently)\b|\bhow many times\b|\bwie oft\b",
-    Kind.SPAN: (
-        r"\bhow (?:long|soon|quickly)\b|\bhow many (?:minutes|hours|days|weeks|months|years)\b"
-        r"|\bhow much (?:time|notice)\b|\bwie lange\b|\bcombien de temps\b"
-    ),
-    Kind.LENGTH: r"\b(?:what|which) (?:width|depth|height)\b|\bhow (?:tall|deep|wide|thick|far (?:is|away|from))\b|\bwie (?:tief|breit|weit)\b",
-    Kind.WEIGHT: r"\bhow heavy\b|\b(?:what|how much) .{0,40}\bweighs?\b|\bwie schwer\b|\bhow many kilo",
-    Kind.AGE: r"\bhow old\b|\bwhat age\b|\bwie alt\b|\bquel âge\b",
-    Kind.WARMTH: r"\bhow (?:warm|hot|cold)\b|\bwhat temperature\b|\bwie (?:warm|heiß|kalt)\b",
-    Kind.NUMBER: (
-        r"\bhow (?:many|much|high|big|large|fast)\b|\b(?:what|which) (?:percentage|proportion|number|size|speed)\b"
-        r"|\bwie (?:viele?|hoch|groß|schnell)\b|\bcombien\b"
-    ),
-    Kind.TIME: (
-        r"^(?:(?:and|so|but|until|till|since|by|from|ok),? )*when\b|\b(?:until|since|by|from|and) when\b|\bum wie viel uhr\b"
-        r"|\b(?:what|which) (?:time|date|day|year|month|week|century|decade)s?\b|\bwann\b|\ban welchem tag\b|\bquand\b"
-    ),
-    Kind.PERSON: r"\b(?:who|whom|whose|wer|wem|wen)\b",
-    Kind.PLACE: (
-        r"^(?:(?:and|so|but|from) )*where\b|\b(?:what|which) (?:city|town|country|room|street|address)\b"
-        r"|^wo(?:hin)?\b|^où\b"
-    ),
-    Kind.REASON: r"\bwhy\b|\bhow come\b|\bwarum\b|\bweshalb\b|\bpourquoi\b",
+    each: compile_later(words, re.IGNORECASE)
+    for each, words in {
+        Kind.EMAIL: rf"{_WHAT_WORDS}e-?mail(?:[ -]ad+ress\w*)?{_NAME_END}",
+        Kind.PHONE: (
+            rf"{_WHAT_WORDS}(?:(?:tele)?phone|mobile|contact|fax)[ -]?numbers?{_NAME_END}|{_WHAT_WORDS}(?:telefon|handy|fax)nummer{_NAME_END}"
+            r"|\b(?:what|which) number (?:do|should|can|must|shall|may) (?:i|we|you) (?:ring|call|phone|dial|text)\b"
+            rf"|{_WHAT_THE}numbers? (?:of|for) (?:the |your |our )?(?:[\w'’]+ ){{0,3}}"
+            r"(?:line|helpline|hotline|desk|reception|office|surgery|emergency|emergencies|switchboard)\b"
+        ),
+        Kind.SHARE: (
+            r"\b(?:what|which|how (?:big|large|high) an?) (?:percentage|per ?cent|proportion|share|fraction) of\b|\bwie ?viel prozent\b"
+            r"|\b(?:welcher|welchen) (?:anteil|prozentsatz)\b|\bquel(?:le)? (?:pourcentage|part|proportion) d"
+        ),
+        Kind.MONEY: (
+            r"\b(?:what|how much)\b.{0,60}\b(?:costs?|prices?|charged?|fees?|salary|wages?|pay|paid|earns?)\b|\bwie teuer\b"
+            r"|^(?!.*\b(?:who|when|where|why|which|is|are|am|do|does|did|can|could|may|must|if)\b)[^?.,;]{3,60}\b(?:price|cost|fee|charge)s?\W*$"
+            r"|\bhow much for\b|^\W*(?:the )?(?:[a-z]+ )?(?:price|cost|fee|charge)s? (?:of|for|per)\b|\bset (?:me|us) back\b"
+            r"|\bwas (?:kostet|kosten|zahlt|zahlen)\b|\bcombien (?:coûte|coûtent)\b"
+        ),
+        Kind.OFTEN: r"\bhow (?:often|frequently)\b|\bhow many times\b|\bwie oft\b",
+        Kind.SPAN: (
+            r"\bhow (?:long|soon|quickly)\b|\bhow many (?:minutes|hours|days|weeks|months|years)\b"
+            r"|\bhow much (?:time|notice)\b|\bwie lange\b|\bcombien de temps\b"
+        ),
+        Kind.LENGTH: r"\b(?:what|which) (?:width|depth|height)\b|\bhow (?:tall|deep|wide|thick|far (?:is|away|from))\b|\bwie (?:tief|breit|weit)\b",
+        Kind.WEIGHT: r"\bhow heavy\b|\b(?:what|how much) .{0,40}\bweighs?\b|\bwie schwer\b|\bhow many kilo",
+        Kind.AGE: r"\bhow old\b|\bwhat age\b|\bwie alt\b|\bquel âge\b",
+        Kind.WARMTH: r"\bhow (?:warm|hot|cold)\b|\bwhat temperature\b|\bwie (?:warm|heiß|kalt)\b",
+        Kind.NUMBER: (
+            r"\bhow (?:many|much|high|big|large|fast)\b|\b(?:what|which) (?:percentage|proportion|number|size|speed)\b"
+            r"|\bwie (?:viele?|hoch|groß|schnell)\b|\bcombien\b"
+        ),
+        Kind.TIME: (
+            r"^(?:(?:and|so|but|until|till|since|by|from|ok),? )*when\b|\b(?:until|since|by|from|and) when\b|\bum wie viel uhr\b"
+            r"|\b(?:what|which) (?:time|date|day|year|month|week|century|decade)s?\b|\bwann\b|\ban welchem tag\b|\bquand\b"
+        ),
+        Kind.PERSON: r"\b(?:who|whom|whose|wer|wem|wen)\b",
+        Kind.PLACE: (
+            r"^(?:(?:and|so|but|from) )*where\b|\b(?:what|which) (?:city|town|country|room|street|address)\b"
+            r"|^wo(?:hin)?\b|^où\b"
+        ),
+        Kind.REASON: r"\bwhy\b|\bhow come\b|\bwarum\b|\bweshalb\b|\bpourquoi\b",
+    }.items()
 }
 
 _NUMBER = (
@@ -101,7 +97,7 @@ _UNITS_OF_TIME = (
     "seconds?|minutes?|mins?|hours?|days?|nights?|weeks?|fortnights?|months?|years?|decades?|centur(?:y|ies)|seasons?|overnight"
     "|sekunden?|minuten?|stunden?|tagen?|tage|wochen?|monate?n?|jahre?n?|secondes?|heures?|jours?|semaines?|mois|ans?"
 )
-_FIGURE = _pattern(rf"\d[\d.,:'’]*\d|\d|\b(?:{_NUMBER})\b")
+_FIGURE = compile_later(rf"\d[\d.,:'’]*\d|\d|\b(?:{_NUMBER})\b", re.IGNORECASE)
 _PLACE = (
     r"\b(?:in|at|on|near|behind|beside|between|under|above|outside|inside|opposite|from|to|into|through|across|along|via|around"
     r"|im|am|auf|hinter|neben|bei|unter|vor|dans|sur|chez)\s+(?:(?:the|an?|our|their|his|her|its|your|my|de[rnm]|die|das)\s+)?"
@@ -110,45 +106,49 @@ _PLACE = (
 _NAME = re.compile(
     r"(?<!^)(?<![.!?:;]\s)\b[A-Z][\w’'-]+|^[A-Z][\w’'-]+(?=:|\s(?:[a-z]{1,3}\s)?[A-Z])|(?<=[:;]\s)[A-Z][\w’'-]+"
 )
-_NO_NAME = _pattern(
+_NO_NAME = compile_later(
     rf"{_MONTHS}|{_DAYS}|the|it|this|that|i|i['’]\w+|an?|in|at|on|for|we|they|he|she|our|your|hi|dear|what|who"
-    r"|when|where|why|how|which|whose|whom|do|does|did|is|are|was|were|can|could|may|must|should|will|would|if|have|has|had"
+    r"|when|where|why|how|which|whose|whom|do|does|did|is|are|was|were|can|could|may|must|should|will|would|if|have|has|had",
+    re.IGNORECASE,
 )
 _VALUES = {
-    Kind.SHARE: (
-        r"%|\bper ?cent\b|\bprozent\b|\bpour ?cent\b|\b(?:half|quarter|two thirds|tenth|all|none|most|hälfte|viertel|drittel|moitié|tiers|quart)\b"
-        rf"|\b(?:a|one|two|a full) (?:third|fifth|sixth)s?\b|\b(?:\d+|{_NUMBER}) (?:in|out of|of(?: the| every)?|von) (?:\d+|{_NUMBER})\b"
-    ),
-    Kind.EMAIL: r"\S+@\S+\.\w+",
-    Kind.PHONE: r"(?:\+\d|\b0\d)[\d\s()/.-]{4,}\d|\b\d{3,}[ -]\d{3,}\b|\b(?:call|ring|dial|phone|tel(?:ephone)?)\b[^.;\d]{0,25}\d{3,}",
-    Kind.MONEY: (
-        r"[$€£¥%]|\b(?:dollars?|euros?|eur|usd|gbp|chf|pounds?|pence|cents?|francs?|crowns?|krona|kroner|yen|per ?cent|free|nothing|half(?! (?:an?|past|hour|day))|double|kostenlos)\b"
-        r"|(?<![\w.:])\d+[.,]\d\d(?![\d:])|\b(?:costs?|fees?|prices?|pays?|paid|charged?)\b[^\d.;]{0,30}\d"
-    ),
-    Kind.OFTEN: (
-        r"\b(?:every|each|per|once|twice|times?|daily|weekly|monthly|yearly|annually|hourly|quarterly|regularly|always|never"
-        r"|an? (?:day|week|month|year)|jede[nrs]?|täglich|wöchentlich|monatlich|jährlich)\b"
-    ),
-    Kind.SPAN: (
-        rf"\b(?:\d[\d.,]*|{_NUMBER}|an?|few|several|many|per|all)[\s-]+(?:\w+[\s-]+)?(?:{_UNITS_OF_TIME})\b"
-        r"|\b\d+\s?(?:h|min|s|m|cm|km|metres?|meters?|miles?|feet)\b|\b(?:until|till|by|bis|forever)\b|\d\s?[-–]\s?\d"
-    ),
-    Kind.LENGTH: (
-        r"(?<![a-z])(?:m|cm|mm|km|(?:centi|milli)?met(?:re|er)s?|metern?|kilomet(?:re|er)s?|miles?|feet|foot|ft|inch(?:es)?|yards?|minutes?|hours?)\b"
-    ),
-    Kind.WEIGHT: r"(?<![a-z])(?:kg|g|kilo(?:gram)?s?|grams?|tons?|tonnes?|lbs?|ounces?)\b|\bweigh\w*\b.{0,30}\bpounds?\b",
-    Kind.AGE: r"\b(?:years?|old|aged?|ages|born|months?|jahren?|jahre|alt|under|over|built|since)\b",
-    Kind.WARMTH: r"degrees?|°|\b\d+\s?[CF]\b|\bgrad\b",
-    Kind.TIME: (
-        rf"\b(?:{_DAYS}|{_MONTHS})\b|\b\d{{1,2}}[:.]\d\d\b|\b1\d\d\d\b|\b20\d\d\b|\d\s?(?:[ap]\.?m\b|uhr)|o['’]clock"
-        rf"|\b(?:at|from|by|until|till|to|after|before|um|ab|bis)\s\d{{1,2}}\b|\b(?:\d+|{_NUMBER})\s(?:{_UNITS_OF_TIME})\b"
-        r"|\b(?:after|before|once|as soon as|when|while|during|within|every|next|last)\b"
-    ),
-    Kind.PLACE: _PLACE,
-    Kind.REASON: (
-        r"\b(?:because|since|as|so|therefore|thus|hence|due|reason|caused?|owing|thanks|otherwise|to|for|result(?:ed|s)?|lead|led"
-        r"|if|weil|denn|da|damit|grund|ursache|wegen|deshalb|car|parce)\b"
-    ),
+    each: compile_later(words, re.IGNORECASE)
+    for each, words in {
+        Kind.SHARE: (
+            r"%|\bper ?cent\b|\bprozent\b|\bpour ?cent\b|\b(?:half|quarter|two thirds|tenth|all|none|most|hälfte|viertel|drittel|moitié|tiers|quart)\b"
+            rf"|\b(?:a|one|two|a full) (?:third|fifth|sixth)s?\b|\b(?:\d+|{_NUMBER}) (?:in|out of|of(?: the| every)?|von) (?:\d+|{_NUMBER})\b"
+        ),
+        Kind.EMAIL: r"\S+@\S+\.\w+",
+        Kind.PHONE: r"(?:\+\d|\b0\d)[\d\s()/.-]{4,}\d|\b\d{3,}[ -]\d{3,}\b|\b(?:call|ring|dial|phone|tel(?:ephone)?)\b[^.;\d]{0,25}\d{3,}",
+        Kind.MONEY: (
+            r"[$€£¥%]|\b(?:dollars?|euros?|eur|usd|gbp|chf|pounds?|pence|cents?|francs?|crowns?|krona|kroner|yen|per ?cent|free|nothing|half(?! (?:an?|past|hour|day))|double|kostenlos)\b"
+            r"|(?<![\w.:])\d+[.,]\d\d(?![\d:])|\b(?:costs?|fees?|prices?|pays?|paid|charged?)\b[^\d.;]{0,30}\d"
+        ),
+        Kind.OFTEN: (
+            r"\b(?:every|each|per|once|twice|times?|daily|weekly|monthly|yearly|annually|hourly|quarterly|regularly|always|never"
+            r"|an? (?:day|week|month|year)|jede[nrs]?|täglich|wöchentlich|monatlich|jährlich)\b"
+        ),
+        Kind.SPAN: (
+            rf"\b(?:\d[\d.,]*|{_NUMBER}|an?|few|several|many|per|all)[\s-]+(?:\w+[\s-]+)?(?:{_UNITS_OF_TIME})\b"
+            r"|\b\d+\s?(?:h|min|s|m|cm|km|metres?|meters?|miles?|feet)\b|\b(?:until|till|by|bis|forever)\b|\d\s?[-–]\s?\d"
+        ),
+        Kind.LENGTH: (
+            r"(?<![a-z])(?:m|cm|mm|km|(?:centi|milli)?met(?:re|er)s?|metern?|kilomet(?:re|er)s?|miles?|feet|foot|ft|inch(?:es)?|yards?|minutes?|hours?)\b"
+        ),
+        Kind.WEIGHT: r"(?<![a-z])(?:kg|g|kilo(?:gram)?s?|grams?|tons?|tonnes?|lbs?|ounces?)\b|\bweigh\w*\b.{0,30}\bpounds?\b",
+        Kind.AGE: r"\b(?:years?|old|aged?|ages|born|months?|jahren?|jahre|alt|under|over|built|since)\b",
+        Kind.WARMTH: r"degrees?|°|\b\d+\s?[CF]\b|\bgrad\b",
+        Kind.TIME: (
+            rf"\b(?:{_DAYS}|{_MONTHS})\b|\b\d{{1,2}}[:.]\d\d\b|\b1\d\d\d\b|\b20\d\d\b|\d\s?(?:[ap]\.?m\b|uhr)|o['’]clock"
+            rf"|\b(?:at|from|by|until|till|to|after|before|um|ab|bis)\s\d{{1,2}}\b|\b(?:\d+|{_NUMBER})\s(?:{_UNITS_OF_TIME})\b"
+            r"|\b(?:after|before|once|as soon as|when|while|during|within|every|next|last)\b"
+        ),
+        Kind.PLACE: _PLACE,
+        Kind.REASON: (
+            r"\b(?:because|since|as|so|therefore|thus|hence|due|reason|caused?|owing|thanks|otherwise|to|for|result(?:ed|s)?|lead|led"
+            r"|if|weil|denn|da|damit|grund|ursache|wegen|deshalb|car|parce)\b"
+        ),
+    }.items()
 }
 FIGURES = frozenset(
     [Kind.EMAIL, Kind.PHONE, Kind.SHARE, Kind.MONEY, Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH, Kind.NUMBER]
@@ -158,10 +158,11 @@ _NEEDS_FIGURE = frozenset([Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH])
 _NO_FIGURES = frozenset([Kind.TIME, Kind.PERSON, Kind.PLACE, Kind.REASON])
 _NEEDS_NEWS = frozenset([Kind.TIME, Kind.PLACE])
 _SIGN = r"(?:\d{1,4}(?![\d.,:’']*\d)|(?-i:[B-HJ-Z])\b)"
-_NUMBERED_THING = _pattern(
+_NUMBERED_THING = compile_later(
     r"(?<!after )(?<!before )(?<!above )(?<!below )(?<!beyond )(?<!than )(?<!from )"
     r"\b(?!(?:at|by|for|from|in|of|on|over|than|the|to|under|until|with|about|after|before|and|or|not)\b)([^\W\d_]{2,})[ -]"
-    rf"({_SIGN}(?:\s*(?:,|and|or|to|&|[-–])\s*{_SIGN})*)(?! (?:and|or) (?:above|up|higher|over|more|later|below|under|lower|less|earlier)\b)"
+    rf"({_SIGN}(?:\s*(?:,|and|or|to|&|[-–])\s*{_SIGN})*)(?! (?:and|or) (?:above|up|higher|over|more|later|below|under|lower|less|earlier)\b)",
+    re.IGNORECASE,
 )
 _CODE = re.compile(r"(?<![\w-])([a-z]{1,2})-?(\d{1,4})(?![\d,.:]*\d)")
 _BESIDE_NUMBERS = re.compile(r"\b(?:and|or|to)\b")
@@ -169,13 +170,15 @@ THOUSANDS = re.compile(r"(?<=\d)[,’'](?=\d{3}(?!\d))")
 _MOST_NUMBERS = 100
 _LETTERS = 5  # of a name that are looked for, so that "Frieda's" is found in "Frieda"
 _CHARACTERS_BESIDE = 40  # characters beside a figure, among which is what it counts
-_RULE = _pattern(
-    r"\b(?:must|(?-i:may)|can|could|should|shall|allowed|do (?:i|you|we) get|(?:i|you|we) need|ha(?:ve|s|d) to|darf|dürfen|muss|müssen|kann|können|soll|sollen|peut|peuvent|doit)\b"
+_RULE = compile_later(
+    r"\b(?:must|(?-i:may)|can|could|should|shall|allowed|do (?:i|you|we) get|(?:i|you|we) need|ha(?:ve|s|d) to|darf|dürfen|muss|müssen|kann|können|soll|sollen|peut|peuvent|doit)\b",
+    re.IGNORECASE,
 )
 _PLURAL = re.compile(r"\w+s|[A-ZÄÖÜ]\w+|people|children|men|women", re.UNICODE)
-_MEASUREMENT = _pattern(
+_MEASUREMENT = compile_later(
     rf"\s?-?(?:{_UNITS_OF_TIME}|{_MONTHS}|[ap]\.?m\b|o['’]clock|uhr\b|[%$€£°]|per ?cent|prozent|euros?\b|dollars?\b|pounds?\b"
-    r"|k?g\b|[ckm]?m\b|kilo|metres?\b|meters?\b|degrees?\b|grad\b|:\d)"
+    r"|k?g\b|[ckm]?m\b|kilo|metres?\b|meters?\b|degrees?\b|grad\b|:\d)",
+    re.IGNORECASE,
 )
 
 
@@ -203,34 +206,42 @@ _EXTREME = (
     r"|dernière fois"
 )
 _CALCULATION_WORDS = {
-    Calculation.AVERAGE: rf"\b(?:{_AVERAGE})\b",
-    Calculation.TOTAL: rf"\b(?:{_TOTAL})\b",
-    Calculation.EXTREME: rf"\b(?:{_EXTREME})\b|\bwhen (?:did|was|were|has|have)\b.{{1,60}}\blast\W*$|\bwann .{{1,60}}\bzuletzt\b",
-    Calculation.NEVER: r"\b(?:who|which|what|wer|welche[rsn]?|qui|quels?|quelles?)\b.{0,60}\b(?:never|niemals|nie|jamais)\b",
-    Calculation.COUNT: (
-        r"\b(?:how many(?: of)?(?: the| our| my| your| their)?|wie ?viele|combien d(?:e |es |['’])|anzahl (?:der|von)"
-        r"|nombre de)\s*(?!(?:in|of|from|per|do|does|did|is|are|was|were|can|may|must|have|has|will|there|times)\b)(?P<counted>[^?.,;]+)"
-    ),
+    each: compile_later(words, re.IGNORECASE)
+    for each, words in {
+        Calculation.AVERAGE: rf"\b(?:{_AVERAGE})\b",
+        Calculation.TOTAL: rf"\b(?:{_TOTAL})\b",
+        Calculation.EXTREME: rf"\b(?:{_EXTREME})\b|\bwhen (?:did|was|were|has|have)\b.{{1,60}}\blast\W*$|\bwann .{{1,60}}\bzuletzt\b",
+        Calculation.NEVER: r"\b(?:who|which|what|wer|welche[rsn]?|qui|quels?|quelles?)\b.{0,60}\b(?:never|niemals|nie|jamais)\b",
+        Calculation.COUNT: (
+            r"\b(?:how many(?: of)?(?: the| our| my| your| their)?|wie ?viele|combien d(?:e |es |['’])|anzahl (?:der|von)"
+            r"|nombre de)\s*(?!(?:in|of|from|per|do|does|did|is|are|was|were|can|may|must|have|has|will|there|times)\b)(?P<counted>[^?.,;]+)"
+        ),
+    }.items()
 }
 _RESULT_WORDS = {
-    Calculation.AVERAGE: rf"\b(?:{_AVERAGE}|mean|typical(?:ly)?|usual(?:ly)?|normal(?:ly)?|meist(?:ens)?|habituellement)\b",
-    Calculation.TOTAL: rf"\b(?:{_TOTAL}|total\w*|all)\b",
-    Calculation.EXTREME: (
-        rf"\b(?:{_EXTREME}|mostly|mainly|majority|half|two[- ]thirds|more (?:\w+ )?than (?:any|all|every)|mehrheit|hälfte|moitié)\b"
-    ),
-    Calculation.NEVER: r"\b(?:never|no|not|none|nobody|without|nie|niemals|kein\w*|nicht|jamais|aucun\w*|pas)\b|n['’]t\b",
+    each: compile_later(words, re.IGNORECASE)
+    for each, words in {
+        Calculation.AVERAGE: rf"\b(?:{_AVERAGE}|mean|typical(?:ly)?|usual(?:ly)?|normal(?:ly)?|meist(?:ens)?|habituellement)\b",
+        Calculation.TOTAL: rf"\b(?:{_TOTAL}|total\w*|all)\b",
+        Calculation.EXTREME: (
+            rf"\b(?:{_EXTREME}|mostly|mainly|majority|half|two[- ]thirds|more (?:\w+ )?than (?:any|all|every)|mehrheit|hälfte|moitié)\b"
+        ),
+        Calculation.NEVER: r"\b(?:never|no|not|none|nobody|without|nie|niemals|kein\w*|nicht|jamais|aucun\w*|pas)\b|n['’]t\b",
+    }.items()
 }
 
 
 # How a list of those who were there begins, and what asks for it.
-_ATTENDANCE = _pattern(
+_ATTENDANCE = compile_later(
     r"^\W*(?:(?:also |members |staff )?(?:present|in attendance|attend(?:ees|ing|ance)|absent|apologies(?: received)?(?: from)?|participants|excused|anwesend\w*"
-    r"|abwesend\w*|entschuldigt|teilnehm\w+|présents?|absents?|excusés?))\W*:"
+    r"|abwesend\w*|entschuldigt|teilnehm\w+|présents?|absents?|excusés?))\W*:",
+    re.IGNORECASE,
 )
-_ASKS_ATTENDANCE = _pattern(
+_ASKS_ATTENDANCE = compile_later(
     r"\b(?:present|attend\w*|absent|absence|apolog\w+|participa\w+|took part|take part|miss(?:ed|ing)|there|came|come|joined|excused|turned up|showed up"
     r"|anwesend|abwesend|fehlt\w*|gefehlt|entschuldigt|teil|teilgenommen|teilnehm\w*|dabei|da|gekommen|kam\w*)\b"
-    r"|\b(?:who|wer) (?:else )?(?:was|were|is|sat|war|waren|nahm\w*) (?:not |nicht )?(?:at|in|on|bei|an|auf)\b"
+    r"|\b(?:who|wer) (?:else )?(?:was|were|is|sat|war|waren|nahm\w*) (?:not |nicht )?(?:at|in|on|bei|an|auf)\b",
+    re.IGNORECASE,
 )
 # Words that go on behind an adjective that belongs to no noun: "quiet on Mondays".
 _FUNCTION_WORD = (
@@ -248,7 +259,7 @@ def kind_of(question: str) -> Kind | None:
     >>> [kind_of(each) for each in ("whats the number of the late line?", "What is your e-mail address?", "Can I change my email address?")]
     [<Kind.PHONE: 'phone'>, <Kind.EMAIL: 'email'>, None]
     """
-    return next((kind for kind, words in _QUESTION_WORDS.items() if _pattern(words).search(question)), None)
+    return next((kind for kind, pattern in _QUESTION_WORDS.items() if pattern.search(question)), None)
 
 
 def find_calculation(question: str) -> Calculation | None:
@@ -257,7 +268,7 @@ def find_calculation(question: str) -> Calculation | None:
     >>> find_calculation("How many dogs live here?"), find_calculation("Which cut is the cheapest?"), find_calculation("Who cuts?")
     (<Calculation.COUNT: 'count'>, <Calculation.EXTREME: 'extreme'>, None)
     """
-    found = next((each for each, words in _CALCULATION_WORDS.items() if _pattern(words).search(question)), None)
+    found = next((each for each, pattern in _CALCULATION_WORDS.items() if pattern.search(question)), None)
     if kind_of(question) is Kind.REASON:
         return None  # "why not the cheapest one" has a sentence that says why
     if found is Calculation.TOTAL and kind_of(question) in _NO_FIGURES:
@@ -284,9 +295,7 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
             rf"\b{re.sub('i$', '(?:y|i)', word)}(?:e?r)?\b(?!\s+(?!{_FUNCTION_WORD})[a-z])"
             for word in re.findall(r"\b([a-z]{5,})est\b", question.casefold())
         ]
-        return _pattern(_RESULT_WORDS[reckoning]).search(text) is not None or any(
-            re.search(each, text, re.I) for each in plain
-        )
+        return _RESULT_WORDS[reckoning].search(text) is not None or any(re.search(each, text, re.I) for each in plain)
     thing, asked = _counted_word(question), _words(question)
     beside = [
         f"{text[max(0, each.start() - _CHARACTERS_BESIDE) : each.start()]} {text[each.end() : each.end() + _CHARACTERS_BESIDE]}"
@@ -298,7 +307,7 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
 
 def _counted_word(question: str) -> str:
     """How the word for what is counted begins: of "how many spare bicycles have a motor", "bicyc"."""
-    found = _pattern(_CALCULATION_WORDS[Calculation.COUNT]).search(question)
+    found = _CALCULATION_WORDS[Calculation.COUNT].search(question)
     words: list[str] = re.findall(r"[^\W\d_]+", found["counted"] if found else "")
     nouns = [word for word in words if _PLURAL.fullmatch(word)]
     return (nouns or words or [""])[0].casefold()[:_LETTERS]
@@ -324,7 +333,7 @@ def has_kind(kind: Kind, text: str, question: str) -> bool:
     figures = any(not _words(found[0]) <= asked for found in _FIGURE.finditer(text))
     if kind is Kind.NUMBER or (kind in _NEEDS_FIGURE and not figures):
         return figures
-    found = _pattern(_VALUES[kind]).finditer(text)
+    found = _VALUES[kind].finditer(text)
     if kind is Kind.MONEY:
         return any(figures or each[0].isalpha() for each in found)
     return any(

@@ -10,8 +10,8 @@
 
 import re
 from enum import StrEnum
-from functools import cache
 
+from rag_app.domain import compile_later
 from rag_app.retrieval.text import words_in
 
 _RECORDS = (
@@ -27,8 +27,8 @@ _PAPERS = (
     r"programme|schedule|invoice|statement|rules|announcement|notice|message|form|log|timetable)"
 )
 _STATE = r"(?:contain|include|list|mention|cover|say|tell|provide|specify|state|answer|have|address|give|discuss|describe|indicate|show|name)"
-_ADMISSION = (
-    # "We do not sell data" is a claim, and so is "two complained, and no answer was given": who lacks what is asked for
+# "We do not sell data" is a claim, and so is "two complained, and no answer was given": who lacks what is asked for
+_ADMISSION = compile_later(
     rf"""\bI(?:['’]m|\ am)?\b[^.!?]{{0,20}}?\b(?:not|n['’]t|cannot|can['’]t|don['’]t|didn['’]t|couldn['’]t|unable|lack|have\ no)\b
             [^.!?]{{0,60}}?\b(?:{_FACTS}|answer|know|tell|say|find|determine|confirm|see)\b
       | \bI\ lack\b
@@ -49,7 +49,8 @@ _ADMISSION = (
       | \bje\ ne\ (?:trouve|dispose|sais|peux|connais)\b[^.!?]{{0,20}}?\b(?:pas|aucune?)\b
       | \b(?:sources?|documents?|contexte)\b[^.!?]{{0,20}}?\b(?:ne\ |n['’])\w+(?:\ \w+)?\ (?:pas|aucune?)\b
       | \b(?:il\ n['’]y\ a|je\ n['’]ai)\ (?:pas|aucune?)\b[^.!?]{{0,30}}?\b(?:informations?|données|détails?)\b
-      | \bno\ (?:tengo|encuentro|dispongo)\b[^.!?]{{0,30}}?\b(?:información|datos)\b"""
+      | \bno\ (?:tengo|encuentro|dispongo)\b[^.!?]{{0,30}}?\b(?:información|datos)\b""",
+    re.IGNORECASE | re.VERBOSE,
 )
 _CONDITIONAL = re.compile(
     r"\b(?:if|when|whenever|where|unless|until|in case|falls|wenn|si)\s+(?:the\s|your\s|our\s|die\s|les\s)?\Z",
@@ -74,18 +75,24 @@ PREDICATE = re.compile(
     r"|shrinks|loses|wins|leaves)\b",
     re.IGNORECASE,
 )
-_CONNECTION = r"""(?:(?:sure|certainly|of\ course|okay|ok|great|absolutely|hello|hi|hey|good\ (?:morning|day|evening)|welcome|thanks|thank\ you
+_CONNECTION = compile_later(
+    r"""(?:(?:sure|certainly|of\ course|okay|ok|great|absolutely|hello|hi|hey|good\ (?:morning|day|evening)|welcome|thanks|thank\ you
             |no\ problem|gladly|(?:good)?bye|how\ are\ you|hallo|bonjour|gerne|merci)\b(?:\ (?:there|so\ much|for\ (?:asking|your\ \w+)))?[\s,!.?]*)+\Z
       | you(?:['’]re|\ are)\ (?:very\ |most\ )?welcome\b[^,;:]{0,20}\Z
       | (?:i\ hope|hope)\ (?:this|that|it)\ (?:helps|answers\ your\ question)\b[^,;:]{0,20}\Z
       | (?:please\ |feel\ free\ to\ |just\ )?(?:let\ me\ know|ask(?:\ me)?)\ (?:if|whether|what|which)\b[^;:]*\Z
       | (?:if\ you\ [^,;:]{0,60},\ )?(?:i['’]m|i\ am|i['’]d\ be|i\ would\ be)\ (?:happy|glad)\ to\ help\b[^;:]*\Z
-      | (?:(?:would|do|shall|should|can|could|may|want|is\ there\ anything|anything\ else|which|what)\b[^;:]*(?:\byou\b|\bi\b|\bme\b|\belse\b)[^;:]*\?)\Z"""
-_LEAD_IN = r"""(?:(?:based\ on|according\ to|from|looking\ at)\ [^:;]{1,80},\ )?
+      | (?:(?:would|do|shall|should|can|could|may|want|is\ there\ anything|anything\ else|which|what)\b[^;:]*(?:\byou\b|\bi\b|\bme\b|\belse\b)[^;:]*\?)\Z""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_LEAD_IN = compile_later(
+    r"""(?:(?:based\ on|according\ to|from|looking\ at)\ [^:;]{1,80},\ )?
         (?:here(?:['’]s|\ is|\ are|\ comes?)\b[^;]*|(?:in|to)\ (?:summary|short|sum\ up|conclude|conclusion|summarize|brief)
            |(?:next|actionable)\ \w+|hier\ (?:ist|sind)\b[^;]*|voici\b[^;]*|(?:this|that)\ is\ what\ (?:i|was)\ found|what\ i\ found
            |the\ following\ (?:\w+\ ){0,2}(?:(?:is|are|was|were|have\ been)\ (?:\w+ly\ )?(?:made|found|mentioned|listed|recorded|agreed|available
-               |planned|reported|given|decided|taken|proposed|recommended|known)|apply|applies|hold|holds))[:.!]\Z"""
+               |planned|reported|given|decided|taken|proposed|recommended|known)|apply|applies|hold|holds))[:.!]\Z""",
+    re.IGNORECASE | re.VERBOSE,
+)
 IMPERATIVES = frozenset(
     words_in(
         """
@@ -102,7 +109,8 @@ IMPERATIVES = frozenset(
     """
     )
 )
-_ADVICE = rf"""(?:(?:next|then|finally|first|second|third|also|instead|alternatively|so|otherwise|afterwards|in\ addition|if\ needed),?\ )?
+_ADVICE = compile_later(
+    rf"""(?:(?:next|then|finally|first|second|third|also|instead|alternatively|so|otherwise|afterwards|in\ addition|if\ needed),?\ )?
         (?:(?:if|to|for|before|after|when|once)\ [^,;:]{{1,80}},\ )?
         (?:please\ |kindly\ )?
         (?:(?:don['’]t|do\ not|never|always|also|just)\ )?
@@ -115,14 +123,19 @@ _ADVICE = rf"""(?:(?:next|then|finally|first|second|third|also|instead|alternati
           | (?:prüfen|nutzen|verwenden|fragen|versuchen|wenden|öffnen|vergleichen|achten|rufen|schauen|sehen|wählen)\ sie\b
           | (?:sie|du)\ (?:sollten|könnten|solltest|könntest)\b | ich\ (?:empfehle|rate|würde)\b
           | vous\ (?:devriez|pourriez)\b | je\ (?:recommande|suggère|conseille)\b
-          | (?:vérifiez|utilisez|essayez|consultez|contactez|ajoutez|comparez|demandez|ouvrez|pensez)\b)"""
+          | (?:vérifiez|utilisez|essayez|consultez|contactez|ajoutez|comparez|demandez|ouvrez|pensez)\b)""",
+    re.IGNORECASE | re.VERBOSE,
+)
 _ABOUT_FACTS = re.compile(
     r"\A(?:please\s+)?(?:note|remember|keep in mind|be aware|consider that|know that|see that|beachten|notez)\b",
     re.IGNORECASE,
 )
 _CONDITION = re.compile(r"\b(?:if|whether|when|once|unless|until|where|how|what|before|after)\b[^,;:]*", re.IGNORECASE)
-_STATED_BESIDE = r"""[,;:–—]\s*(?:its?|the|they|he|she|this|these|those|their|his|her|as|since|because|for|which|who|where|and\ (?:it|its|the|they|he|she))\b
-      | \b(?:because|since|so\ that|which|who|whose|that)\b | [–—]"""
+_STATED_BESIDE = compile_later(
+    r"""[,;:–—]\s*(?:its?|the|they|he|she|this|these|those|their|his|her|as|since|because|for|which|who|where|and\ (?:it|its|the|they|he|she))\b
+      | \b(?:because|since|so\ that|which|who|whose|that)\b | [–—]""",
+    re.IGNORECASE | re.VERBOSE,
+)
 _CONTRAST = re.compile(r"[,;:–—]\s*|\b(?:but|however|although|though|while|whereas|yet|and|aber|mais)\b", re.IGNORECASE)
 
 
@@ -133,12 +146,6 @@ class Kind(StrEnum):
     ADVICE = "advice"
     ADMISSION = "admission"
     CONNECTION = "connection"
-
-
-@cache
-def _pattern(words: str) -> re.Pattern[str]:
-    """Compiled when it is first used: an answer in the words of its sources needs none of these."""
-    return re.compile(words, re.IGNORECASE | re.VERBOSE)
 
 
 def plain(sentence: str) -> str:
@@ -185,14 +192,14 @@ def clauses_without_admission(sentence: str) -> str:
 
 def _admits(said: str) -> bool:
     """Not in a condition: "if there is no answer, ..."."""
-    return any(not _CONDITIONAL.search(said[: found.start()]) for found in _pattern(_ADMISSION).finditer(said))
+    return any(not _CONDITIONAL.search(said[: found.start()]) for found in _ADMISSION.finditer(said))
 
 
 def _is_connection(said: str) -> bool:
     if not re.search(r"\w", said):
         return True
     bare = said.strip("*_ ")
-    if _pattern(_LEAD_IN).match(bare) or _pattern(_CONNECTION).match(bare):
+    if _LEAD_IN.match(bare) or _CONNECTION.match(bare):
         return True
     titled = _HEADING.search(said) or bare.endswith(":")
     return bool(titled) and len(bare.split()) <= 8 and not PREDICATE.search(bare)
@@ -200,7 +207,7 @@ def _is_connection(said: str) -> bool:
 
 def _is_advice(said: str) -> bool:
     said = _LABEL.sub("", said.strip("*_ ")).strip("*_ ")
-    if _ABOUT_FACTS.match(said) or not (begun := _pattern(_ADVICE).match(said)):
+    if _ABOUT_FACTS.match(said) or not (begun := _ADVICE.match(said)):
         return False
     rest = _CONDITION.sub("", said[begun.end() :])
-    return not _pattern(_STATED_BESIDE).search(rest) and not FINITE.search(re.sub(r"\ba\b", "", rest))
+    return not _STATED_BESIDE.search(rest) and not FINITE.search(re.sub(r"\ba\b", "", rest))
