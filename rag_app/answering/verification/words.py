@@ -16,17 +16,7 @@ from rag_app.retrieval.text import NUMBER_WORDS, sentences, tokenizer, words_in
 _WORD = compile_later(r"[^\W_]+(?:['’][^\W_]+)?")
 _TABLE = read_table(__file__)
 _STOP = (STOP_WORDS - {"why"}) | frozenset(words_in(_TABLE["stop"]))  # "was told why" says something
-_ABOUT_SPEAKING = frozenset(
-    words_in(
-        """
-    according also answer ask call call case come context conversation customer client describe data describe
-    document example experience express find found give given happen include inform information issue listed
-    mention note notice overall person people point praise frustration record refer regard report said say says
-    see seem seen show shown source speak specific state stated tell told thing time transcript two three
-    unfortunately use user various want way whereas word wrote
-    """
-    )
-)  # words about the sources, not of them
+_LISTS: dict[str, frozenset[str]] = {name: frozenset(words_in(words)) for name, words in _TABLE["lists"].items()}
 _IRREGULAR = {word: base for base, words in _TABLE["irregular"].items() for word in words.split()}
 _ENDINGS = words_in(
     """
@@ -55,45 +45,6 @@ _NO_NEGATION = compile_later(
     r"|(?:not|never|\w+n['’]t)(?: \w+){0,3} (?:more|less|fewer|longer|later|earlier|higher|lower) than)\b",
     re.IGNORECASE,
 )
-_HIDDEN_NEGATION = frozenset(
-    words_in(
-        """
-    lack miss missing fail unable refuse deny decline exclude except unless stop close forbid forbidden prohibit
-    avoid hardly rarely seldom instead free only until absent unavailable impossible outside
-    discontinue unlike
-    """
-    )
-)
-_OPPOSITES = [
-    (frozenset(one.split()), frozenset(other.split()))
-    for one, other in (
-        ("grow rise increase gain climb up improve expand", "fall drop decline decrease lose shrink down worsen"),
-        ("high strong great large big more long", "low weak poor small little less short"),
-        ("early", "late"),
-        ("many", "few"),
-        ("cheap", "expensive costly"),
-        ("open", "close shut"),
-        ("include", "exclude"),
-        ("allow permit welcome", "forbid prohibit ban"),
-        ("first", "last"),
-        ("full", "empty"),
-        ("good better best excellent lovely great", "bad worse worst terrible awful poor"),
-        ("easy simple", "hard difficult"),
-        ("happy content pleased", "unhappy angry sad disappointed"),
-        ("keep", "refund return"),
-        ("stay remain unchanged", "change reduce lowered raise"),
-        ("right correct", "wrong incorrect"),
-        ("safe", "dangerous unsafe"),
-        ("fast quick", "slow"),
-        ("succeed success", "fail failure"),
-        ("start begin", "end finish stop"),
-        ("accept", "refuse reject decline"),
-        ("before", "after"),
-        ("above", "below"),
-        ("weekday", "weekend"),
-        ("always", "never"),
-    )
-]
 _CLAUSE = compile_later(
     r"[;:!?\n|–—()]|\.(?=\s|\Z)|,\s+(?=(?:and|but|so|which|who|or|und|aber|mais|et)\b)|,(?=\s)"
     r"|\b(?:but|while|whereas|although|though|because|unless|however|and)\b",
@@ -104,14 +55,6 @@ _PART = compile_later(
 )
 _RELATIVE = compile_later(r"((?:[A-Z][\w.'’-]*\s)*[A-Z][\w'’-]*), (?:who|which)\b")
 _BY_WORD = compile_later(r"\b(?:by|von|durch|par|por)\b", re.IGNORECASE)
-_BEFORE_NOUNS = frozenset(
-    words_in(
-        "a an the of for in on at with from to his her its their our your my this that these those der die das den dem le la les un une de du des"
-    )
-)
-_STOP_VERBS = frozenset(
-    words_in("take takes took taken get gets got go goes went gone come comes came make makes made")
-)
 _ASIDE = compile_later(r"\(([^()]+)\)|;([^;()]+)")
 _CONTRAST = compile_later(r"\b(?:but|while|whereas|although|though|however)\b", re.IGNORECASE)
 _UNDONE = compile_later(r"\bun-?(\w{4,})", re.IGNORECASE)
@@ -149,18 +92,7 @@ _WITH_FIGURES = frozenset(
 )
 _SAME_CLAUSE = 0.8
 _ENOUGH_SHARED, _DENIED_SHARE = 0.3, 0.5
-_MARKS = {
-    "en": frozenset(words_in("the and of to is are was with for that this not have has")),
-    "de": frozenset(
-        words_in(
-            "der die das und ist sind nicht mit für ein eine von auf den dem im wird bei bis vor nach zum zur muss werden"
-        )
-    ),
-    "fr": frozenset(words_in("le la les et est sont des une pour dans pas sur avec du au que il")),
-    "es": frozenset(words_in("el los las y es son una para en con del que por")),
-    "it": frozenset(words_in("il gli e è sono una per nel con della che di")),
-    "nl": frozenset(words_in("de het een en is zijn niet met voor van op dat")),
-}
+_MARKS: dict[str, frozenset[str]] = {name: frozenset(words_in(words)) for name, words in _TABLE["marks"].items()}
 
 
 class Clause(Struct, frozen=True):
@@ -433,7 +365,7 @@ def _order_of(part: str) -> Order:
     before = ""
     for word in map(str.casefold, _WORD.findall(part)):
         stemmed = stem(word)
-        if (word in _STOP_VERBS or word not in _STOP) and before not in _BEFORE_NOUNS:
+        if (word in _LISTS["verbs"] or word not in _STOP) and before not in _LISTS["before_nouns"]:
             verbs[stemmed] = len(words)
         if word not in _STOP and stemmed not in _VAGUE:
             words.append(stemmed)
@@ -476,7 +408,9 @@ def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> l
             if stands:
                 found.append(name[0])
     found += [
-        word for word in re.findall(r"[^\W_]+", text.casefold()) if word in _OFFICES and not _is_known(word, words)
+        word
+        for word in re.findall(r"[^\W_]+", text.casefold())
+        if word in _LISTS["offices"] and not _is_known(word, words)
     ]
     found += [code for code in _CODE.findall(text) if code.casefold() not in words and not _is_known(code, words)]
     return found
@@ -531,16 +465,6 @@ _CALENDAR = frozenset(
 )
 
 
-_OFFICES = frozenset(
-    words_in(
-        """
-    ambassador attorney bishop ceo cfo chairman chairwoman detective director executive governor inspector
-    investors journalist judge lawyer mayor minister parliament police president prosecutor senator shareholders
-    """
-    )
-)  # somebody whom a source does not know, as a name would be
-
-
 def _alike(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> list[tuple[Clause, ...]]:
     """The statements that share the most of its words, and those that share nearly as many. Names and what is spoken of
     count for less than what is said of it."""
@@ -593,7 +517,7 @@ def _stems_of(text: str) -> frozenset[str]:
 
 def _undone(text: str) -> frozenset[str]:
     """The stems behind the "un-" of a word: "used" of "unused", and nothing of "under"."""
-    rests = (found[1].casefold() for found in _UNDONE.finditer(text) if found[0].casefold() not in _HIDDEN_NEGATION)
+    rests = (found[1].casefold() for found in _UNDONE.finditer(text) if found[0].casefold() not in _LISTS["denying"])
     return frozenset(stem(rest) for rest in rests if tokenizer().token_to_id(rest) is not None)
 
 
@@ -618,9 +542,9 @@ def _share(words: Sequence[tuple[float, bool]]) -> float:
     return sum(weighed for weighed, known in words if known) / total if total else 1.0
 
 
-def _stems(words: frozenset[str]) -> frozenset[str]:
+def _stems(words: Iterable[str]) -> frozenset[str]:
     return frozenset(map(stem, words))
 
 
-_VAGUE, _HIDDEN_STEMS = _stems(_ABOUT_SPEAKING), _stems(_HIDDEN_NEGATION)
-_OPPOSITE_STEMS = [(_stems(one), _stems(other)) for one, other in _OPPOSITES]
+_VAGUE, _HIDDEN_STEMS = _stems(_LISTS["about_speaking"]), _stems(_LISTS["denying"])
+_OPPOSITE_STEMS = [(_stems(words_in(one)), _stems(words_in(other))) for one, other in _TABLE["opposites"]]
