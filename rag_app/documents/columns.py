@@ -12,13 +12,24 @@ from msgspec import Struct, field
 
 from rag_app.domain import FieldType, column_name, read_table
 
+_TABLE: Mapping[str, Mapping[str, str]] = read_table(__file__)
+_UNITS = {
+    name: {code: told.replace("-", " ") for code, told in (each.split("=") for each in said.split())}
+    for name, said in _TABLE["dimensions"].items()
+}
+_PARTS_OF_UNITS = {code for known in _UNITS.values() for code in known if len(code) > 1}.union(
+    ("per", "pro", "par", "je", "g", "l", "m", "t", "h")
+)
+"""Words beside which a unit is part of another one: `eur_per_hour`, `g_km`."""
+_SHORT = dict(each.split("=") for each in _TABLE["short"]["words"].split())
+_PAIRS = dict(each.split("=") for each in re.split(r"[|\n]", _TABLE["short"]["pairs"]) if each)
 # A header such as `Price (EUR)`.
 _WITH_UNIT = re.compile(r"(?P<name>[^()\[\]]+?)\s*[(\[](?P<unit>[^()\[\]]{1,20})[)\]]")
 _YEAR = re.compile("1[5-9]\\d\\d|20\\d\\d")
 _UNCLEAR = frozenset(
     {"in", "min", "ms", "hp", "bar", "deg"}
 )  # and all of one letter: units of what is measured so alone
-_NUMBERS = (FieldType.INTEGER, FieldType.NUMBER)
+NUMBER_TYPES = (FieldType.INTEGER, FieldType.NUMBER)
 _LONGEST_CODE = 4  # letters
 SUM, GOOD, PAYMENT = "sum", "good", "paid"
 
@@ -63,7 +74,7 @@ def call_columns(
     for name in places:
         called[name].asked = "where"
     if len(places) == 1:
-        called[places[0]].words += _table()["places"]["called"].split(", ")
+        called[places[0]].words += _TABLE["places"]["called"].split(", ")
     names = Counter(each.name for each in called.values())
     claimed = Counter(phrase for each in called.values() for phrase in {*_all_phrases(each)})
     for name, each in called.items():
@@ -86,7 +97,7 @@ def _all_phrases(each: ColumnWords) -> Iterator[str]:
 def _call_column(name: str, kind: FieldType | None, values: Iterable[str], dated: bool) -> ColumnWords:
     tokens = full_name(name)
     said = ColumnWords(" ".join(tokens))
-    if kind in _NUMBERS:
+    if kind in NUMBER_TYPES:
         measure = measure_of(tokens, unit_of(name), values) if not _is_rated(tokens) else Measure()
         ends = () if dated and "year" in measure.marks else (measure.high, measure.low)
         heads = [] if "year" in measure.marks else _heads(tokens, "figures")
@@ -105,7 +116,7 @@ def _call_column(name: str, kind: FieldType | None, values: Iterable[str], dated
 def _heads(tokens: Sequence[str], sort: str) -> list[str]:
     """The end of a longer name by which it is known: "budget" of a production budget."""
     found = _entry_of(tokens, _entries(sort))
-    return [found[0]] if found and found[0] not in _table()["never"]["words"].split() else []
+    return [found[0]] if found and found[0] not in _TABLE["never"]["words"].split() else []
 
 
 def measure_of(tokens: Sequence[str], unit: str, values: Iterable[str] = ()) -> Measure:
@@ -113,13 +124,13 @@ def measure_of(tokens: Sequence[str], unit: str, values: Iterable[str] = ()) -> 
     >>> measure_of(("trunk", "girth"), "cm").high, measure_of(("net",), "min").low, measure_of(("x",), "").high
     (('thickest', 'fattest', 'stoutest'), ('fastest', 'quickest', 'winning', 'winner', 'won'), ())
     """
-    done = next((each for each in reversed(tokens) if each in _table()["years"]["words"].split()), "")
+    done = next((each for each in reversed(tokens) if each in _TABLE["years"]["words"].split()), "")
     if (done or "year" in tokens) and all(map(_YEAR.fullmatch, values)):
         entry = _measure(dict(_entries("figures"))["year"])
         return Measure((done,) if done else (), entry.high, entry.low, entry.marks)
     if found := _entry_of(tokens, _entries("figures")):
         return _measure(found[1])
-    said = _table()["by_dimension"].get(_dimension(unit), "")
+    said = _TABLE["by_dimension"].get(_dimension(unit), "")
     return _measure(said) if said else Measure()
 
 
@@ -139,7 +150,7 @@ def unit_of(column: str) -> str:
 
 def unit_name(code: str) -> str:
     """What a unit is called: "hours" for h; the code where it is none that is known."""
-    return next((known[code.casefold()] for known in _units().values() if code.casefold() in known), code)
+    return next((known[code.casefold()] for known in _UNITS.values() if code.casefold() in known), code)
 
 
 _MONEY, _CODE = "money", 3  # letters of a currency's code: "eur_bottle", but no "euro_norm"
@@ -159,29 +170,32 @@ def without_unit(column: str) -> tuple[str, str]:
         return header["name"].lower(), header["unit"]
     *tokens, last = column_name(re.sub("(?<=[a-z])(?=[A-Z])", "_", column)).split("_")
     dimension = _dimension(last)
-    parts = _parts_of_units()
-    if tokens and dimension and not parts & {*tokens}:
+    if tokens and dimension and not _PARTS_OF_UNITS & {*tokens}:
         found = _entry_of(_expand(tokens), _entries("figures"))
         marks = _measure(found[1]).marks if found else frozenset()
         if dimension in marks or not (len(last) == 1 or last in _UNCLEAR):
             return " ".join(tokens), last
-    if tokens and len(tokens[0]) == _CODE and _dimension(tokens[0]) == _MONEY and not parts & {*tokens[1:], last}:
+    if (
+        tokens
+        and len(tokens[0]) == _CODE
+        and _dimension(tokens[0]) == _MONEY
+        and not _PARTS_OF_UNITS & {*tokens[1:], last}
+    ):
         return " ".join([*tokens[1:], last]), tokens[0]
     return " ".join([*tokens, last]), ""
 
 
 def _expand(tokens: Sequence[str]) -> tuple[str, ...]:
-    short, pairs = _short()
     found, place = list[str](), 0
     while place < len(tokens):
         two = " ".join(tokens[place : place + 2])
-        found += pairs[two].split() if two in pairs else [short.get(tokens[place], tokens[place])]
-        place += 2 if two in pairs else 1
+        found += _PAIRS[two].split() if two in _PAIRS else [_SHORT.get(tokens[place], tokens[place])]
+        place += 2 if two in _PAIRS else 1
     return tuple(found)
 
 
 def _dimension(code: str) -> str:
-    return next((name for name, known in _units().items() if code.casefold() in known), "")
+    return next((name for name, known in _UNITS.items() if code.casefold() in known), "")
 
 
 def _is_rated(tokens: Sequence[str]) -> bool:
@@ -200,7 +214,7 @@ def _entry_of(tokens: Sequence[str], entries: Sequence[tuple[str, str]]) -> tupl
 def _codes(tokens: Sequence[str], values: Iterable[str]) -> dict[str, list[str]]:
     """What codes mean, in a column that has such codes."""
     found = dict[str, list[str]]()
-    for names, said in _table()["codes_of"].items():
+    for names, said in _TABLE["codes_of"].items():
         if {*names.split()} & {*tokens}:
             known = dict(each.split("=", 1) for each in said.split("; "))
             found |= {value: _split(known[value]) for value in values if value in known}
@@ -210,7 +224,7 @@ def _codes(tokens: Sequence[str], values: Iterable[str]) -> dict[str, list[str]]
 def _holds(tokens: Sequence[str]) -> dict[str, list[str]]:
     """What a column of yes and no is called where it holds, and where it does not; of something else, with that."""
     whole, last = " ".join(tokens), tokens[-1]
-    yes, _, no = _table()["flags"].get(last, "").partition("|")
+    yes, _, no = _TABLE["flags"].get(last, "").partition("|")
     others = [*_split(yes), *_split(no)] if len(tokens) == 1 else []
     false = [each for each in _split(no) if each in others]
     true = [whole, *(each for each in _split(yes) if each in others)]
@@ -220,7 +234,7 @@ def _holds(tokens: Sequence[str]) -> dict[str, list[str]]:
 def _is_place(name: str) -> bool:
     *others, last = full_name(name)
     noun = others[-1] if last == "name" and others else last
-    return noun in _table()["places"]["words"].split()
+    return noun in _TABLE["places"]["words"].split()
 
 
 def person_of(name: str) -> str:
@@ -230,7 +244,7 @@ def person_of(name: str) -> str:
     ('runner', 'keeper', '')
     """
     tokens = [each for each in full_name(name) if each != "name"]
-    people = (word for each in ("customers", "others", "workers") for word in _table()["people"][each].split())
+    people = (word for each in ("customers", "others", "workers") for word in _TABLE["people"][each].split())
     return tokens[-1] if tokens and tokens[-1] in {*people} else ""
 
 
@@ -241,10 +255,7 @@ def row_words(noun: str) -> list[str]:
     (['rental', 'booking'], [])
     """
     return [
-        word
-        for line in _table()["rows"]["words"].splitlines()
-        if line.split()[:1] == [noun]
-        for word in line.split()[1:]
+        word for line in _TABLE["rows"]["words"].splitlines() if line.split()[:1] == [noun] for word in line.split()[1:]
     ]
 
 
@@ -254,7 +265,7 @@ def _ask_for_people(called: Mapping[str, ColumnWords], kinds: Mapping[str, Field
     for name, role in found.items():
         called[name].words += [role] if role else []
     for sort in ("customers", "others", "workers"):
-        names = [name for name, role in found.items() if role in _table()["people"][sort].split()]
+        names = [name for name, role in found.items() if role in _TABLE["people"][sort].split()]
         if names:
             called[names[0]].asked = "who" if len(names) == 1 else ""
             return
@@ -273,31 +284,4 @@ def _measure(said: str) -> Measure:
 
 @cache
 def _entries(sort: str) -> tuple[tuple[str, str], ...]:
-    return tuple((name, said) for names, said in _table()[sort].items() for name in names.split())
-
-
-@cache
-def _short() -> tuple[Mapping[str, str], Mapping[str, str]]:
-    table = _table()["short"]
-    words = dict(each.split("=") for each in table["words"].split())
-    return words, dict(each.split("=") for each in re.split(r"[|\n]", table["pairs"]) if each)
-
-
-@cache
-def _parts_of_units() -> frozenset[str]:
-    """Words beside which a unit is part of another one: `eur_per_hour`, `g_km`."""
-    codes = {code for known in _units().values() for code in known if len(code) > 1}
-    return frozenset({*codes, "per", "pro", "par", "je", "g", "l", "m", "t", "h"})
-
-
-@cache
-def _units() -> Mapping[str, Mapping[str, str]]:
-    return {
-        name: {code: told.replace("-", " ") for code, told in (each.split("=") for each in said.split())}
-        for name, said in _table()["dimensions"].items()
-    }
-
-
-@cache
-def _table() -> Mapping[str, Mapping[str, str]]:
-    return read_table(__file__)
+    return tuple((name, said) for names, said in _TABLE[sort].items() for name in names.split())

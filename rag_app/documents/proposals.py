@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import cache, partial
+from functools import partial
 from itertools import chain, count, islice, zip_longest
 from pathlib import Path
 from typing import Literal
@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from rag_app.documents.columns import (
     GOOD,
+    NUMBER_TYPES,
     PAYMENT,
     SUM,
     ColumnWords,
@@ -40,6 +41,7 @@ from rag_app.domain import FieldType, RowMapping, RowsRule, column_name, read_ta
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 from rag_app.retrieval.text import singular
 
+_TABLE: Mapping[str, Mapping[str, str]] = read_table(__file__)
 # In this order: a column of 0 and 1 is one of numbers.
 _GUESSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME, FieldType.BOOLEAN)
 _FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %B %Y", "%B %d, %Y", "%d %b %Y", "%b %d %Y")
@@ -55,7 +57,6 @@ _ENGLISH = "en"
 _IN_A_SAMPLE = 20  # values of a column that the language is told by
 _PLURALS = ("e", "en", "es", "n", "nen", "x")  # endings besides s: of a file `rechnungen` with a key `Rechnungsnr`
 _LONG = 5  # letters of a word that is also found in longer ones
-_NUMBERS = (FieldType.INTEGER, FieldType.NUMBER)
 Decimal = Literal[".", ","]
 _DECIMALS: tuple[Decimal, ...] = (".", ",")
 Values = Mapping[str, Counter[str]]
@@ -159,11 +160,13 @@ def _proposal(file: str, rows: int, values: Values) -> str:
     clock = _clock_beside(date, values)
     fields = _field_names(name for name, kind in kinds.items() if kind is not None and name not in (date, clock))
     numbers = {
-        name for name in fields if kinds[name] in _NUMBERS and (name == key or _NAMES_A_ROW.search(column_name(name)))
+        name
+        for name in fields
+        if kinds[name] in NUMBER_TYPES and (name == key or _NAMES_A_ROW.search(column_name(name)))
     }
     called = call_columns({name: kinds[name] for name in fields if name not in numbers}, values, date is not None)
     said = {name: _declare_words(name, columns[name], each, kinds[name], date) for name, each in called.items()}
-    figures = {name: each for name, each in said.items() if kinds[name] in _NUMBERS}
+    figures = {name: each for name, each in said.items() if kinds[name] in NUMBER_TYPES}
     measured = [name for name in figures if not _says_when_or_where(name)]
     person = _person(columns)
     formats = {written[0] for written in times.values()} - {""}
@@ -199,14 +202,14 @@ def _proposal(file: str, rows: int, values: Values) -> str:
 
 def _says_when_or_where(name: str) -> bool:
     """Whether a column of figures says when or where something is, and measures nothing: a year, a longitude."""
-    return not {*_table()["words"]["when_or_where"].split()}.isdisjoint(_fold(name).replace("_", " ").split())
+    return not {*_TABLE["words"]["when_or_where"].split()}.isdisjoint(_fold(name).replace("_", " ").split())
 
 
 def _person(columns: Iterable[str]) -> str:
     """The first and the last name of the person that a row is of, as a template; empty where it has no columns of both."""
     named = {column_name(name): name for name in columns}
     chosen = [
-        next((named[each] for each in _table()["words"][sort].split() if each in named), None)
+        next((named[each] for each in _TABLE["words"][sort].split() if each in named), None)
         for sort in ("first_names", "last_names")
     ]
     return "" if None in chosen else " ".join(f"{{{name}}}" for name in chosen)
@@ -225,7 +228,7 @@ def _words_of_rows(
 
     Rows are of people where no two are of the same one.
     """
-    happened, measured = _table()["events"], _table()["measured"]
+    happened, measured = _TABLE["events"], _TABLE["measured"]
     dated = full_name(date or "")
     events = [happened[each] for each in dated if each in happened]
     things = [measured[name] for name in map(column_name, columns) if name in measured]
@@ -241,7 +244,7 @@ def _words_of_rows(
 
 def _clock_beside(date: str | None, values: Values) -> str | None:
     """The column of times of day that belong to the date: the first one called so, with nothing else in it."""
-    names = {*_table()["words"]["clock"].split()}
+    names = {*_TABLE["words"]["clock"].split()}
     times = (
         name
         for name, each in values.items()
@@ -258,7 +261,7 @@ def _declare_words(
     A column of figures that is paid for each row of a table with dates adds up.
     """
     said = {"words": _phrases(called.words)} if called.words else {}
-    if kind in _NUMBERS:
+    if kind in NUMBER_TYPES:
         said |= _declare_figure(name, column, called, date)
     said |= {end: _phrases(words) for end, words in (("high", called.high), ("low", called.low)) if words}
     said |= {f"values.{_key_of(value)}": _phrases(words) for value, words in called.values.items() if words}
@@ -276,7 +279,7 @@ def _key_of(value: str) -> str:
 
 def _kind_of(name: str, column: _Column) -> FieldType | None:
     """Money is a number, though no value has pence yet."""
-    tokens, table = _fold(without_unit(name)[0]).split(), _table()
+    tokens, table = _fold(without_unit(name)[0]).split(), _TABLE
     units = {unit_name(unit) for unit in (column.sign, without_unit(name)[1])}
     money = _end_of(tokens, table["words"]["money"].split()) or units & {*table["words"]["currencies"].split()}
     return FieldType.NUMBER if column.kind is FieldType.INTEGER and money else column.kind
@@ -284,14 +287,14 @@ def _kind_of(name: str, column: _Column) -> FieldType | None:
 
 def _declaration(kind: FieldType | None, said: Mapping[str, str] | None) -> tuple[str, str]:
     """A field's type with what is sure of it, and what a person may add."""
-    figures = kind in _NUMBERS
+    figures = kind in NUMBER_TYPES
     if said is None or not (said or figures):
         return f'"{kind}"', ""
     sure, more = {"type": f'"{kind}"', **said}, dict[str, str]()
     if figures or kind is FieldType.BOOLEAN:
-        more = dict(_table()["figure" if figures else "boolean"])
-    if "adds_up" in said and said.get("unit", "").strip('"') in _table()["words"]["currencies"].split():
-        more["totals"] = _table()["words"]["totals"]
+        more = dict(_TABLE["figure" if figures else "boolean"])
+    if "adds_up" in said and said.get("unit", "").strip('"') in _TABLE["words"]["currencies"].split():
+        more["totals"] = _TABLE["words"]["totals"]
     return f"{{ {_entries(sure)} }}", _entries({key: value for key, value in more.items() if key not in sure})
 
 
@@ -299,18 +302,13 @@ def _entries(said: Mapping[str, str]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in said.items())
 
 
-@cache
-def _table() -> Mapping[str, Mapping[str, str]]:
-    return read_table(__file__)
-
-
 def _declare_figure(name: str, column: _Column, called: ColumnWords, date: str | None) -> dict[str, str]:
     """The unit of a column's figures, by its name and the sign of its values, and whether they make a total."""
-    words, said = _table()["words"], dict[str, str]()
+    words, said = _TABLE["words"], dict[str, str]()
     named, written = without_unit(name)
     tokens = _fold(named).split()
-    measures = "" if {*words["rates"].split()} & {*tokens} else _end_of(tokens, _table()["units"])
-    units = {unit_name(each) for each in (written, column.sign, _table()["units"].get(measures)) if each}
+    measures = "" if {*words["rates"].split()} & {*tokens} else _end_of(tokens, _TABLE["units"])
+    units = {unit_name(each) for each in (written, column.sign, _TABLE["units"].get(measures)) if each}
     if len(units) == 1:
         said["unit"] = _toml(*units)
     single = any(
@@ -319,7 +317,7 @@ def _declare_figure(name: str, column: _Column, called: ColumnWords, date: str |
         for token in tokens
     )
     adds_up = SUM in called.marks or _end_of(tokens, words["adds_up"].split())
-    paid = PAYMENT in called.marks and date is not None and column.kind in _NUMBERS
+    paid = PAYMENT in called.marks and date is not None and column.kind in NUMBER_TYPES
     if "percent" not in units and (paid or adds_up) and not single:
         said["adds_up"] = "true"
     if paid and "adds_up" in said:
@@ -366,7 +364,7 @@ def _nouns(file: str, key: str | None, language: str, kinds: Mapping[str, FieldT
     column = column_name(key or "")
     by_key = _NAMES_A_ROW.sub("", column)
     noun = avoided = _singular(by_key if by_key and by_key != column else in_file, language)
-    figures = {_singular(without_unit(name)[0], language) for name, kind in kinds.items() if kind in _NUMBERS}
+    figures = {_singular(without_unit(name)[0], language) for name, kind in kinds.items() if kind in NUMBER_TYPES}
     if noun in figures:
         noun = _singular(column, language) if key and by_key == column and kinds[key] is FieldType.KEYWORD else ""
     else:
@@ -398,7 +396,7 @@ def _key(rows: int, columns: Mapping[str, _Column]) -> str | None:
         name
         for name in unique
         if columns[name].longest <= _LONGEST_KEYWORD
-        and (columns[name].kind not in _NUMBERS or (name == first and not _measures(name, columns)))
+        and (columns[name].kind not in NUMBER_TYPES or (name == first and not _measures(name, columns)))
     ]
     return next(iter([*called, *short]), None)
 
@@ -411,7 +409,7 @@ def _measures(name: str, columns: Mapping[str, _Column]) -> bool:
 
 def _title(key: str | None, date: str | None, columns: Mapping[str, _Column]) -> str:
     texts = [name for name, column in columns.items() if column.kind is FieldType.KEYWORD]
-    called = [name for name in texts if _fold(name) in _table()["words"]["names"].split()]
+    called = [name for name in texts if _fold(name) in _TABLE["words"]["names"].split()]
     words = iter([*called, *(name for name in texts if name != key), *texts])
     chosen = [name for name in (next(words, None), date, key) if name is not None]
     return ", ".join(f"{{{name}}}" for name in dict.fromkeys(chosen)) or f"{{{next(iter(columns))}}}"
