@@ -11,6 +11,7 @@ that sort: they are measured with alone.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,5 +153,16 @@ def _asked_of(document: dict[str, Any]) -> Iterator[tuple[str, list[str], bool]]
 
 
 def _is_in(quote: str, text: str) -> bool:
-    one, other = plain(quote).strip("-*| "), plain(text)
+    """Whether a passage has what is quoted of its document, without marks of Markdown; of a row of a table, all cells."""
+    other = _bare(text)
+    if quote.strip().startswith("|"):
+        cells = [_bare(cell) for cell in quote.split("|") if _bare(cell)]
+        return bool(cells) and all(cell in other for cell in cells)
+    one = _bare(quote)
     return one in other or (len(other) > 20 and other in one)
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"^(?:[-+>#|]+ |\d+[.)] )+", "", plain(re.sub(r"[*_`]|\[([^\]]*)\]\([^)]*\)", r"\1", text))).strip(
+        "-*| "
+    )
