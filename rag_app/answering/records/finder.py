@@ -783,7 +783,8 @@ class RecordFinder:
 
         It is shown the values of the scope that words of the question may be, and those of each field with few of them.
         """
-        if asks_difference(question.text) or not names_records(question.text, self._spec, question.period):
+        named = self.knows_rows_alone or names_records(question.text, self._spec, question.period)
+        if asks_difference(question.text) or not named:
             return None
         values: list[NamedValue] = yield self._store.named_values(self._forms(question.text))
         titles = yield from self._titles(question.text, question.period, values)

@@ -31,13 +31,13 @@ FIELD_ROLES = ("of", "up", "down", "group", "show", "true", "false")
 VALUE_ROLES = ("none", "==", "!=")
 NUMBER_ROLES = ("none", "limit", "<", "<=", ">", ">=", "==", "!=")
 SLOTS = 8
-_FIT, _SCALE = np.array([0.206, -0.753, 0.707, -0.171]), 0.02
+_FIT, _SCALE = np.array([-1.463, -0.641, 0.296, -0.141, -0.425]), 0.02
 _CLS, _SEP = 101, 102
 _DOUBT = np.log(0.25)
 """What is lost where something that is said has no part in the query."""
 MOST_LISTED, MOST_GROUPS = 12, 24
 _MARKERS = {sort: 1 + place for place, sort in enumerate(SORTS)}
-_TIME = 20
+_TIME, _MOST_NONE = 20, 4.0
 _MOST_QUESTION, _MOST_ITEM, _MOST_ITEMS = 64, 16, 80
 NOT, PARTLY, WHOLLY = range(3)
 _COMMON = frozenset(["and", "for", "the", "with", "from", "per", "not", "are", "was", "has", "had", "number", "name"])
@@ -80,18 +80,19 @@ class ParserInput(Struct, frozen=True):
 class ReadQuery(Struct, frozen=True):
     """What the model read: a query, the fields that it shows, and the title of the one record that is asked for.
 
-    `query` is None where it finds none. `signals` say how much all that was chosen costs in likelihood, and the kind, and
-    how many words of the question no item and no title says.
+    `query` is the likeliest one, however likely it is that there is none; None where its parts do not fit together.
+    `signals` say how much all that was chosen costs in likelihood, and the kind, how many words of the question no item and
+    no title says, and the log-odds that there is no query.
     """
 
-    signals: tuple[float, float, int] = (0.0, 0.0, 0)
+    signals: tuple[float, float, int, float] = (0.0, 0.0, 0, 0.0)
     query: WrittenQuery | None = None
     show: tuple[str, ...] = ()
     title: str = ""
 
     @property
     def certainty(self) -> float:
-        """How likely all of it is right, as fitted on tables that the model was not taught (docs/adr/0052)."""
+        """How likely all of it is right, as fitted on tables that the model was not taught (docs/adr/0068)."""
         return float(1 / (1 + np.exp(-_FIT @ np.array([1.0, *self.signals]))))
 
 
@@ -191,9 +192,9 @@ class Reading:
 
     def read(self) -> ReadQuery:
         choices, at = self._choices, self._at
-        operation, kinds = OPERATIONS[choices.one(self._about[0])], self._shown.places_of("kind")
-        of_kind = _Choices()
-        if operation == "none" or not kinds:
+        (none, *operations), kinds = self._about[0], self._shown.places_of("kind")
+        operation, of_kind = OPERATIONS[1 + choices.one(np.array(operations))], _Choices()
+        if not kinds:
             return ReadQuery()
         kind = at[kinds[of_kind.one(self._roles[kinds, 0])]].name
         own, first = choices.holds(self._about[3][0]), choices.holds(self._about[4][0])
@@ -235,7 +236,8 @@ class Reading:
             descending,
             limit or (1 if first else MOST_GROUPS if groups else MOST_LISTED),
         )
-        signals = (float(np.log(_SCALE - choices.all)), of_kind.all, self._count_unsaid(title))
+        none = float(np.clip(none - np.logaddexp.reduce(operations), -_MOST_NONE, _MOST_NONE))
+        signals = (float(np.log(_SCALE - choices.all)), of_kind.all, self._count_unsaid(title), none)
         return ReadQuery(signals, query, tuple(told), title)
 
     def _says_kind(self, kind: str) -> bool:

@@ -136,6 +136,16 @@ class Composer:
     def _key(self, field: Field) -> str:
         value, word = self.draw.choice(field.values), self.word(field)
         others = [each for each in field.values if each != value]
+        if len(others) > 1 and self.draw.random() < 0.05:
+            other = self.draw.choice(others)
+            self.filters += [(field.name, "!=", value), (field.name, "!=", other)]
+            return self.pick(
+                f"except {value} and {other}",
+                f"other than {value} or {other}",
+                f"that are neither {value} nor {other}",
+                f"anything but {value} and {other}",
+                f"leaving out {value} and {other}",
+            )
         if self.draw.random() < 0.22:
             self.filters.append((field.name, "!=", value))
             return self.pick(

@@ -91,7 +91,11 @@ def items_of(asked: Asked, draw: random.Random | None, value_draw: random.Random
             few = one.random() < 0.5 and {*wanted} <= {*said}
             others = one.sample(field.values, min(len(field.values), one.randrange(2) if few else one.randint(2, 6)))
             shown = [*said, *wanted, *others]
-        items += [Item("value", field.name, f"{value} : {words[0]}", value, kind) for value in dict.fromkeys(shown)]
+        also = dict(field.said)
+        items += [
+            Item("value", field.name, f"{', '.join((value, *also.get(value, ())[:2]))} : {words[0]}", value, kind)
+            for value in dict.fromkeys(shown)
+        ]
     return items
 
 

