@@ -77,8 +77,8 @@ def _proposed(schema: Schema, form: int) -> tuple[Schema, dict[str, str]]:
 
 
 def _header(field: Field, style: str, draw: random.Random) -> str:
-    tokens = re.findall(r"[A-Za-z]+|\d+", field.name.replace("_", " ") if draw.random() < 0.6 else field.words[0])
-    tokens = [token.lower() for token in tokens][:3] or [field.name]
+    words = field.name.replace("_", " ") if draw.random() < 0.6 else field.words[0]
+    tokens: list[str] = re.findall(r"[a-z]+|\d+", words.lower())[:3] or [field.name]
     unit = field.unit if field.type in NUMBERS and len(field.unit) < 4 and draw.random() < 0.5 else ""
     if style == "title":
         return " ".join(tokens).capitalize() + (f" ({unit})" if unit else "")
@@ -94,5 +94,6 @@ def _shorten(word: str, draw: random.Random) -> str:
         return word
     if draw.random() < 0.5:
         return word[: draw.randint(3, 4)]
-    bare = word[0] + re.sub("[aeiouy]", "", word[1:])
-    return re.sub(r"(.)\1", r"\1", bare)[:_SHORT] if len(bare) > 2 else word[:_SHORT]
+    bare: str = word[0] + re.sub("[aeiouy]", "", word[1:])
+    single: str = re.sub(r"(.)\1", r"\1", bare)
+    return (single if len(single) > 2 else word)[:_SHORT]

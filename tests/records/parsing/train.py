@@ -200,7 +200,8 @@ def main() -> None:
         report("files", model, files, chosen.wrong),
         report("as proposed", model, [propose(each, 1 + draw.randrange(3)) for each in files], chosen.wrong),
     ]
-    print("the fit on all:", fit(*(np.concatenate(parts) for parts in zip(*found, strict=True))).round(3))
+    signals, correct = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    print("the fit on all:", fit(signals, correct).round(3))
     export(model, chosen.to)
 
 
