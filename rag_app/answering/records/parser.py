@@ -7,7 +7,6 @@ of each word whether it belongs to a title.
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from rag_app.answering.records.wording import figure, stem, stems, word_set
 from rag_app.answering.records.written_queries import WrittenFilter, WrittenQuery
-from rag_app.retrieval.embedding import open_session
+from rag_app.retrieval.embedding import shared_session
 from rag_app.retrieval.records import Aggregate, Grain
 from rag_app.retrieval.text import tokenizer, tokens
 
@@ -301,11 +300,6 @@ def _filter(field: str, operator: str, value: str | float | bool) -> WrittenFilt
     return convert({"field": field, "operator": operator, "value": value}, WrittenFilter)
 
 
-@cache
-def _session() -> Any:
-    return open_session(MODEL_FILE, 1)
-
-
 def parse(question: str, period: tuple[int, int] | None, items: Sequence[Item]) -> ReadQuery:
     """Reads a question; the model is opened by the first one. It takes tens of milliseconds of the processor."""
     shown = show(question, period, items)
@@ -319,5 +313,5 @@ def parse(question: str, period: tuple[int, int] | None, items: Sequence[Item]) 
         "mask": (told > 0).astype(np.int64),
         "mentions": np.array(shown.mentions, dtype=np.int64),
     }
-    about, roles, links = _session().run(None, asked)
+    about, roles, links = shared_session(MODEL_FILE).run(None, asked)
     return Reading(question, shown, about[0], roles[0], links[0]).read()

@@ -7,7 +7,7 @@ from functools import cache
 
 from rag_app.documents.columns import call_columns, row_words, without_unit
 from rag_app.domain import FieldType, column_name
-from tests.records.parsing.schemas import NUMBERS, Asked, Field, Query, Schema
+from tests.records.parsing.schemas import NUMBERS, Asked, Field, Schema
 
 _LONG, _SHORT = 5, 4
 """Letters of a word that headers shorten, and of what is left of it."""
@@ -17,23 +17,7 @@ STYLES = ("snake", "title", "camel", "short")
 def propose(asked: Asked, form: int) -> Asked:
     """The question over the same table with the words that would be proposed for its columns, in one of some forms."""
     schema, names = _proposed(asked.schema, form)
-    return Asked(asked.text, asked.query and rename(asked.query, names), schema)
-
-
-def rename(query: Query, names: dict[str, str]) -> Query:
-    """A query whose fields are called otherwise."""
-
-    def called(name: str | None) -> str | None:
-        return names.get(name, name) if name is not None else None
-
-    return replace(
-        query,
-        of=called(query.of),
-        group=called(query.group),
-        order=called(query.order),
-        filters=tuple((str(called(name)), sign, value) for name, sign, value in query.filters),
-        show=tuple(str(called(name)) for name in query.show),
-    )
+    return Asked(asked.text, asked.query and asked.query.rename(names), schema)
 
 
 @cache

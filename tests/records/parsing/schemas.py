@@ -1,7 +1,7 @@
 """Reads the questions in questions/*.txt, each over a made-up table with the query that it means (README.md)."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from zlib import crc32
@@ -51,6 +51,21 @@ class Query:
         """The fields that it needs."""
         used = {self.of, self.group, self.order, *(name for name, _, _ in self.filters)}
         return {name for name in used if name not in (None, "date", "value")}
+
+    def rename(self, names: Mapping[str, str]) -> "Query":
+        """The same query over fields that are called otherwise."""
+
+        def called(name: str | None) -> str | None:
+            return names.get(name, name) if name is not None else None
+
+        return replace(
+            self,
+            of=called(self.of),
+            group=called(self.group),
+            order=called(self.order),
+            filters=tuple((names.get(name, name), sign, value) for name, sign, value in self.filters),
+            show=tuple(names.get(name, name) for name in self.show),
+        )
 
 
 @dataclass(eq=False)

@@ -201,21 +201,7 @@ def swap_word(asked: Asked, draw: random.Random, pool: dict[str, list[Field]]) -
         (other.name if name == field.name else name): (renamed if name == field.name else each)
         for name, each in schema.fields.items()
     }
-    query = asked.query
-    if query is not None:
-
-        def called(name: str | None) -> str | None:
-            return other.name if name == field.name else name
-
-        filters = tuple((str(called(name)), sign, value) for name, sign, value in query.filters)
-        query = replace(
-            query,
-            of=called(query.of),
-            group=called(query.group),
-            order=called(query.order),
-            filters=filters,
-            show=tuple(str(called(name)) for name in query.show),
-        )
+    query = asked.query and asked.query.rename({field.name: other.name})
     return Asked(text, query, replace(schema, fields=fields))
 
 
