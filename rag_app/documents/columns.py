@@ -11,6 +11,7 @@ from functools import cache
 from msgspec import Struct, field
 
 from rag_app.domain import FieldType, column_name, read_table
+from rag_app.retrieval.text import singular
 
 _TABLE: Mapping[str, Mapping[str, str]] = read_table(__file__)
 _UNITS = {
@@ -22,6 +23,7 @@ _PARTS_OF_UNITS = {code for known in _UNITS.values() for code in known if len(co
 )
 """Words beside which a unit is part of another one: `eur_per_hour`, `g_km`."""
 _SHORT = dict(each.split("=") for each in _TABLE["short"]["words"].split())
+_SHORT_OF = {kind: dict(each.split("=") for each in said.split()) for kind, said in _TABLE["short_of"].items()}
 _PAIRS = dict(each.split("=") for each in re.split(r"[|\n]", _TABLE["short"]["pairs"]) if each)
 # A header such as `Price (EUR)`.
 _WITH_UNIT = re.compile(r"(?P<name>[^()\[\]]+?)\s*[(\[](?P<unit>[^()\[\]]{1,20})[)\]]")
@@ -95,7 +97,7 @@ def _all_phrases(each: ColumnWords) -> Iterator[str]:
 
 
 def _call_column(name: str, kind: FieldType | None, values: Iterable[str], dated: bool) -> ColumnWords:
-    tokens = full_name(name)
+    tokens = full_name(name, kind)
     said = ColumnWords(" ".join(tokens))
     if kind in NUMBER_TYPES:
         measure = measure_of(tokens, unit_of(name), values) if not _is_rated(tokens) else Measure()
@@ -127,20 +129,22 @@ def measure_of(tokens: Sequence[str], unit: str, values: Iterable[str] = ()) -> 
     done = next((each for each in reversed(tokens) if each in _TABLE["years"]["words"].split()), "")
     if (done or "year" in tokens) and all(map(_YEAR.fullmatch, values)):
         entry = _measure(dict(_entries("figures"))["year"])
-        return Measure((done,) if done else (), entry.high, entry.low, entry.marks)
+        return Measure((done, f"year {done}") if done else (), entry.high, entry.low, entry.marks)
     if found := _entry_of(tokens, _entries("figures")):
         return _measure(found[1])
     said = _TABLE["by_dimension"].get(_dimension(unit), "")
     return _measure(said) if said else Measure()
 
 
-def full_name(column: str) -> tuple[str, ...]:
-    """The words of a column's name in full, without its unit.
+def full_name(column: str, kind: FieldType | None = None) -> tuple[str, ...]:
+    """The words of a column's name in full, without its unit; some are short for another word by what the column holds.
 
     >>> full_name("dist_km"), full_name("Avg Temp (C)"), full_name("yr_planted"), full_name("depRet")
     (('distance',), ('average', 'temperature'), ('year', 'planted'), ('deposit', 'returned'))
+    >>> full_name("dist", FieldType.KEYWORD), full_name("mow_req", FieldType.BOOLEAN)
+    (('district',), ('mow', 'required'))
     """
-    return _expand(without_unit(column)[0].split())
+    return _expand(without_unit(column)[0].split(), kind)
 
 
 def unit_of(column: str) -> str:
@@ -185,11 +189,11 @@ def without_unit(column: str) -> tuple[str, str]:
     return " ".join([*tokens, last]), ""
 
 
-def _expand(tokens: Sequence[str]) -> tuple[str, ...]:
-    found, place = list[str](), 0
+def _expand(tokens: Sequence[str], kind: FieldType | None = None) -> tuple[str, ...]:
+    found, place, short = list[str](), 0, {**_SHORT, **_SHORT_OF.get(kind or "", {})}
     while place < len(tokens):
         two = " ".join(tokens[place : place + 2])
-        found += _PAIRS[two].split() if two in _PAIRS else [_SHORT.get(tokens[place], tokens[place])]
+        found += _PAIRS[two].split() if two in _PAIRS else [short.get(tokens[place], tokens[place])]
         place += 2 if two in _PAIRS else 1
     return tuple(found)
 
@@ -221,18 +225,53 @@ def _codes(tokens: Sequence[str], values: Iterable[str]) -> dict[str, list[str]]
     return found
 
 
+def is_flag(name: str) -> bool:
+    """Whether a column of 0 and 1 says that something holds or not, and is no number of things.
+
+    >>> is_flag("default"), is_flag("is_member"), is_flag("children"), is_flag("stop_count"), is_flag("diabetes")
+    (True, True, False, False, True)
+    """
+    first, *_, last = (*full_name(name, FieldType.BOOLEAN), "")[:-1] * 2
+    counted = singular(last) != last or last in _TABLE["flag_names"]["counts"].split()
+    return first in _TABLE["flag_names"]["before"].split() or last in _TABLE["flags"] or not (counted or unit_of(name))
+
+
 def _holds(tokens: Sequence[str]) -> dict[str, list[str]]:
-    """What a column of yes and no is called where it holds, and where it does not; of something else, with that."""
-    whole, last = " ".join(tokens), tokens[-1]
+    """What a column of yes and no is called where it holds, and where it does not; of something else, with that.
+
+    >>> _holds(("is", "member"))["true"], _holds(("pruning", "required"))["true"][:2], _holds(("wilted",))
+    (['member', 'members'], ['pruning required', 'need pruning'], {'true': ['wilted', 'wilt']})
+    """
+    begins = len(tokens) > 1 and tokens[0] in _TABLE["flag_names"]["before"].split()
+    *others, last = tokens[1:] if begins else tokens
+    whole = " ".join((*others, last))
     yes, _, no = _TABLE["flags"].get(last, "").partition("|")
-    others = [*_split(yes), *_split(no)] if len(tokens) == 1 else []
-    false = [each for each in _split(no) if each in others]
-    true = [whole, *(each for each in _split(yes) if each in others)]
-    return {"true": true, **({"false": false} if false else {})}
+    needs = [f"{word} {' '.join(others)}" for word in _TABLE["flag_names"]["needs"].split()]
+    if others:
+        needed = last in _TABLE["flag_names"]["needed"].split()
+        return {"true": [whole, *(needs if needed else ())]}
+    verb = [] if yes else [_infinitive(last)]
+    true = dict.fromkeys(each for each in (whole, *verb, *_split(yes)) if each)
+    return {"true": [*true], **({"false": _split(no)} if no else {})}
+
+
+def _infinitive(participle: str) -> str:
+    """
+    >>> [_infinitive(each) for each in ("survived", "churned", "shipped", "tried", "passed", "rain")]
+    ['survive', 'churn', 'ship', 'try', 'pass', '']
+    """
+    if not participle.endswith("ed") or len(participle) < _LONGEST_CODE:
+        return ""
+    bare = participle.removesuffix("ed")
+    if bare.endswith("i"):
+        return f"{bare[:-1]}y"
+    if bare[-1:] == bare[-2:-1] and bare[-1] not in "ls":
+        return bare[:-1]
+    return f"{bare}e" if re.search("(?:[aiou]t|[vcuzg]|[^s]s|[aiou]r)$", bare) else bare
 
 
 def _is_place(name: str) -> bool:
-    *others, last = full_name(name)
+    *others, last = full_name(name, FieldType.KEYWORD)
     noun = others[-1] if last == "name" and others else last
     return noun in _TABLE["places"]["words"].split()
 
@@ -243,7 +282,7 @@ def person_of(name: str) -> str:
     >>> person_of("runner_name"), person_of("Keeper"), person_of("town")
     ('runner', 'keeper', '')
     """
-    tokens = [each for each in full_name(name) if each != "name"]
+    tokens = [each for each in full_name(name, FieldType.KEYWORD) if each != "name"]
     people = (word for each in ("customers", "others", "workers") for word in _TABLE["people"][each].split())
     return tokens[-1] if tokens and tokens[-1] in {*people} else ""
 

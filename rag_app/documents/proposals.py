@@ -26,6 +26,7 @@ from rag_app.documents.columns import (
     ColumnWords,
     call_columns,
     full_name,
+    is_flag,
     person_of,
     row_words,
     unit_name,
@@ -42,7 +43,6 @@ from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 from rag_app.retrieval.text import singular
 
 _TABLE: Mapping[str, Mapping[str, str]] = read_table(__file__)
-# In this order: a column of 0 and 1 is one of numbers.
 _GUESSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME, FieldType.BOOLEAN)
 _FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %B %Y", "%B %d, %Y", "%d %b %Y", "%b %d %Y")
 _WITH_TIME = tuple(f"{each} {time}" for each in _FORMATS for time in ("%H:%M:%S", "%H:%M"))
@@ -66,16 +66,31 @@ Values = Mapping[str, Counter[str]]
 class _Column(Struct, frozen=True):
     """What the values of a column have in common. `formats` are the notations of dates that fit all of them.
 
-    `kind` is None for free text, which is searched and not filtered. `sign` is the one that all values have, of a
-    currency or %.
+    `kind` is None for free text, which is searched and not filtered. `binary`: they are 0 and 1. `sign` is the one that all
+    values have, of a currency or %.
     """
 
     kind: FieldType | None
+    binary: bool
     formats: list[str]
     sign: str
     filled: int
     distinct: int
     longest: int
+
+
+class _Nouns(Struct, frozen=True):
+    """What a row is called in declarations and by people, and what several are called. `foreign`: not as in English.
+
+    `avoided` is what it would be called if no column of figures were, `others` are what it is called besides.
+    """
+
+    name: str = "row"
+    one: str = "row"
+    several: str = "rows"
+    foreign: bool = False
+    avoided: str = ""
+    others: tuple[str, ...] = ()
 
 
 def _describe_column(values: Counter[str], decimal: Decimal) -> _Column:
@@ -92,7 +107,8 @@ def _describe_column(values: Counter[str], decimal: Decimal) -> _Column:
     longest = max(map(len, values))
     kind = next(fitting, FieldType.KEYWORD if longest <= _LONGEST_KEYWORD else None)
     signs = {"".join(_SIGN.findall(value)) for value in values}
-    return _Column(kind, formats, signs.pop() if len(signs) == 1 else "", values.total(), len(values), longest)
+    binary = {*values} == {"0", "1"}
+    return _Column(kind, binary, formats, signs.pop() if len(signs) == 1 else "", values.total(), len(values), longest)
 
 
 def _decimal(columns: Values) -> tuple[Decimal, str]:
@@ -196,7 +212,7 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         title=_toml(person or _title(key, date, {name: each for name, each in columns.items() if name != clock})),
         text=_toml(_sentence(columns)),
         nouns=(nouns := _nouns(file, key, language, {name: kinds[name] for name in columns})),
-        words=_phrases(_words_of_rows(nouns.one, person, date, rows, columns, called)),
+        words=_phrases(_words_of_rows(nouns, person, date, rows, columns, called)),
     )
 
 
@@ -216,7 +232,7 @@ def _person(columns: Iterable[str]) -> str:
 
 
 def _words_of_rows(
-    noun: str,
+    row: _Nouns,
     person: str,
     date: str | None,
     rows: int,
@@ -229,13 +245,14 @@ def _words_of_rows(
     Rows are of people where no two are of the same one.
     """
     happened, measured = _TABLE["events"], _TABLE["measured"]
-    dated = full_name(date or "")
+    dated = full_name(date or "", FieldType.TIME)
     events = [happened[each] for each in dated if each in happened]
     things = [measured[name] for name in map(column_name, columns) if name in measured]
     alone = [person_of(name) for name, each in columns.items() if each.filled == rows == each.distinct]
     people = ["person", "people"] if person or any(alone) else []
     others = [*people, *" ".join([*events, *things]).split(), *filter(None, alone)]
-    nouns = [noun, *others, *(word for each in (noun, *dated, *alone) for word in row_words(each))]
+    noun = row.one
+    nouns = [noun, *others, *row.others, *(word for each in (noun, *dated, *alone) for word in row_words(each))]
     taken = {*map(column_name, columns), *(word for each in called.values() for word in (*each.words, each.name))} - {
         *alone
     }
@@ -278,7 +295,9 @@ def _key_of(value: str) -> str:
 
 
 def _kind_of(name: str, column: _Column) -> FieldType | None:
-    """Money is a number, though no value has pence yet."""
+    """Money is a number, though no value has pence yet. 0 and 1 are no and yes, where that is no number of things."""
+    if column.binary and is_flag(name):
+        return FieldType.BOOLEAN
     tokens, table = _fold(without_unit(name)[0]).split(), _TABLE
     units = {unit_name(unit) for unit in (column.sign, without_unit(name)[1])}
     money = _end_of(tokens, table["words"]["money"].split()) or units & {*table["words"]["currencies"].split()}
@@ -345,36 +364,68 @@ def _language(columns: Values) -> str:
     return detect_language("\n".join("; ".join(filter(None, row)) for row in rows), _ENGLISH)
 
 
-class _Nouns(Struct, frozen=True):
-    """What a row is called in declarations and by people, and what several are called. `foreign`: not as in English.
-
-    `avoided` is what it would be called if no column of figures were.
-    """
-
-    name: str = "row"
-    one: str = "row"
-    several: str = "rows"
-    foreign: bool = False
-    avoided: str = ""
-
-
 def _nouns(file: str, key: str | None, language: str, kinds: Mapping[str, FieldType | None]) -> _Nouns:
-    """`order`, for a key called `order_id` or a file `orders-2026.csv`; not what a column of figures is called."""
-    in_file = next(reversed(re.findall(r"[^\W\d_]+", Path(file).stem.lower())), "")
+    """`order`, for a key called `order_id` or a file `orders-2026.csv`; not what a column of figures is called.
+
+    A key noun that is written short is that of the file's words that it abbreviates: `tr_id` of `street_trees.csv`.
+    """
+    told = _words_of_file(file)
+    figures = {_singular(without_unit(name)[0], language) for name, kind in kinds.items() if kind in NUMBER_TYPES}
     column = column_name(key or "")
     by_key = _NAMES_A_ROW.sub("", column)
-    noun = avoided = _singular(by_key if by_key and by_key != column else in_file, language)
-    figures = {_singular(without_unit(name)[0], language) for name, kind in kinds.items() if kind in NUMBER_TYPES}
+    named = by_key if by_key != column else ""
+    whole = next((each for each in reversed(told) if _abbreviates(named, each)), "")
+    flags = {column_name(name) for name, kind in kinds.items() if kind is FieldType.BOOLEAN}
+    plain = [each for each in told if {each, _singular(each, language)}.isdisjoint(figures | flags)]
+    in_file = whole or (_head(plain or told, language) if told else "")
+    written_out = named if named in (_singular(each, language) for each in told) else " ".join(full_name(named))
+    noun = avoided = _singular(in_file if whole or not named else written_out, language)
     if noun in figures:
         noun = _singular(column, language) if key and by_key == column and kinds[key] is FieldType.KEYWORD else ""
     else:
         avoided = ""
-    if not _FIELD.fullmatch(name := _fold(noun)):
+    name = _fold(noun).replace(" ", "_")
+    if not _FIELD.fullmatch(name):
         return _Nouns(avoided=avoided)
     of_file = noun == _singular(in_file, language) or in_file.startswith(noun)
     several = in_file if of_file and (in_file != noun or language != _ENGLISH) else f"{noun}s"
     foreign = several == in_file and (language != _ENGLISH or several.removeprefix(noun) in _PLURALS)
-    return _Nouns(name, noun.replace("_", " "), several.replace("_", " "), foreign, avoided)
+    before = told[: told.index(in_file)] if of_file and in_file in told else []
+    longer = [" ".join((*before, noun))] if before else []
+    kept = [_singular(each, language) for each in _letters_of(file) if each in _TABLE["words"]["collections"].split()]
+    others = tuple(each for each in (*longer, *kept) if each != noun)
+    return _Nouns(name, noun.replace("_", " "), several.replace("_", " "), foreign, avoided, others)
+
+
+def _letters_of(file: str) -> list[str]:
+    return re.findall(r"[^\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", "_", Path(file).stem).lower())
+
+
+def _words_of_file(file: str) -> list[str]:
+    """The telling words of a file's name, all of them where none tells anything.
+
+    >>> _words_of_file("loan_default_sample.csv"), _words_of_file("hike_log_2024.csv"), _words_of_file("data.csv")
+    (['loan', 'default'], ['hike'], ['data'])
+    """
+    words, generic = _letters_of(file), {*_TABLE["words"]["generic"].split(), *_TABLE["words"]["collections"].split()}
+    return [each for each in words if each not in generic and len(each) > 1] or words[-1:]
+
+
+def _head(words: Sequence[str], language: str) -> str:
+    """The last plural of a file's name, else its last word: "employees" of `employees_berlin`."""
+    several = [each for each in words if _singular(each, language) != each]
+    return [*words, *several][-1]
+
+
+def _abbreviates(short: str, word: str) -> bool:
+    """Whether a word is written short so: it begins alike, and has all of these letters in this order.
+
+    >>> _abbreviates("tr", "trees"), _abbreviates("appt", "appointments"), _abbreviates("tree", "trees"), _abbreviates("id", "trees")
+    (True, True, False, False)
+    """
+    letters = iter(word)
+    most = len(word) // 2 if word.startswith(short) else len(word) - 2  # a singular is no abbreviation
+    return 1 < len(short) <= most and word[0] == short[0] and all(each in letters for each in short)
 
 
 def _singular(noun: str, language: str) -> str:

@@ -40,6 +40,10 @@ def test_no_word_for_a_column_asks_for_something_else() -> None:
         ("unit_price", FieldType.NUMBER, ["unit price", "price"], "", ""),
         ("cond", FieldType.KEYWORD, ["condition", "state", "shape"], "", ""),
         ("island", FieldType.KEYWORD, [], "", ""),
+        ("dist", FieldType.KEYWORD, ["district", "quarter"], "", ""),
+        ("dist", FieldType.NUMBER, ["distance", "how far"], "farthest", "nearest"),
+        ("val_usd", FieldType.NUMBER, ["value", "worth"], "most valuable", "least valuable"),
+        ("plt_yr", FieldType.INTEGER, ["planted year", "planted", "year planted"], "newest", "oldest"),
     ],
 )
 def test_a_column_is_called(name: str, kind: FieldType, words: list[str], high: str, low: str) -> None:
@@ -61,4 +65,8 @@ def test_codes_flags_places_and_people_are_told() -> None:
     called = call_columns(kinds, values, dated=True)
     assert "women" in called["sex"].values["F"] and "gents" in called["sex"].values["M"]
     assert called["dep_ret"].values == {"true": ["deposit returned"]}
+    flags = dict.fromkeys(("pwr_ln", "mow_req", "default", "is_urgent"), FieldType.BOOLEAN)
+    held = {name: each.values["true"] for name, each in call_columns(flags, dict.fromkeys(flags, ()), False).items()}
+    assert held["pwr_ln"] == ["power line"] and "need mow" in held["mow_req"] and "defaulted" in held["default"]
+    assert held["is_urgent"] == ["urgent"]
     assert [called[each].asked for each in ("client", "inspector", "depot")] == ["who", "", "where"]

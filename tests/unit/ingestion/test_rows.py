@@ -523,6 +523,39 @@ def test_a_table_of_years_has_no_dates(tmp_path: Path) -> None:
     assert (spec.records["movie"].by, spec.vocabulary["rating"].best) == ("rating", "high")
 
 
+@pytest.mark.parametrize(
+    ("file", "header", "kind"),
+    [
+        ("dive_log_2025.csv", "serial", "dive"),  # what it is a log of
+        ("employees_berlin.csv", "serial", "employee"),
+        ("house_prices.csv", "serial", "house"),
+        ("shelter_cats.csv", "cat_id", "cat"),  # no category
+        ("rentals-export.csv", "rntl_id", "rental"),
+        ("data.csv", "cust_no", "customer"),
+    ],
+)
+def test_the_noun_of_a_row(tmp_path: Path, file: str, header: str, kind: str) -> None:
+    (tmp_path / file).write_text(f"{header},Price (EUR),Note (old)\n1,2.5,a\n2,3.5,b\n")
+    assert [*loaded(tmp_path / file).records] == [kind]
+
+
+def test_the_words_of_a_file_and_of_its_date_are_words_of_its_rows(tmp_path: Path) -> None:
+    table = tmp_path / "harbour_boats_log.csv"
+    table.write_text("bt_id,insp_dt,len_m\nB1,2026-01-05,7.5\nB2,2026-01-06,8\n")
+    kind = loaded(table).records["boat"]
+    assert kind.words == ("boat", "inspection", "inspected", "checked", "harbour boat", "log")
+
+
+def test_zero_and_one_are_no_and_yes_where_nothing_is_counted(tmp_path: Path) -> None:
+    table = tmp_path / "customers.csv"
+    table.write_text("name,churned,is_member,children,stops_count,tier\nAda,0,1,1,0,1\nBo,1,0,0,1,2\n")
+    spec = loaded(table)
+    flags = {name for name, kind in spec.fields.items() if kind is FieldType.BOOLEAN}
+    assert flags == {"churned", "is_member"} and spec.fields["children"] is FieldType.INTEGER
+    assert spec.vocabulary["churned"].values["true"] == ("churned", "churn")
+    assert spec.vocabulary["is_member"].values["true"] == ("member", "members")
+
+
 def test_rows_of_people_are_called_so_and_by_what_happened_to_them(tmp_path: Path) -> None:
     table = tmp_path / "wards.csv"
     table.write_text("first_name,last_name,age,death_date\nAda,Holm,70,2026-01-05\nBo,Holm,81,2026-01-06\n")
