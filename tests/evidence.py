@@ -2,7 +2,7 @@
 
 The sample corpora are loaded into the configured deployment (RAG_HOME), every question of the file is asked over its
 own route, and a model by script repeats the first source of its prompt. A turn has its evidence where the context of a
-prompt holds each fact that its answer must have.
+prompt holds each fact that its answer must have, or an answer without a model, which is computed from records, has them.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from rag_app.console.answers import ask_threads
 from rag_app.console.demo import load_samples
 from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.domain.resources import resource_folder
-from rag_app.evaluation.answer_facts import Thread, Turn, normalise
+from rag_app.evaluation.answer_facts import Outcome, Thread, Turn, normalise
 from rag_app.evaluation.judgments import read_jsonl
 from rag_app.settings import Settings
 from tests.integration.unlimited import lift
@@ -84,11 +84,12 @@ async def measure(
             await application.people.set_plan(await application.people.user(name), "growth")
         for thread in threads:
             model.requests.clear()
-            await ask_threads(application, [thread], None, None, None, lambda _: None)
-            for place, turn in enumerate(thread.turns):
+            scored = await ask_threads(application, [thread], None, None, None, lambda _: None)
+            for place, (turn, told) in enumerate(zip(thread.turns, scored, strict=True)):
                 if turn.must and not turn.refuse:
                     prompts = prompts_of(turn, model.requests)
-                    outcome = "held" if holds(turn, prompts) else "missing" if prompts else "unasked"
+                    computed = not prompts and told.outcome is Outcome.HELPED
+                    outcome = "held" if computed or holds(turn, prompts) else "missing" if prompts else "unasked"
                     kind = "opening" if len(thread.turns) > 1 and place == 0 else thread.kind
                     judged.append(Judged(thread.corpus, kind, outcome, f"{thread.id}/{place + 1}", turn.text))
     return judged

@@ -6,10 +6,11 @@ and `[Source N]` inside it becomes `(its Source N)`, so it can neither pose as a
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, date, datetime
 from functools import lru_cache, partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import TypeVar
 from uuid import UUID
 
@@ -112,22 +113,27 @@ def build_context(
     return Context(tuple(block for block, _ in fill(best, make, count_tokens, max_tokens)))
 
 
-def widen(context: Context, further: Iterable[Hit], *, max_tokens: int) -> Context:
-    """The context with more chunks of the sources that it has, those that come first, as far as `max_tokens` reaches.
+def widen(context: Context, further: Sequence[Hit], *, max_tokens: int, today: date | None = None) -> Context:
+    """The context with more chunks, those that come first, as far as `max_tokens` reaches.
 
-    Blocks keep their numbers and their order. A chunk that does not fit, or whose source has no block, is left out.
+    Blocks keep their numbers and their order; a source that has none gets one behind them. A chunk that does not fit is left
+    out.
     """
+    outdated = outdated_sources(further, today or datetime.now(UTC).date())
     blocks = {block.hits[0].source_id: block for block in context.blocks if block.hits}
-    left = max_tokens - sum(count_tokens(block.text) for block in context.blocks)
+    left, numbered = max_tokens - sum(count_tokens(block.text) for block in context.blocks), len(context.blocks)
     for hit in further:
         block = blocks.get(hit.source_id)
-        if block is None or any(known.chunk_id == hit.chunk_id for known in block.hits):
+        known = block.hits if block is not None else ()
+        if any(each.chunk_id == hit.chunk_id for each in known):
             continue
-        wider = _block(block.number, [*block.hits, hit], {hit.source_id} if block.outdated else frozenset())
-        if (cost := count_tokens(wider.text) - count_tokens(block.text)) <= left:
+        late = {hit.source_id} if block is not None and block.outdated else outdated
+        wider = _block(block.number if block is not None else numbered + 1, [*known, hit], late)
+        if (cost := count_tokens(wider.text) - (count_tokens(block.text) if block is not None else 0)) <= left:
             blocks[hit.source_id] = wider
-            left -= cost
-    return Context(tuple(blocks[block.hits[0].source_id] if block.hits else block for block in context.blocks))
+            numbered, left = max(numbered, wider.number), left - cost
+    bare = [block for block in context.blocks if not block.hits]
+    return Context(tuple(sorted([*bare, *blocks.values()], key=attrgetter("number"))))
 
 
 def arrange(context: Context, sources: Sequence[UUID]) -> Context:

@@ -66,11 +66,12 @@ from rag_app.domain import (
     Usage,
     day_of,
 )
-from rag_app.retrieval.filters import IN, condition
+from rag_app.retrieval.filters import IN, NE, condition
 from rag_app.retrieval.foreign import adopt
 from rag_app.retrieval.hits import average_relevance, to_hits
-from rag_app.retrieval.postprocessors import cut_below, places_of, warnings_of
-from rag_app.retrieval.retriever import ChunkRetriever, interleave
+from rag_app.retrieval.postprocessors import cut_below, keep_at_most, places_of, warnings_of
+from rag_app.retrieval.retriever import ChunkRetriever, interleave, join
+from rag_app.retrieval.text import exchange_numbers
 from rag_app.telemetry.observing import Stage
 
 # Characters. A check reads the whole text: one this long is checked again when a twentieth more has come.
@@ -80,6 +81,7 @@ _LEAD_SENTENCES = 2  # of what is said before an answer about another period
 
 # Of the signal `read`, from which on a sentence gives the value that what looks like a question about records asks for.
 _SURE = 0.5
+_BESIDE, _ABROAD = 50, 6  # chunks that a model may be shown beside what was found; of these in other languages
 _NOTHING = CheckedAnswer("", ())
 _CLEARLY = 0.1  # of probability: how much better a look over all types has to be than one that answers, too
 T = TypeVar("T")
@@ -275,6 +277,7 @@ class CapabilityEngine(BaseQueryEngine):
             trusted=model == EXTRACTIVE,
             max_sentences=sentences and sentences - (_LEAD_SENTENCES if lead else 0),
             max_words=words and words - len(lead.split()),
+            max_sources=self.capability.max_sources,
         )
 
     def _may_be_shown(self, verification: Verification) -> bool:
@@ -421,7 +424,7 @@ class CapabilityEngine(BaseQueryEngine):
         """What was found without that threshold, where it is likely enough: a model can say that the answer is not there."""
         judgment = everything.judgment
         if self.synthesizer.asks_model:
-            enough = judgment.asks and bool(judgment.answers or found.hits)
+            enough = (judgment.asks and bool(judgment.answers or found.hits)) or self._is_foreign(found.question)
         else:
             enough = judgment.level is Confidence.HIGH
         if not enough:
@@ -482,17 +485,23 @@ class CapabilityEngine(BaseQueryEngine):
     async def _widen(self, evidence: Evidence) -> Evidence:
         """What a model is shown beside what was found, as far as the context's budget reaches.
 
-        Further hits of its sources, then the neighbours of the hits, then what else is near in their sources. Sentences are picked from what was found alone.
+        Further hits of its sources; then in turn what wider searches find, and the neighbours of the hits and what else is near
+        in their sources. Sentences are picked from what was found alone.
         """
         if not self.synthesizer.asks_model or not evidence.context.blocks:
             return evidence
-        question, more, retriever = evidence.question, evidence.hits, self._retriever
+        question, retriever, more = evidence.question, self._retriever, [*evidence.hits]
         if evidence.look is Look.ALL_TYPES and self._prepare:
             retriever, _ = self._prepare(question)
         if isinstance(retriever, ChunkRetriever):
             with suppress(EmbeddingFailed, StoreFailed):  # what was found is there all the same
-                more += to_hits(await retriever.further(question.searched or question.text, evidence.nodes))
-        return replace(evidence, context=widen(evidence.context, more, max_tokens=self.capability.max_context_tokens))
+                near = await retriever.further(question.searched or question.text, evidence.nodes)
+                found: list[list[NodeWithScore]] = []
+                for each in _wider_questions(evidence.final_question, self.capability.top_k):
+                    found.append(await retriever.of_question(each).aretrieve(_bundle(each)))
+                more += to_hits(interleave([_keep_beside(evidence, found), near]))
+        most = self.capability.max_context_tokens
+        return replace(evidence, context=widen(evidence.context, more, max_tokens=most, today=question.today))
 
     def _context(self, hits: Sequence[Hit], max_tokens: int | None = None) -> Context:
         """In as many tokens as the capability allows, or in `max_tokens`."""
@@ -513,17 +522,22 @@ class CapabilityEngine(BaseQueryEngine):
         """LOW is "do not answer".
 
         A model is asked sooner than sentences are picked: it can say that the answer is not there. What reaches a
-        threshold that the request sends goes to it, and all that was found where the capability always asks.
+        threshold that the request sends goes to it, and all that was found where the capability always asks, or the
+        embedding model does not know the question's language.
         """
         capability = self.capability
         if not self.synthesizer.asks_model:
             enough = judgment.answers
         else:
             shown = question.threshold is not None or (capability.always_asks and capability.grounded)
-            enough = judgment.asks or (shown and bool(hits))
+            enough = judgment.asks or (bool(hits) and (shown or self._is_foreign(question)))
         if not enough:
             return Confidence.LOW
         return Confidence.MEDIUM if judgment.level is Confidence.LOW else judgment.level
+
+    def _is_foreign(self, question: Question) -> bool:
+        """Whether the embedding model does not know the question's language: then its cosines say little."""
+        return self._warn is not None and bool(self._warn(question.text))
 
     def refuses(self, evidence: Evidence) -> bool:
         """Whether there is too little to answer from; a capability that is not grounded may do without."""
@@ -682,6 +696,8 @@ class CapabilityEngine(BaseQueryEngine):
     async def _aquery(self, query_bundle: QueryBundle) -> EngineResponse | AnswerStream:
         asked = await self._question_of(query_bundle)
         evidence = await self.gather(asked.question, asked)
+        if self.synthesizer.asks_model:
+            evidence = replace(evidence, question=_in_own_words(evidence.question, asked.question))
         if asked.streamed:
             return AnswerStream(self._events(evidence), evidence.nodes)
         answer = await self._write(await self._widen(evidence))
@@ -749,6 +765,38 @@ def _restate_question(question: Question) -> Question:
     return replace(
         asked, text=write_out_english(asked.text), searched=searched, also=tuple(map(write_out_english, asked.also))
     )
+
+
+def _in_own_words(question: Question, asked: Question) -> Question:
+    """The question as it was asked; what was searched stays."""
+    searched, said = question.searched or question.text, [asked.searched] if asked.searched else []
+    also = tuple(each for each in (*said, *asked.also) if each != searched)
+    return replace(question, text=asked.text, searched=searched if searched != asked.text else None, also=also)
+
+
+def _wider_questions(question: Question, least: int) -> list[Question]:
+    """What is searched beside, for a model: the question in all types that may be looked in; sources in other languages than
+    its own, which share few words with it; and where it is about a period, any days. Nothing where it wants fewer hits
+    than `least`.
+    """
+    if question.top_k < least:
+        return []
+    said, filters = question.searched or question.text, question.filters if question.wide is None else question.wide
+    others = [exchange_numbers(said)] if exchange_numbers(said) != said else []
+    asked = replace(question, filters=filters, preferred=(), top_k=_BESIDE, also=(*question.also, *others))
+    abroad = (*filters, condition("lang", NE, language_of(question.text)))
+    anytime = [replace(asked, period=None)] if question.period is not None else []
+    return [asked, replace(asked, filters=abroad, top_k=_ABROAD), *anytime]
+
+
+def _keep_beside(evidence: Evidence, found: Sequence[list[NodeWithScore]]) -> list[NodeWithScore]:
+    """What was found for `_wider_questions` and is no evidence yet, as far as the request's threshold and limits let it in."""
+    question, nodes = evidence.question, join([interleave(found[:2]), *found[2:]])
+    if question.threshold is not None and question.threshold_sent:
+        nodes = cut_below(nodes, question.threshold)
+    known = {each.node.node_id for each in evidence.nodes}
+    kept = keep_at_most([*evidence.nodes, *nodes], dict(question.at_most))
+    return [each for each in kept if each.node.node_id not in known]
 
 
 def answer_of(response: object) -> Answer:

@@ -175,6 +175,7 @@ def with_today(messages: list[ChatMessage], question: Question) -> list[ChatMess
         return messages
     said = f"Today is {WEEKDAYS[question.today.weekday()]}, {day_text(question.today)}."
     if question.period is not None:
-        said += f" The context is about {question.period.label}: say the dates of the records that you use."
+        said += f" The question is about {question.period.label}: say the dates of the records that you use."
+        said += " What is of other days only counts where nothing of these answers."
     first, *others = messages
     return [ChatMessage(role=first.role, content=f"{first.content}\n\n{said}"), *others]

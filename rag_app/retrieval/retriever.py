@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from copy import copy
 from itertools import chain, zip_longest
 from math import isfinite
 from typing import Any
@@ -168,6 +169,12 @@ class ChunkRetriever(BaseRetriever):
         if self._embedded is None or self._embedded[0] != text:
             self._embedded = text, await embed_query(self._embedder, text, self._dimension)
         return self._embedded[1]
+
+    def of_question(self, question: Question) -> "ChunkRetriever":
+        """The same retriever for another question; what it has embedded is not embedded again."""
+        other = copy(self)
+        other._question = question
+        return other
 
     async def opened_store(self) -> ScopedStore:
         """The store that was searched, or is opened now."""

@@ -42,6 +42,20 @@ NUMBER_WORDS = {word: value for value, word in enumerate(SMALL_NUMBERS)} | {
     word: 10 * value for value, word in enumerate(TENS, 2)
 }
 """English ones of one word each: "zero" to "twenty", and the tens to "ninety"."""
+_NUMBER = re.compile(
+    rf"(?<![\w.,:-])(?:\d{{1,2}}|{'|'.join(NUMBER_WORDS.keys() - {'one'})})(?![\w-]|[.,:]\d)", re.IGNORECASE
+)
+
+
+def exchange_numbers(text: str) -> str:
+    """The text with small numbers as words where they stand as digits, and as digits where they stand as words.
+
+    >>> exchange_numbers("18 of twenty tries in 2026, at 9:30, for one of us")
+    'eighteen of 20 tries in 2026, at 9:30, for one of us'
+    """
+    words = {str(value): word for word, value in NUMBER_WORDS.items()}
+    return _NUMBER.sub(lambda found: words.get(found[0]) or str(NUMBER_WORDS.get(found[0].lower(), found[0])), text)
+
 
 _ENDINGS = {
     "ies": ("y", "ie", "ies"),

@@ -1,5 +1,6 @@
 """The way of a conversation's question: what is looked for, what order its capability gives, what is kept of it."""
 
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -7,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from rag_app.answering.capabilities import capability_named
+from rag_app.answering.leaning import question_before
 from rag_app.domain.answer import Answer, Delta, FoundHits, Hit, Mode, Question, Refusal
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, ModelFailed, StoreFailed
 from rag_app.domain.resources import resource_folder
@@ -77,10 +79,64 @@ async def test_what_is_looked_for_is_embedded_once_and_what_was_said_is_answered
     named = (market.backend["hits"][1].source_id,)
     only_shops = (condition("source_type", "==", "shop"),)
     await market.answer("general_chat", "And it?", searched="Rings? And it?", sources=named, preferred=only_shops)
-    assert market.embedder.embedded == ["Rings? And it?"] and len(market.backend["asked"]) == 4
+    assert market.embedder.embedded == ["Rings? And it?"] and len(market.backend["asked"]) == 8
     assert isinstance(market.says, Asked) and [each.text for each in market.says.questions] == ["And it?"]
     await market.pipeline.search("marketplace", Question("And it?", searched="Rings?"), SCOPE)
     assert market.embedder.embedded[1:] == ["Rings?"]
+
+
+async def test_a_model_is_shown_sources_behind_those_that_were_found_unless_fewer_are_asked_for() -> None:
+    crowd = [thing(f"Thing {number}", 0.9 - number / 100) for number in range(20)]
+    market = Market(*crowd, thing("Chose", 0.2, lang="fr"), thing("Sortie", 0.6, "trend", lang="fr", date=0.0))
+    most = capability_named("market_brief").top_k
+    market.says.model = "a model"
+    answer = await market.answer("market_brief", "What of things?")
+    await market.answer("market_brief", "What of things?", top_k=most - 1)
+    await market.answer("market_brief", "What of things?", at_most=(("keyword", 2),))
+    market.says.model = None
+    await market.answer("market_brief", "What of things?")
+    shown = [[block.title for block in context.blocks] for context in market.says.shown]
+    assert len(answer.hits) == most and shown[0][:most] == [each.title for each in crowd[:most]]
+    assert {"Chose", "Sortie", *(each.title for each in crowd)} == {*shown[0]}
+    assert len(shown[1]) == most - 1 and shown[2] == ["Thing 0", "Thing 1", "Sortie"]
+    assert len(shown[3]) == most
+
+
+async def test_of_a_question_about_days_a_model_is_shown_other_days_last() -> None:
+    days = [datetime(2026, month, 9, tzinfo=UTC).timestamp() for month in (1, 2)]
+    things = [thing("then", 0.6, date=days[0]), thing("later", 0.9, date=days[1])]
+    for model, shown in (("a model", ["then", "later"]), (None, ["then"])):
+        market = Market(*things)
+        market.says.model = model
+        answer = await market.answer("market_brief", "What was asked for in January 2026?")
+        assert [each.title for each in answer.hits] == ["then"]
+        assert [block.title for block in market.says.shown[0].blocks] == shown
+
+
+async def test_a_model_is_asked_in_the_askers_own_words() -> None:
+    market = Market(thing("a", 0.9))
+    market.says.model = "a model"
+    asked = {
+        "searched": "Whats a lamp for oak?",
+        "also": ("Whats a lamp?\nand oak?",),
+        "restated": "Whats a lamp for oak?",
+    }
+    answer = await market.answer("market_brief", "and oak?", **asked)
+    assert isinstance(market.says, Asked)
+    assert [each.text for each in market.says.questions] == ["and oak?"]
+    assert question_before(market.says.questions[0]) == "Whats a lamp?"
+    assert answer.searched == "what's a lamp for oak?"
+
+
+async def test_a_model_is_asked_in_a_language_that_the_embedder_does_not_know() -> None:
+    for text, asked in (
+        ("Kann man das Schloss auch ohne den Boten haben?", 1),
+        ("Can a lock come without the courier?", 0),
+    ):
+        market = Market(thing("a", 0.1))
+        market.says.model, market.embedder.languages = "a model", ("en",)
+        answer = await market.answer("market_chat", text)
+        assert len(market.says.shown) == asked and answer.refused is not bool(asked)
 
 
 ORDERED = (

@@ -230,7 +230,8 @@ class Verification:
     """Reads the sentences of an answer as they come; `text` is what may be shown, and only grows.
 
     `ground` is what the answer was written from; without blocks nothing is compared, and all is kept. `advice_is_claim`
-    for where advice needs a source, too. `trusted`: the sentences are the sources' own, and only need to be cited.
+    for where advice needs a source, too. `trusted`: the sentences are the sources' own, and only need to be cited, of
+    however many sources. A text ends before it would cite more than `max_sources`.
     `claims` counts the claims that are kept, `removed` the sentences that were left out.
     """
 
@@ -242,16 +243,19 @@ class Verification:
         trusted: bool = False,
         max_sentences: int | None = None,
         max_words: int | None = None,
+        max_sources: int | None = None,
     ) -> None:
         self.text, self.claims, self.removed, self.admissions = "", 0, 0, 0
         self._ground, self._advice_is_claim = ground, advice_is_claim
         self._trusted = trusted or not ground.size
         self._max_sentences, self._max_words = max_sentences, max_words
+        self._max_sources = None if trusted else max_sources
         self._read = self._sentences = self._words = 0
         self._full = self._led = self._listed = False
         self._gap = self._gap_left = self._begun = ""
         self._waiting: list[Unit] = []
         self._cited: set[int] = set()
+        self._sources: set[int] = set()
 
     def read(self, pieces: Sequence[str]) -> None:
         """Go on with `pieces`: all sentences that have come so far, with the white space between them."""
@@ -368,10 +372,14 @@ class Verification:
         over = self._max_words is not None and total > self._max_words
         if over and not self.text and self._max_words is not None:
             text, self._full = cut_words(text, self._max_words), True
-        elif over or (self._max_sentences is not None and sentences > self._max_sentences):
+        sources = self._sources | set(unit.cited)
+        counts = ((sentences, self._max_sentences), (len(sources), self._max_sources))
+        if (over and not self._full) or (
+            self.text and any(most is not None and count > most for count, most in counts)
+        ):
             self._full = True
             return
-        self._sentences, self._words = sentences, total
+        self._sentences, self._words, self._sources = sentences, total, sources
         self.text += (unit.gap if self.text else "") + text
         self.claims += unit.kind is Kind.CLAIM and bool(unit.cited)
         self.admissions += unit.kind is Kind.ADMISSION

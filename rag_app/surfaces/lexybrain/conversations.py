@@ -434,7 +434,8 @@ class Turn:
 
     def _outcome(self, answer: Answer) -> Outcome:
         """Usage and cost cover all models of the turn: detecting the capability, rewriting the query, answering."""
-        sources, model = sources_of(answer, self._index), answer.asked or answer.model or self._model_name()
+        most = max(capability_named(self.capability).max_sources, len(answer.citations))
+        sources, model = sources_of(answer, self._index)[:most], answer.asked or answer.model or self._model_name()
         usage, counted = answer.usage, answer.usage is not None or model == EXTRACTIVE or answer.refusal in _UNWRITTEN
         if not counted:
             usage = estimate_usage(self._read(answer.hits), answer.text)

@@ -25,10 +25,18 @@ MARKER = re.compile(r"\[Source ([0-9]+)\]")
 
 
 def check(
-    text: str, known: int, *, max_sentences: int | None = None, max_words: int | None = None, cut_off: bool = False
+    text: str,
+    known: int,
+    *,
+    max_sentences: int | None = None,
+    max_words: int | None = None,
+    max_sources: int | None = None,
+    cut_off: bool = False,
 ) -> CheckedAnswer:
     """What is shown of a text, within the limits, where no sentence is compared with a source."""
-    verification = Verification(Ground((), ""), max_sentences=max_sentences, max_words=max_words)
+    verification = Verification(
+        Ground((), ""), max_sentences=max_sentences, max_words=max_words, max_sources=max_sources
+    )
     verification.read(pieces_of(text, known, cut_off=cut_off))
     verification.end()
     return number_citations(verification.text)
@@ -99,6 +107,7 @@ def test_a_sentence_limit_cuts_at_a_sentence_and_drops_the_citations_beyond() ->
     assert check(text, known=3, max_sentences=2).text == "One [Source 1]. Two [Source 2]."
     assert check(text, known=3, max_sentences=2).blocks == (2, 1)
     assert check("- a [Source 1]\n- b\n- c", known=1, max_sentences=2).text == "- a [Source 1]\n- b"
+    assert check(text, known=3, max_sources=1).text == "One [Source 1]."
 
 
 def test_a_word_limit_cuts_at_a_sentence_and_does_not_count_citations() -> None:

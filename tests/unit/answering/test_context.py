@@ -42,13 +42,14 @@ def test_a_uuid_in_the_header_is_shortened() -> None:
     assert "\nType: Call Transcript | Date: 2026-01-10 14:30 | Call ID: 123e4567... | " in header
 
 
-def test_what_is_left_of_the_budget_goes_to_more_chunks_of_the_sources_that_are_there() -> None:
+def test_what_is_left_of_the_budget_goes_to_more_chunks_and_then_to_more_sources() -> None:
     one, two = uuid4(), uuid4()
     context = build_context([hit("B.", one, 1, 0.9), hit("Alone.", two, 0, 0.8)], max_tokens=900, max_sources=5)
     more = [hit("C.", one, 2, 0.1), hit("Elsewhere."), hit("Long. " * 900, two, 1), hit("A.", one, 0, 0.2)]
     wide = widen(context, [*hits_of(context), *more], max_tokens=900)
-    assert [block.body for block in wide.blocks] == ["A.\nB.\nC.", "Alone."]
-    assert [block.score for block in wide.blocks] == [0.9, 0.8]
+    assert [block.body for block in wide.blocks] == ["A.\nB.\nC.", "Alone.", "Elsewhere."]
+    assert [block.number for block in wide.blocks] == [1, 2, 3]
+    assert [block.score for block in wide.blocks[:2]] == [0.9, 0.8]
     spent = sum(count_tokens(block.text) for block in context.blocks)
     assert widen(context, more, max_tokens=spent) == context
 

@@ -36,6 +36,7 @@ class Counted(MockEmbedding):
     """Remembers what it embedded."""
 
     embedded: list[str] = []  # noqa: RUF012 - a field of a pydantic model, copied for each
+    languages: tuple[str, ...] = ()
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         self.embedded.append(query)
