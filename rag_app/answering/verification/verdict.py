@@ -44,6 +44,7 @@ _OF_ALL = compile_later(
     r"\b(?:(?:of|among|between) (?:all|the|these|those)|the other) (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b",
     re.I,
 )
+_CITED = compile_later(r"\s*\[Source ([0-9]+)\]")
 _ROW = compile_later(r"(?m)^[ \t]*(?:\||[-*•–][ \t]|\d{1,3}[.)][ \t])")
 _LIST_AFTER_COLON = compile_later(r":\s+(.+)", re.DOTALL)
 _ITEM = compile_later(r",\s+(?:and |or )?|;\s+|\s(?:and|or)\s")
@@ -300,6 +301,9 @@ class Verification:
     def _judge_sentence(self, text: str, gap: str) -> Unit | None:
         """The sentence as it is kept, perhaps after others; None where it is left out."""
         cited = tuple(dict.fromkeys(int(number) for number in MARKER.findall(text)))
+        if self._max_sources is not None and len(cited) > self._max_sources:
+            cited = cited[: self._max_sources]
+            text = _CITED.sub(lambda found: found[0] if int(found[1]) in cited else "", text)
         if self._trusted:
             return Unit(text, gap, Kind.CLAIM, cited)
         if titles := _TITLES.fullmatch(text):
@@ -374,9 +378,7 @@ class Verification:
             text, self._full = cut_words(text, self._max_words), True
         sources = self._sources | set(unit.cited)
         counts = ((sentences, self._max_sentences), (len(sources), self._max_sources))
-        if (over and not self._full) or (
-            self.text and any(most is not None and count > most for count, most in counts)
-        ):
+        if (over and not self._full) or any(most is not None and count > most for count, most in counts):
             self._full = True
             return
         self._sentences, self._words, self._sources = sentences, total, sources

@@ -108,6 +108,7 @@ def test_a_sentence_limit_cuts_at_a_sentence_and_drops_the_citations_beyond() ->
     assert check(text, known=3, max_sentences=2).blocks == (2, 1)
     assert check("- a [Source 1]\n- b\n- c", known=1, max_sentences=2).text == "- a [Source 1]\n- b"
     assert check(text, known=3, max_sources=1).text == "One [Source 1]."
+    assert check("All [Source 3] [Source 1] [Source 2].", known=3, max_sources=2).text == "All [Source 1] [Source 2]."
 
 
 def test_a_word_limit_cuts_at_a_sentence_and_does_not_count_citations() -> None:
