@@ -81,7 +81,10 @@ _LEAD_SENTENCES = 2  # of what is said before an answer about another period
 
 # Of the signal `read`, from which on a sentence gives the value that what looks like a question about records asks for.
 _SURE = 0.5
-_BESIDE, _ABROAD = 50, 6  # chunks that a model may be shown beside what was found; of these in other languages
+_WIDER_CHUNKS, _FOREIGN_CHUNKS = (
+    50,
+    6,
+)  # chunks that a model may be shown beside what was found; of these in other languages
 _NOTHING = CheckedAnswer("", ())
 _CLEARLY = 0.1  # of probability: how much better a look over all types has to be than one that answers, too
 T = TypeVar("T")
@@ -498,7 +501,7 @@ class CapabilityEngine(BaseQueryEngine):
                 near = await retriever.further(question.searched or question.text, evidence.nodes)
                 found: list[list[NodeWithScore]] = []
                 for each in _wider_questions(evidence.final_question, self.capability.top_k):
-                    found.append(await retriever.of_question(each).aretrieve(_bundle(each)))
+                    found.append(await retriever.copy_for(each).aretrieve(_bundle(each)))
                 more += to_hits(interleave([_keep_beside(evidence, found), near]))
         most = self.capability.max_context_tokens
         return replace(evidence, context=widen(evidence.context, more, max_tokens=most, today=question.today))
@@ -783,10 +786,10 @@ def _wider_questions(question: Question, least: int) -> list[Question]:
         return []
     said, filters = question.searched or question.text, question.filters if question.wide is None else question.wide
     others = [exchange_numbers(said)] if exchange_numbers(said) != said else []
-    asked = replace(question, filters=filters, preferred=(), top_k=_BESIDE, also=(*question.also, *others))
+    asked = replace(question, filters=filters, preferred=(), top_k=_WIDER_CHUNKS, also=(*question.also, *others))
     abroad = (*filters, condition("lang", NE, language_of(question.text)))
     anytime = [replace(asked, period=None)] if question.period is not None else []
-    return [asked, replace(asked, filters=abroad, top_k=_ABROAD), *anytime]
+    return [asked, replace(asked, filters=abroad, top_k=_FOREIGN_CHUNKS), *anytime]
 
 
 def _keep_beside(evidence: Evidence, found: Sequence[list[NodeWithScore]]) -> list[NodeWithScore]:

@@ -170,7 +170,7 @@ class ChunkRetriever(BaseRetriever):
             self._embedded = text, await embed_query(self._embedder, text, self._dimension)
         return self._embedded[1]
 
-    def of_question(self, question: Question) -> "ChunkRetriever":
+    def copy_for(self, question: Question) -> "ChunkRetriever":
         """The same retriever for another question; what it has embedded is not embedded again."""
         other = copy(self)
         other._question = question

@@ -44,7 +44,7 @@ _OF_ALL = compile_later(
     r"\b(?:(?:of|among|between) (?:all|the|these|those)|the other) (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b",
     re.I,
 )
-_CITED = compile_later(r"\s*\[Source ([0-9]+)\]")
+_CITATION = compile_later(r"\s*\[Source ([0-9]+)\]")
 _ROW = compile_later(r"(?m)^[ \t]*(?:\||[-*•–][ \t]|\d{1,3}[.)][ \t])")
 _LIST_AFTER_COLON = compile_later(r":\s+(.+)", re.DOTALL)
 _ITEM = compile_later(r",\s+(?:and |or )?|;\s+|\s(?:and|or)\s")
@@ -303,7 +303,7 @@ class Verification:
         cited = tuple(dict.fromkeys(int(number) for number in MARKER.findall(text)))
         if self._max_sources is not None and len(cited) > self._max_sources:
             cited = cited[: self._max_sources]
-            text = _CITED.sub(lambda found: found[0] if int(found[1]) in cited else "", text)
+            text = _CITATION.sub(lambda found: found[0] if int(found[1]) in cited else "", text)
         if self._trusted:
             return Unit(text, gap, Kind.CLAIM, cited)
         if titles := _TITLES.fullmatch(text):
