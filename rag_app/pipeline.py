@@ -161,7 +161,8 @@ class Pipeline(Searcher):
             case [Answer() as answer]:
                 usage = answer.usage
                 if usage is None and answer.asked not in (None, EXTRACTIVE):
-                    usage = estimate_usage("\n".join([question.text, *(hit.text for hit in answer.hits)]), answer.text)
+                    read = [each.text for each in answer.shown or answer.hits]
+                    usage = estimate_usage("\n".join([question.text, *read]), answer.text)
             case [FoundHits(), *rest] if engine.synthesizer.asks_model:
                 said = estimate_usage(question.text, "".join(each.text for each in rest if isinstance(each, Delta)))
                 usage = Usage(said.input_tokens + engine.capability.max_context_tokens, said.output_tokens)

@@ -81,10 +81,8 @@ _LEAD_SENTENCES = 2  # of what is said before an answer about another period
 
 # Of the signal `read`, from which on a sentence gives the value that what looks like a question about records asks for.
 _SURE = 0.5
-_WIDER_CHUNKS, _FOREIGN_CHUNKS = (
-    50,
-    6,
-)  # chunks that a model may be shown beside what was found; of these in other languages
+_WIDER_CHUNKS = 50  # that a model may be shown beside what was found
+_FOREIGN_CHUNKS = 6  # of these in other languages
 _NOTHING = CheckedAnswer("", ())
 _CLEARLY = 0.1  # of probability: how much better a look over all types has to be than one that answers, too
 T = TypeVar("T")

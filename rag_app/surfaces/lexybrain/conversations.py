@@ -48,6 +48,7 @@ from rag_app.domain import (
     Question,
     RagError,
     Refusal,
+    ShownSource,
     StoreFailed,
     TooManyAtOnce,
     Usage,
@@ -438,7 +439,7 @@ class Turn:
         sources, model = sources_of(answer, self._index)[:most], answer.asked or answer.model or self._model_name()
         usage, counted = answer.usage, answer.usage is not None or model == EXTRACTIVE or answer.refusal in _UNWRITTEN
         if not counted:
-            usage = estimate_usage(self._read(answer.hits), answer.text)
+            usage = estimate_usage(self._read(answer.shown or answer.hits), answer.text)
         paid = [*self._paid, *([(model, usage)] if usage else [])]
         stages = {name: round(1000 * seconds) for name, seconds in {**self._seconds, **answer.seconds}.items()}
         stages["total"] = round(1000 * (time.perf_counter() - self._started))
@@ -480,10 +481,10 @@ class Turn:
             unsupported=bool(refused) and worth_it(answer),
         )
 
-    def _read(self, hits: Sequence[Hit]) -> str:
+    def _read(self, texts: Sequence[Hit | ShownSource]) -> str:
         """Approximately the text that a model read."""
         values = self.question.instructions.values
-        return "\n".join([*values.values(), self.question.text, *(hit.text for hit in hits)])
+        return "\n".join([*values.values(), self.question.text, *(each.text for each in texts)])
 
     def _log_fields(self, what: str) -> JsonObject:
         ids = {"user_id": self._scope.user, "thread_id": self.thread, "message_id": self.message}
