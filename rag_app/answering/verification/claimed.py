@@ -1,13 +1,16 @@
 """Whether sources state the figures of a claim, or figures that it may be computed from."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set as AbstractSet
 from datetime import date
 from itertools import chain, combinations, product
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from rag_app.answering.verification.figures import (
     MONEY,
+    NO_FIGURES,
     Date,
     Figure,
     FigureSet,
@@ -38,7 +41,7 @@ _YEARLY = compile_later(
     r"\b(?:years?|yearly|annual\w*|months?|monthly|jahr\w*|monat\w*|ans?|année\w*|mois|mensuel\w*)\b", re.I
 )
 _AHEAD = compile_later(r"\b(?:before\w*|ahead|notice|advance|prior|vor\w*|avant|avance)\b", re.I)
-_WORKED_OUT = compile_later(
+_SAYS_RESULT = compile_later(
     r"\b(?:so|hence|thus|therefore|mak(?:es?|ing)|means|works? out|comes? to|adds? up|altogether|in all|total\w*|together|left|leav(?:es|ing)"
     r"|remain\w*|more|less|fewer|cheaper|dearer|per|each|every|apiece|average\w*)\b",
     re.I,
@@ -52,6 +55,7 @@ _ABOUT_WORDS = frozenset(["about", "around", "roughly", "approximately", "some"]
 _NEARLY, _ROUNDING, _LEAST_ROUND = 1.1, 0.03, 50
 _NEARLY_PART, _ROUNDING_PART = 1.25, 0.2
 _LEAST_CENT = 0.005
+_LEAST_RESULT = 30
 _ANY_YEAR = 2025
 _LARGEST_COUNT = 50
 _MOST_TO_ADD = 40
@@ -64,12 +68,15 @@ _OPPOSITE_BOUNDS = frozenset([("<", ">"), (">", "<"), ("<=", ">="), (">=", "<=")
 _Thing = TypeVar("_Thing")
 
 
-def is_unsupported(claim: FigureSet, sources: FigureSet, text: str, counted: Iterable[int] = ()) -> bool:
+def is_unsupported(
+    claim: FigureSet, sources: FigureSet, text: str, counted: Iterable[int] = (), beside: FigureSet = NO_FIGURES
+) -> bool:
     """Whether the claim `text` states a figure, date or time that the sources do not.
 
-    `counted` are numbers that a count may give: how many sources are cited. A sum or a difference of two figures of the
-    sources, or the sum of all of one unit, passes where the claim says that it is one ("together", "more than"); where the
-    claim names figures of that unit itself, it is of those.
+    `counted` are numbers that a count may give: how many sources are cited; `beside` is what the question and the sentences
+    before state, with which a claim may go on to reckon. What is worked out of figures that the claim names passes, and so
+    does a large figure worked out of one of these and one of the sources. A small one, or one that is worked out of the
+    sources alone, passes where the claim says that it is ("together", "more than").
 
     >>> from rag_app.answering.verification.figures import figures_of
     >>> source = figures_of("Starter has three seats, Team ten.")
@@ -79,20 +86,41 @@ def is_unsupported(claim: FigureSet, sources: FigureSet, text: str, counted: Ite
     counts = {value for value in counted if value <= _LARGEST_COUNT}
     bare = counts | _hours(chain.from_iterable(sources.times)) | {year for year, _, _ in sources.dates if year}
     return (
-        any(
-            not (_states(each, sources) or (not each.dimension and each.plain & bare))
-            and not is_computed(each, claim, sources, text)
-            and not _is_rounded(each, sources.numbers)
-            for each in claim.numbers
-        )
+        _has_unknown_number(claim, sources, text, bare, beside)
         or any(_is_turned(each, sources, text) for each in claim.numbers)
         or any(not _has_ratio(each, claim, sources, text) for each in claim.ratios)
         or any(_is_other_span(each, sources) for each in claim.spans)
         or any(not _has_short_date(each, sources) for each in claim.short_dates)
         or any(not _has_date(each, sources) for each in claim.dates)
-        or not claim.weekdays <= sources.weekdays | {(day - 1) % 7 for day in map(_ordinal, sources.dates) if day}
+        or not claim.weekdays <= _weekdays_of(claim, sources)
         or any(not (_has_time(each, sources) or _is_behind(each, claim, sources)) for each in claim.times)
     )
+
+
+def _weekdays_of(claim: FigureSet, sources: FigureSet) -> frozenset[int]:
+    """Those of the sources. A day inside of a range of theirs ("Monday to Friday") is one, unless the claim says a range itself."""
+    days = sources.weekdays.union((day - 1) % 7 for day in map(_ordinal, sources.dates) if day)
+    return days if claim.days_between else days | sources.days_between
+
+
+def _has_unknown_number(
+    claim: FigureSet, sources: FigureSet, text: str, bare: AbstractSet[float], beside: FigureSet
+) -> bool:
+    """Whether a number is neither stated nor worked out of those that are."""
+    known = [
+        each
+        for each in claim.numbers
+        if _states(each, sources) or (not each.dimension and each.plain & bare) or _is_rounded(each, sources.numbers)
+    ]
+    left = [each for each in claim.numbers if each not in known]
+    while left:
+        named = replace(claim, numbers=tuple(known))
+        found = [each for each in left if is_computed(each, named, sources, text, beside)]
+        if not found:
+            return True
+        known += found
+        left = [each for each in left if each not in found]
+    return False
 
 
 def _states(figure: Figure, sources: FigureSet) -> bool:
@@ -129,8 +157,11 @@ def _is_of_fields(figure: Figure, known: Sequence[Figure], sources: FigureSet) -
     return all(each.label for each in known) and any(is_convertible(figure.dimension, each) for each in fields)
 
 
-def is_computed(figure: Figure, claim: FigureSet, sources: FigureSet, text: str) -> bool:
-    """Whether a figure is a sum, a difference or a change of figures that the claim names, or says that it works out."""
+def is_computed(
+    figure: Figure, claim: FigureSet, sources: FigureSet, text: str, beside: FigureSet = NO_FIGURES
+) -> bool:
+    """Whether a figure is worked out of figures that the claim names, of one that it names or that stands `beside` it and one of
+    the sources, or of those of the sources where it says so."""
     if any(figure.equals(each) and not figure.agrees(each) for each in sources.numbers):
         return False  # the same one rises in the sources and falls in the claim
     others = [each for each in claim.numbers if each is not figure]
@@ -140,9 +171,9 @@ def is_computed(figure: Figure, claim: FigureSet, sources: FigureSet, text: str)
     computed += _differences(figure, others, sources, text)
     computed += _products(figure, others, sources, text)
     computed += _gaps(claim, sources, text) if figure.dimension == "time" else []
-    if _WORKED_OUT.search(text) and _is_result(figure, [each for each in others if _states(each, sources)]):
+    if any(abs(value - wanted) < 1e-6 for value in computed for wanted in figure.values):
         return True
-    return any(abs(value - wanted) < 1e-6 for value in computed for wanted in figure.values)
+    return _is_result(figure, others, sources, text, beside)
 
 
 def _sums(figure: Figure, others: Sequence[Figure], sources: FigureSet, text: str) -> list[float]:
@@ -164,12 +195,12 @@ def _differences(figure: Figure, others: Sequence[Figure], sources: FigureSet, t
         for known in _alike(figure.dimension, sources):
             pairs = combinations(known | named, 2)
             computed += [abs(one - other) for one, other in pairs if not named or {one, other} & named]
-        if not figure.dimension:  # "26 hours, and another 12"
-            known_units = [
-                (each.dimension, max(each.plain)) for each in sources.numbers[:_MOST_TO_ADD] if each.dimension
-            ]
-            units = [(each.dimension, max(each.plain)) for each in others]
-            computed += [abs(one[1] - other[1]) for one, other in product(units, known_units) if one[0] == other[0]]
+    if not figure.dimension and (
+        _DIFFERENCE.search(text) or _REMAINDER_WORD.search(text)
+    ):  # "26 hours, and another 12"
+        known_units = [(each.dimension, max(each.plain)) for each in sources.numbers[:_MOST_TO_ADD]]
+        units = [(each.dimension, max(each.plain)) for each in others]
+        computed += [abs(one[1] - other[1]) for one, other in product(units, known_units) if one[0] == other[0]]
     return computed
 
 
@@ -188,19 +219,74 @@ def _products(figure: Figure, others: Sequence[Figure], sources: FigureSet, text
     ]
 
 
-def _is_result(figure: Figure, named: Sequence[Figure]) -> bool:
-    """Whether a figure is the sum, the difference, the product or the quotient of two that the claim names, whatever these
-    are in, or the sum of all; as exactly as it is written."""
-    values = [max(each.plain) for each in named]
-    found = [sum(values)] if len(values) > 1 else []
-    for one, other in combinations(values, 2):
-        quotients = [one / other, other / one] if one and other else []
-        found += [one + other, abs(one - other), one * other, *quotients]
-    return any(
-        abs(value - wanted) <= (_ROUNDING * wanted if figure.about else _LEAST_CENT)
-        for value in found
-        for wanted in figure.plain
+def _is_result(figure: Figure, named: Sequence[Figure], sources: FigureSet, text: str, beside: FigureSet) -> bool:
+    """Whether a figure is worked out of figures that the claim names; or of one of these and one beside it, where it is large or
+    said to be a result; or is so many times, or so many percent of, one of the sources."""
+    results = chain(
+        _sums_of(product(named, named)), _products_of(product(named, named)), _shares(named), _totals(named)
     )
+    if max(figure.plain) >= _LEAST_RESULT or _SAYS_RESULT.search(text):
+        said = [*beside.numbers, *named]
+        parts = [*said, *(_build(dimension, value) for dimension, value in _totals(said))]
+        known = [*sources.numbers[:_MOST_TO_ADD], *sources.implied, *beside.implied, *parts]
+        results = chain(results, _sums_of(product(named, beside.numbers)), _products_of(product(parts, known)))
+    return any(is_convertible(figure.dimension, each) and _is_written(figure, value) for each, value in results)
+
+
+def _sums_of(pairs: Iterable[tuple[Figure, Figure]]) -> Iterator[tuple[str, float]]:
+    """The sum and the difference of two figures of one unit, and what they are measured in."""
+    for one, other in pairs:
+        if is_convertible(one.dimension, other.dimension) and not one.equals(other):
+            yield one.dimension, max(one.values) + max(other.values)
+            yield one.dimension, abs(max(one.values) - max(other.values))
+
+
+def _products_of(pairs: Iterable[tuple[Figure, Figure]]) -> Iterator[tuple[str, float]]:
+    """So many times a figure with a unit, and so many percent of one, or what is left then."""
+    for one, other in pairs:
+        if "percent" in (one.dimension, other.dimension):
+            share, whole = (one, other) if one.dimension == "percent" else (other, one)
+            part = max(share.plain) / 100
+            if whole.dimension != "percent":
+                yield from ((whole.dimension, max(whole.values) * each) for each in (part, 1 - part))
+        elif bool(one.dimension) != bool(other.dimension):
+            yield one.dimension or other.dimension, max(one.values) * max(other.values)
+
+
+def _shares(named: Sequence[Figure]) -> Iterator[tuple[str, float]]:
+    """What one figure is of another, for each of it, and in all, whatever they are in."""
+    for one, other in product(named, named):
+        whole, part = max(one.plain), max(other.plain)
+        if one is other or not part:
+            continue
+        yield "", whole + part
+        yield "", abs(whole - part)
+        yield one.dimension, whole / part * one.scale
+        yield one.dimension, whole * part * one.scale
+        if one.dimension == other.dimension:
+            yield "", whole / part
+            yield "percent", 100 * whole / part
+
+
+def _totals(figures: Sequence[Figure]) -> Iterator[tuple[str, float]]:
+    """The sums of figures of one unit that stand one after another."""
+    for dimension in dict.fromkeys(each.dimension for each in figures):
+        values = [max(each.values) for each in figures if each.dimension == dimension]
+        for start in range(len(values)):
+            for end in range(start + 2, len(values) + 1):
+                yield dimension, sum(values[start:end])
+
+
+def _build(dimension: str, value: float) -> Figure:
+    return Figure(frozenset([value]), frozenset([value]), dimension)
+
+
+def _is_written(figure: Figure, value: float) -> bool:
+    """Whether a figure is a value as exactly as it is written."""
+    wanted, places = max(figure.plain), len(f"{max(figure.plain):g}".partition(".")[2])
+    exact = 0.5 * 10**-places if places or figure.dimension == "percent" else _LEAST_CENT
+    exact = max(exact, _ROUNDING * wanted) if figure.about else exact
+    return abs(value / figure.scale - wanted) <= exact
 
 
 def _is_change(figure: Figure, named: Sequence[Figure], text: str) -> bool:
@@ -262,7 +348,7 @@ def _has_ratio(ratio: Ratio, claim: FigureSet, sources: FigureSet, text: str) ->
 
 
 def _pairs_to_compare(claim: FigureSet, sources: FigureSet, text: str) -> Iterator[tuple[float, float]]:
-    """Pairs of figures that a claim may compare: those it names, or the only two of a unit, or of a field it names."""
+    """Pairs of figures that a claim may compare: those it names, or the only two of a unit, of a field it names, or with a noun it names."""
     stated = [each for each in claim.numbers if _states(each, sources)]
     for dimension in dict.fromkeys(each.dimension for each in (*stated, *sources.numbers)):
         named = {*_values_of(dimension, stated)}
@@ -274,9 +360,9 @@ def _pairs_to_compare(claim: FigureSet, sources: FigureSet, text: str) -> Iterat
         elif not stated and dimension and len(known) == 2:
             yield min(known), max(known)
     words = frozenset(re.findall(r"\w+", text.casefold()))
-    for label in dict.fromkeys(each.label for each in sources.numbers):
-        values = {max(each.values) for each in sources.numbers if each.label == label}
-        if label and words & {*label.split()} and len(values) == 2:
+    for name in dict.fromkeys(name for each in sources.numbers for name in (each.label, each.noun)):
+        values = {max(each.values) for each in sources.numbers if name in (each.label, each.noun)}
+        if words & {*name.split()} and len(values) == 2:
             yield min(values), max(values)
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -91,6 +91,10 @@ _LONE_MONTH = compile_later(
 )
 _WEEKDAY = compile_later(
     rf"\b({_DAY})s?\b|\b((?-i:Mon|Tue|Wed|Thu|Fri|Sat|Sun))(?:s|r|rs)?\b\.?(?=\s*(?:[\d§]|[|,;:–-]|to\b|\Z|\n))",
+    re.IGNORECASE,
+)
+_WEEKDAYS_BETWEEN = compile_later(
+    rf"\b({_DAY}|mon|tue|wed|thu|fri|sat|sun)s?\.?\s?(?:to|through|until|till|bis|à|-|–)\s?({_DAY}|mon|tue|wed|thu|fri|sat|sun)s?\b",
     re.IGNORECASE,
 )
 _TIME = compile_later(
@@ -191,6 +195,7 @@ _TAKEN_OFF = compile_later(
     r"fall|drop|decline|decrease|loss|reduc|discount|rebate|saving|deduct|refund|nachlass|rabatt|remise"
 )
 _FIELD = compile_later(r"(?:\A|[\n|])[ \t]*(?P<label>[^\W\d][^|\n:.]{0,39}):[ \t]*\Z")
+_NOUN = compile_later(r"\s([^\W\d_]{3,})")
 _FIELD_END = compile_later(r"[ \t]*(?:[|\n]|\Z)")
 _SHORT_DATE = compile_later(r"(?<![\d/.,])(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
 _SPAN = compile_later(
@@ -213,7 +218,7 @@ class Figure(Struct, frozen=True):
     `dimension` is what it is measured in, "" where the text does not say; `values` are in the smallest unit of it, and
     `plain` are without the unit. `sign` is -1 or 1 where the text says so, `written` whether as "-" or "+" ("-21 percent",
     not "fell by 21 percent"). `label` is the name of the field whose value it is ("price: 105"), `about` the word before it
-    that says how exact it is ("over 2,000"). `level`: what something rises or falls to or from.
+    that says how exact it is ("over 2,000"), `noun` the one behind it. `level`: what something rises or falls to or from.
     """
 
     values: frozenset[float]
@@ -224,6 +229,7 @@ class Figure(Struct, frozen=True):
     label: str = ""
     about: str = ""
     level: bool = False
+    noun: str = ""
 
     @property
     def bound_sign(self) -> str:
@@ -288,6 +294,26 @@ class FigureSet(Struct, frozen=True):
     """What a claim says without a number: "for a month"."""
     days: frozenset[int] = frozenset()
     """Those without a month: "on the 29th"."""
+    days_between: frozenset[int] = frozenset()
+    """The weekdays inside of a range: "Monday to Friday"."""
+
+    def join(self, other: "FigureSet") -> "FigureSet":
+        """What two texts state."""
+        return FigureSet(
+            (*self.numbers, *other.numbers),
+            (*self.dates, *other.dates),
+            self.weekdays | other.weekdays,
+            (*self.times, *other.times),
+            (*self.implied, *other.implied),
+            (*self.ratios, *other.ratios),
+            (*self.short_dates, *other.short_dates),
+            (*self.spans, *other.spans),
+            self.days | other.days,
+            self.days_between | other.days_between,
+        )
+
+
+NO_FIGURES = FigureSet()
 
 
 @lru_cache(maxsize=512)
@@ -329,7 +355,13 @@ def figures_of(text: str) -> FigureSet:
         short,
         spans,
         days,
+        frozenset(chain.from_iterable(map(_days_between, _WEEKDAYS_BETWEEN.finditer(rest)))),
     )
+
+
+def _days_between(found: re.Match[str]) -> Iterator[int]:
+    start, end = (DAY_NUMBERS[_FULL_DAYS.get(name.title(), name).casefold()] for name in found.groups())
+    return (day % 7 for day in range(start, end + 1 if end > start else end + 8))
 
 
 def write_parts(text: str) -> str:
@@ -423,7 +455,13 @@ def _with_field(found: re.Match[str], figure: Figure) -> Figure:
     """A figure with the sign that words before it give it; that of a field is above zero where it has no sign."""
     rest = found.string
     line = rest[: found.start()]
-    figure = replace(figure, about=_exactness(line), level=_LEVEL.search(line[-40:]) is not None)
+    noun = _NOUN.match(rest, found.end())
+    figure = replace(
+        figure,
+        about=_exactness(line),
+        level=_LEVEL.search(line[-40:]) is not None,
+        noun=noun[1].casefold() if noun else "",
+    )
     field = _FIELD.search(line[-60:]) if _FIELD_END.match(rest, found.end()) else None
     if not field:
         direction = _DIRECTION.match(line[-80:]) or _DIRECTION_AFTER.match(rest, found.end())

@@ -37,6 +37,7 @@ _ADMISSION = compile_later(
       | \b{_PAPERS}\b[^.!?]{{0,30}}?\b(?:do|does|did)(?:\ not|n['’]t)\ (?:say|tell|mention|specify|state|indicate|explain|record|show|reveal)\b
             [^.!?]{{0,20}}?\b(?:whether|if|how|what|when|who|which|why|where|anything)\b
       | \b(?:{_RECORDS}|{_PAPERS})\ says?\ nothing\ (?:on|about|of)\b
+      | \b(?:{_RECORDS}|{_PAPERS})\ (?:gives?|names?|states?|mentions?|specif(?:y|ies)|records?)\ no\b
       | \b(?:none|nothing)\ (?:of|in)\ (?:the\ |these\ |my\ )?(?:\w+\ )?{_RECORDS}\ (?:\w+\ )?(?:{_STATE}s?\b|answers\b)
       | \bthere(?:\ (?:is|are|was|were)|['’]s)(?:\ no|n['’]t|\ not|\ insufficient)\b[^.!?]{{0,30}}?\b(?:{_FACTS}|mention|answer)\b
       | \b(?:no|not\ enough|insufficient)\ (?:\w+\ ){{0,2}}?(?:information|details?|data|evidence|context)\ (?:\w+\ ){{0,2}}?(?:available|

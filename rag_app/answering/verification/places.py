@@ -141,9 +141,11 @@ class PlaceIndex(Passage):
         return any(self._is_of_other(figure, place, said, right) for place, figure in others)
 
     def _is_worked_out(self, figure: FigureSet, claim: FigureSet, sentence: str) -> bool:
-        rest = [each for each in claim.numbers if each not in figure.numbers]
+        rest = [each for each in claim.numbers if not any(map(each.equals, figure.numbers))]
         return any(
-            is_computed(each, replace(claim, numbers=(*rest, each)), self.figures, sentence) for each in figure.numbers
+            (each.dimension or not any(map(each.agrees, self.figures.numbers)))
+            and is_computed(each, replace(claim, numbers=(*rest, each)), self.figures, sentence)
+            for each in figure.numbers
         )
 
     def _is_of_other(

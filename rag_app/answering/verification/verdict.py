@@ -59,9 +59,9 @@ _MARKS = " \"'“”‘’*_.…!"
 _MARKS_AND_BLANKS = _MARKS + "\n,;:?|>()-"
 _CHARACTERS_BESIDE, _LEAST_QUOTE = 20, 8
 _TITLE = compile_later(r"\A\s*Title: ([^|\n]*)(?:\| )?")
-_LEAST_WITH_WORDS, _LEAST_ALONE, _LEAST_SURE = -3.0, 0.0, 1.0
-"""Log-odds that the sources state a claim, above which it is kept: of one whose words they have, of another, and of one that
-begins with what looks like a name."""
+_LEAST_WITH_WORDS, _LEAST_ALONE, _LEAST_CARRIED, _LEAST_SURE = -3.0, -1.5, 0.0, 1.0
+"""Log-odds that the sources state a claim, above which it is kept: of one whose words they have, of another, of another without
+a citation of its own, and of one that begins with what looks like a name."""
 _LITTLE, _LEAST_OF_LITTLE = 0.6, -2.0
 """The weight of the words of a sentence that says next to nothing ("Probably yes."), and its least log-odds."""
 
@@ -96,13 +96,19 @@ class Ground:
         self._places: dict[int, PlaceIndex] = {}
         self._sources = {number: Source(*_title_and_rest(text)) for number, text in self._texts.items()}
         self._odds: dict[tuple[str, tuple[int, ...]], float] = {}
-        self._question = question
+        self._question, self._figures_asked = question, figures_of(question)
         self._asked = frozenset(stem(word) for word in re.findall(r"\w+", f"{question} {names}"))
         self._in_question = frozenset(re.findall(r"\w+", question.casefold()))
         self._named = frozenset(re.findall(r"\w+", names.casefold()))
 
-    def supports(self, text: str, blocks: Iterable[int], counted: Iterable[int], *, leaning: bool = False) -> bool:
-        """Whether these blocks hold what a claim states: its figures, names, words and negation."""
+    def supports(
+        self, text: str, blocks: Iterable[int], counted: Iterable[int], *, before: str = "", leaning: bool = False
+    ) -> bool:
+        """Whether these blocks hold what a claim states: its figures, names, words and negation.
+
+        Figures may be worked out of those of the question, and of what the answer says `before`; those of the question may be
+        repeated beside others.
+        """
         cited = tuple(sorted(set(blocks)))
         if not cited:
             return False
@@ -110,15 +116,20 @@ class Ground:
         if _is_quoted(text, passage.text):
             return True
         figures, language = figures_of(text), language_of(text)
-        if is_unsupported(figures, passage.figures, text, (*counted, *self._counts_in(text, passage))):
+        known, beside = passage.figures, figures_of(f"{self._question}\n{before}")
+        if is_unsupported(
+            figures, self._figures_asked, text
+        ):  # "at 15 he is above the limit of 14", not "yes, it costs 50" of a question
+            known = known.join(self._figures_asked)
+        if is_unsupported(figures, known, text, (*counted, *self._counts_in(text, passage)), beside):
             return False
-        known = passage.spellings | (self._in_question & self._passage(self._all).spellings)
-        if (names := unknown_names(text, known, german=language == "de")) and not self._is_common(names, text, cited):
+        spelt = passage.spellings | (self._in_question & self._passage(self._all).spellings)
+        if (names := unknown_names(text, spelt, german=language == "de")) and not self._is_common(names, text, cited):
             return False
         if language and passage.language and language != passage.language:
             return True
         stated = len(figures.numbers) + len(figures.dates) + len(figures.times)
-        return self._says(text, cited, stated, MIN_LEANING if leaning else MIN_SUPPORT)
+        return self._says(text, cited, stated, leaning=leaning)
 
     def _counts_in(self, text: str, passage: Passage) -> Iterator[int]:
         """What a claim may count: "the cheapest of the three", of what was found; "three sizes: small, medium and large"."""
@@ -127,17 +138,19 @@ class Ground:
         if listed := _LIST_AFTER_COLON.search(text):
             yield len(_ITEM.split(listed[1]))
 
-    def _says(self, text: str, cited: tuple[int, ...], stated: int, enough: float) -> bool:
+    def _says(self, text: str, cited: tuple[int, ...], stated: int, *, leaning: bool) -> bool:
         """Whether sources say a claim, by their words where these deny it or are of another language, else by the model."""
         passage = self._passage(cited)
         if misquotes(text, passage.text) or turns_round(text, passage) or contradicts(text, passage):
             return False
         overall, least = support(text, passage, self._asked, stated)
-        has_words, is_idle = overall >= enough and least >= MIN_CLAUSE, has_idle_aside(text, passage)
+        has_words = overall >= (MIN_LEANING if leaning else MIN_SUPPORT) and least >= MIN_CLAUSE
+        is_idle = has_idle_aside(text, passage)
         is_read = has_words or kind_of(text) is not Kind.ADVICE
         if not is_read or passage.language != LANGUAGE or not _may_be_read(text):
             return has_words and not is_idle
-        return self._read(text, cited) > (_LEAST_SURE if is_idle else _LEAST_WITH_WORDS if has_words else _LEAST_ALONE)
+        least_alone = _LEAST_CARRIED if leaning else _LEAST_ALONE
+        return self._read(text, cited) > (_LEAST_SURE if is_idle else _LEAST_WITH_WORDS if has_words else least_alone)
 
     def _is_common(self, names: Sequence[str], text: str, cited: tuple[int, ...]) -> bool:
         """Whether what looks like a name is the sentence's first word alone, a word of English, and its sources state it."""
@@ -191,7 +204,9 @@ class Ground:
             return False
         said = THOUSANDS.sub("", said)  # "2,000" is not 2.0 of another source
         figures = figures_of(said)
-        if is_unsupported(figures, own.figures, said) and not is_unsupported(figures, other.figures, said):
+        if is_unsupported(figures, own.figures.join(self._figures_asked), said) and not is_unsupported(
+            figures, other.figures, said
+        ):
             return True
         names = frozenset(_names_in(said))
         return bool(names) and not names & own.spellings and names <= other.spellings
@@ -253,7 +268,7 @@ class Verification:
         self._max_sources = None if trusted else max_sources
         self._read = self._sentences = self._words = 0
         self._full = self._led = self._listed = False
-        self._gap = self._gap_left = self._begun = ""
+        self._gap = self._gap_left = self._begun = self._said = ""
         self._waiting: list[Unit] = []
         self._cited: set[int] = set()
         self._sources: set[int] = set()
@@ -295,6 +310,7 @@ class Verification:
             self._gap_left = gap  # of the gaps around what is left out the larger one stays
             return
         self._cited.update(unit.cited)
+        self._said = f"{self._said}\n{plain(unit.text)}"
         self._waiting.append(unit)
         self._resolve(final=False)
 
@@ -336,8 +352,8 @@ class Verification:
 
     def _is_supported(self, text: str, said: str, cited: Sequence[int]) -> bool:
         counted, ground, parts = (len(cited), len(self._cited | set(cited))), self._ground, _segments(text)
-        supported = ground.supports(said, cited, counted) or (
-            len(parts) > 1 and all(ground.supports(part, blocks, counted) for part, blocks in parts)
+        supported = ground.supports(said, cited, counted, before=self._said) or (
+            len(parts) > 1 and all(ground.supports(part, blocks, counted, before=self._said) for part, blocks in parts)
         )
         return supported and not ground.exchanges(text)
 
@@ -366,6 +382,7 @@ class Verification:
         """A paragraph ends: what nothing has carried is left out."""
         self._resolve(final=True)
         self._cited.clear()
+        self._said = ""
 
     def _release(self, unit: Unit) -> None:
         if self._full:
