@@ -4,15 +4,21 @@ A reader of sentences compares no figures. What it says of the likeliest row of 
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
 from rag_app.answering.citations import content_words
 from rag_app.answering.contrasts import speaks_of_another, speaks_of_asked
+from rag_app.answering.leaning import is_german
 from rag_app.answering.passages import Passage, Ranking, cells_of
 from rag_app.answering.ranges import fits
 
+# In the name of a column that is of one thing: a figure, or a capital letter behind its first word.
+_CODE = re.compile(r"\d")
+_THING = re.compile(r"\d|\s[A-Z]")
 _HEAD = re.compile(r"([^:.;!?]{1,50}?)(?::| [–—-]| =)\s")
 
 
@@ -71,6 +77,35 @@ def fits_stated_range(question: str, row: Passage) -> bool | None:
     found = [fits(question, said, label, exact=place in (0, name)) for place, (label, said) in enumerate(cells)]
     compared = [each for each in found if each is not None]
     return any(compared) if compared else None
+
+
+def are_beside(one: Passage, other: Passage) -> bool:
+    """Whether both are rows of a table or items of a list in one section."""
+    in_one = (one.block, one.section) == (other.block, other.section)
+    return in_one and _head_of(one) != "" and _head_of(other) != ""
+
+
+def narrow_row(row: Passage, question: str) -> Passage:
+    """A row of a table whose columns are things - models, places, years -, without those that the question does not name, if it
+    names one of them; any other passage as it is.
+
+    >>> narrow_row(Passage(0, 0, "Weight; T4: 7 kg; T5: 9 kg"), "How heavy is the T5?").text
+    'Weight – T5: 9 kg'
+    >>> row = Passage(0, 0, "Job: Porter; Weir House: Tom; Mill Row: Ann; Hours: 30")
+    >>> [narrow_row(row, each).text for each in ("Who is the porter of Mill Row?", "Who is a porter?")]
+    ['Job: Porter; Mill Row: Ann; Hours: 30', 'Job: Porter; Weir House: Tom; Mill Row: Ann; Hours: 30']
+    """
+    cells = cells_of(row.text)
+    (name, first), *others = cells.items() if cells else [("", "")]
+    sign = _CODE if is_german(question) else _THING
+    things = {label: content_words(label) for label, _ in others if not name or sign.search(label)}
+    shared = {word for word, times in Counter(chain.from_iterable(things.values())).items() if times > 1}
+    asked = content_words(question) - shared
+    left_out = {label for label, words in things.items() if words.isdisjoint(asked)}
+    if not len(left_out) < len(things) > 1 or not left_out:
+        return row
+    kept = "; ".join(f"{label}: {said}" for label, said in others if label not in left_out)
+    return replace(row, text=f"{name}: {first}; {kept}" if name else f"{first} – {kept}")
 
 
 def _head_of(row: Passage) -> str:

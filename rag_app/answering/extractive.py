@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rag_app.answering.alternatives import fits_stated_range, settle_rows
+from rag_app.answering.alternatives import are_beside, fits_stated_range, narrow_row, settle_rows
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.comparing import compare, name_thing, order_of
 from rag_app.answering.context import Context, header_line, neutralise
@@ -33,6 +33,7 @@ from rag_app.answering.kinds import (
     find_calculation,
     has_kind,
     kind_of,
+    needs_value,
     numbers_in,
     only_lists_names,
     states,
@@ -104,8 +105,9 @@ UNLIKELY = -4.0
 """Log-odds of the reader: where no passage has more, nothing answers a part of a question that asks several things."""
 LIKELY = 2.0
 """Log-odds from which on a sentence with a figure answers, whether or not it names anything of the question."""
-SURE = 4.0
-"""Log-odds of the reader from which on a sentence answers, whatever the rules on what is asked for say of it."""
+SURE, CERTAIN = 4.0, 6.0
+"""Log-odds of the reader from which on a sentence answers, whatever the rules on what is asked for say of it; and the same of
+one without the kind of value that is asked for."""
 MOST_UNOFFERED = 0.5
 """Share of what a question asks to be offered that no source has: from here on the reader has to be the surer the larger it is."""
 _MOST_NEWS = 10
@@ -125,7 +127,10 @@ _SAME = 0.8
 _ALIKE, _FEWEST_ALIKE = 0.6, 3  # of the words of a sentence, those of the one that holds now; and how many these are
 # Of a part of a question: it is about what the part before is about, and is not answered where that is not.
 _REFERS = re.compile(r"\b(?:it|its|they|them|theirs?|that|this|those|these)\b", re.IGNORECASE)
-_POINTS_BACK = re.compile(r"(?:it|its|they|their|he|his|she|her|this|these|those|such)\b", re.IGNORECASE)
+_POINTS_BACK = re.compile(
+    r"(?:it|its|they|their|he|his|she|her|this|that|these|those|such|(?:after|before|by|during|for|from|in|since|until|with) (?:this|that|these|those|then))\b",
+    re.IGNORECASE,
+)
 _MOST_ROWS = 10  # of a table, that are quoted where several answer
 _LITTLE = 1  # words that carry meaning: a part of a question with no more is read with what is said before it
 _ASKS = r"(?:(?:at|from|by|until|for|in|to|on|of|with|about|after|before|under|over|below|above|within) )?(?:who|whom|whose|what|when|where|why|how|which|until)\b"
@@ -141,6 +146,7 @@ _HAS_VERB = re.compile(
     r"\b(?:is|are|was|were|am|be|do|does|did|can|could|may|might|must|shall|should|will|would|has|have|had|need|needs|cost|costs)\b|['’](?:s|re|ve|ll|d|m)\b|n['’]t\b|\w{3,}(?:s|ed|t)\b",
     re.IGNORECASE,
 )
+_ONLY = re.compile(r"\b(?:only|nur)\b", re.IGNORECASE)  # what is so of one thing alone is not so of the others
 _ASKS_WHETHER = re.compile(rf"(?:(?:and|but|or|so)\s+)?{_ASKS_YES_OR_NO}", re.IGNORECASE)
 
 
@@ -202,7 +208,7 @@ def score_passages(ranking: Ranking, context: Context) -> PassageScores:
     lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
     held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
-    held |= ranking.read[1:] >= SURE
+    held |= ranking.read[1:] >= np.where(lacks, CERTAIN, SURE)
     bare = np.asarray([names_nothing(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     held &= ~bare | (ranking.read[1:] >= LIKELY)
     titles = [context.blocks[each.block].title for each in ranking.ranked]
@@ -269,7 +275,7 @@ def holds(question: str, found: Sequence[Passage]) -> list[bool]:
     [False, True]
     """
     result, figure = find_calculation(question), kind_of(question) in FIGURES
-    lacking = lacks_kind(question, found) if figure else [False] * len(found)
+    lacking = lacks_kind(question, found) if needs_value(question) else [False] * len(found)
     measured = figure or _PRICE.search(question) is not None
     return [
         not (lacks or (measured and speaks_of_another(question, each.text_with_lead)))
@@ -304,7 +310,7 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
 def _select_passages(question: Question, context: Context) -> tuple[Passage, ...]:
     """The passages of a context that are of what the question names."""
     pool = tuple(
-        each
+        narrow_row(each, question.text)
         for each in _passages_of(context, range(len(context.blocks)))
         if not _is_of_another(each, context, question.text)
         and not (question.period is not None and _is_of_other_year(each.text, question.period))
@@ -658,7 +664,9 @@ def _is_of_another(passage: Passage, context: Context, question: str) -> bool:
         return True
     title = context.blocks[passage.block].title
     asked, said, titled = map(codes_in, (question, f"{passage.lead or passage.section} {passage.text}", title))
-    if any(asked[key].isdisjoint(said[key] | titled.get(key, frozenset())) for key in asked.keys() & said.keys()):
+    apart = [asked[key].isdisjoint(said[key] | titled.get(key, frozenset())) for key in asked.keys() & said.keys()]
+    limits = _ONLY.search(passage.text) is not None or (_ASKS_WHETHER.match(question) and not all(apart))
+    if any(apart) and not limits:
         return True
     titles, own = (numbers_in(text) for text in (f"{title}. {passage.lead}", passage.text))
     return any(
@@ -702,9 +710,11 @@ def _keep_further(
     first: int,
 ) -> NDArray[np.float64]:
     """The scores, with what `follows` adds, of those passages that may stand after the first one: they answer as well, or
-    follow a chosen one, and are not far behind the best."""
+    follow a chosen one, and are not far behind the best. A row beside the first one has to answer by itself."""
     gaps = np.asarray([GAP if each.block == ranked[first].block else GAP_ELSEWHERE for each in ranked])
     answers = (read >= min(read[first] - 1, np.clip(read[first] - SLACK, LITTLE, FURTHER))) | (follows > 0)
+    beside = np.asarray([are_beside(ranked[first], each) for each in ranked])
+    answers &= ~beside | (read >= min(read[first] - 1, FURTHER))
     scores = overall + follows
     return np.where(answers & (scores >= overall.max() - gaps), scores, -np.inf)
 

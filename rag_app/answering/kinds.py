@@ -140,7 +140,7 @@ _VALUES = {
         Kind.WARMTH: r"degrees?|°|\b\d+\s?[CF]\b|\bgrad\b",
         Kind.TIME: (
             rf"\b(?:{_DAYS}|{_MONTHS})\b|\b\d{{1,2}}[:.]\d\d\b|\b1\d\d\d\b|\b20\d\d\b|\d\s?(?:[ap]\.?m\b|uhr)|o['’]clock"
-            rf"|\b(?:at|from|by|until|till|to|after|before|um|ab|bis)\s\d{{1,2}}\b|\b(?:\d+|{_NUMBER})\s(?:{_UNITS_OF_TIME})\b"
+            rf"|\b(?:at|from|by|until|till|to|after|before|um|ab|bis)\s(?:\d{{1,2}}|{_NUMBER})\b|\b(?:\d+|{_NUMBER})\s(?:{_UNITS_OF_TIME})\b"
             r"|\b(?:after|before|once|as soon as|when|while|during|within|every|next|last)\b"
         ),
         Kind.PLACE: _PLACE,
@@ -154,6 +154,7 @@ FIGURES = frozenset(
     [Kind.EMAIL, Kind.PHONE, Kind.SHARE, Kind.MONEY, Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH, Kind.NUMBER]
 )
 """Kinds that no sentence has without a figure or an address, so that one without it is no answer. The others may be said in any words."""
+_ASKS_DATE = compile_later(r"\b(?:what|which) (?:date|day|month|year)s?\b", re.IGNORECASE)
 _NEEDS_FIGURE = frozenset([Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH])
 _NO_FIGURES = frozenset([Kind.TIME, Kind.PERSON, Kind.PLACE, Kind.REASON])
 _NEEDS_NEWS = frozenset([Kind.TIME, Kind.PLACE])
@@ -339,6 +340,16 @@ def has_kind(kind: Kind, text: str, question: str) -> bool:
     return any(
         kind not in _NEEDS_NEWS or not _words(each.groupdict().get("news") or each[0]) <= asked for each in found
     )
+
+
+def needs_value(question: str) -> bool:
+    """Whether only a text with a value of the kind that a question asks for may answer it: a figure or a date.
+
+    >>> [needs_value(each) for each in ("What does it cost?", "On which day is it?", "When is it?", "Who is it?")]
+    [True, True, False, False]
+    """
+    kind = kind_of(question)
+    return kind in FIGURES or (kind is Kind.TIME and _ASKS_DATE.search(question) is not None)
 
 
 def only_lists_names(text: str, question: str) -> bool:

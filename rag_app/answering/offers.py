@@ -67,7 +67,7 @@ _ENDS_THING = frozenset(
         """
         a an the for on in with per at if when from to by of and or as than that which who i we you it they he she
         cost costs each please after before during over under until without because take takes last lasts have has
-        get gets pay pays need needs is are be do does can there here these now today then beyond within near only
+        get gets weigh weighs hold holds use uses measure measures pay pays need needs is are be do does can there here these now today then beyond within near only
         cheaper free too also make makes made charge charges extra für mit pro bei am im ab bis und oder
         """,
     )

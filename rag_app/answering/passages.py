@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rag_app.domain import compile_later
-from rag_app.retrieval.text import LABEL, sentences
+from rag_app.retrieval.text import FIRST_CELL, LABEL, sentences
 
 _LONG, _LONGEST = 40, 80  # words
 _FEWEST = 2  # words of what is quoted alone: no number of a list
@@ -29,10 +29,12 @@ _NUMBER = compile_later(r"\W*\d{1,3}[.)]?\W*")
 _BULLET = compile_later(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
 _KEY_VALUE = compile_later(rf"^{_TIME_OF_DAY}{LABEL}\s+\S")
 _NUMBERED_HEADING = compile_later(r"^(?:(?:chapter|section|part|appendix)\s+\w{1,5}\b|\d+(?:\.\d+)+\s)", re.IGNORECASE)
-_CELL = compile_later(rf"({LABEL[:-1]}):\s+(\S.*)")
-_RECORD = compile_later(rf"^(?:{LABEL}\s[^;]*;\s){{2}}")
+_CELL = compile_later(rf"({LABEL[:-1]}|):\s+(\S.*)")
+_FIRST_CELL = compile_later(FIRST_CELL)
+_NAME_LABEL = compile_later(r"[\d]|\w\W*[A-Z]")
+_RECORD = compile_later(rf"^(?:(?:{LABEL}\s[^;]*;\s){{2}}|{FIRST_CELL})")
 _GREETING = compile_later(
-    r"^(?:[^.!?:|]{1,40}:\s+)?(?:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|bonjour|bonsoir|salut|hallo"
+    r"^(?:[^.!?:|]{1,40}:\s+)?(?!\S+@)(?:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|bonjour|bonsoir|salut|hallo"
     r"|guten (?:tag|morgen)|hola|buenos días)\b(?:\W*\w+){0,3}|(?:welcome|thanks?|thank you|cheers|goodbye|bye"
     r"|(?:best|kind|warm) (?:regards|wishes)|regards|sincerely|yours|merci|cordialement"
     r"|liebe grüße|mit freundlichen grüßen|gracias|saludos)\b(?:\W*\w+){0,5})\W*$",
@@ -175,9 +177,22 @@ def cells_of(text: str, fewest: int = 3) -> dict[str, str]:
     {'Role': 'Cook', 'Pay': '£12', 'Notice': '2 weeks'}
     >>> cells_of("Contract: 32 hours; Days: 23", 2), cells_of("Note: we open at 9; come early.", 2)
     ({'Contract': '32 hours', 'Days': '23'}, {})
+    >>> cells_of("Weight; T4: 7 kg; T5: 9 kg")  # the first column has no name
+    {'': 'Weight', 'T4': '7 kg', 'T5': '9 kg'}
     """
-    found = [_CELL.fullmatch(cell) for cell in text.split("; ")]
+    first, *others = text.split("; ")
+    cells = [f": {first}" if _FIRST_CELL.match(text) else first, *others]
+    found = [_CELL.fullmatch(cell) for cell in cells]
     return {each[1]: each[2] for each in found if each} if len(found) >= fewest and all(found[:2]) else {}
+
+
+def name_label(label: str, lang: str = "en") -> str:
+    """What a column is called within a sentence: "price", but "Weir House" and "E9".
+
+    >>> [name_label(each) for each in ("Price", "Weir House", "E9", "Wi-Fi", "")]
+    ['price', 'Weir House', 'E9', 'Wi-Fi', '']
+    """
+    return label if lang == "de" or _NAME_LABEL.search(label) else label[:1].lower() + label[1:]
 
 
 def tell_row(text: str, lang: str = "en", asked: Set[str] = frozenset()) -> str:
@@ -188,10 +203,14 @@ def tell_row(text: str, lang: str = "en", asked: Set[str] = frozenset()) -> str:
     ('Cook – pay: £12; notice: 2 weeks', 'Evening 5 – we read: Chapter 4', 'Pay: £12')
     >>> tell_row("Role: Cook; Pay: £12; Notice: 2 weeks", asked={"notice"}), tell_row("No.: 5; Item: Saw; Day: £4; Week: £9", asked={"week"})
     ('Cook – notice: 2 weeks; pay: £12', 'No. 5 – item: Saw; week: £9; day: £4')
+    >>> tell_row("Weight; T4: 7 kg; T5: 9 kg")
+    'Weight – T4: 7 kg; T5: 9 kg'
     """
-    cells = [cell.partition(": ") for cell in text.split("; ")]
+    cells = [cell.partition(": ") for cell in (f": {text}" if _FIRST_CELL.match(text) else text).split("; ")]
     (name, _, first), *others = cells
-    if not others or not all(said and re.fullmatch(LABEL, f"{label}:") for label, _, said in cells):
+    if not others or not all(
+        said and re.fullmatch(LABEL, f"{label}:") for label, _, said in cells if label or said != first
+    ):
         return text
     kept = 0 if re.match(r"[^\W\d]{2}", first) else 1  # behind a number stands what the row is of
     names = {label: re.findall(r"\w+", label.casefold()) for label, *_ in others}
@@ -199,11 +218,8 @@ def tell_row(text: str, lang: str = "en", asked: Set[str] = frozenset()) -> str:
         others[kept:],
         key=lambda cell: asked.isdisjoint({*names[cell[0]], *(word.removesuffix("s") for word in names[cell[0]])}),
     )
-    subject = first if re.match(r"[^\W\d]{2}", first) else f"{name} {first}"
-    told = [
-        f"{label if lang == 'de' or label[1:2].isupper() else label[:1].lower() + label[1:]}: {said}"
-        for label, _, said in others
-    ]
+    subject = first if re.match(r"[^\W\d]{2}", first) else f"{name} {first}".strip()
+    told = [f"{name_label(label, lang)}: {said}" for label, _, said in others]
     return f"{subject.rstrip(',')} – {'; '.join(told)}"
 
 
@@ -261,6 +277,7 @@ def _lines(text: str) -> Iterator[str]:
         columns = columns if row else []
         wraps = bool(paragraph) and len(paragraph[-1]) >= _LEAST_WRAPPED
         own = _OWN_LINE.match(line) is not None and not (wraps and line.lstrip()[:1].islower())
+        own = own or _RECORD.match(line) is not None
         of_item = bool(paragraph) and _BULLET.match(paragraph[0].lstrip()) is not None
         goes_on = not of_item or (wraps and (line[:1].isspace() or line[:1].islower()))
         if own or row or not goes_on or not line.strip() or TO_THE_ANSWERER.search(line):
@@ -341,6 +358,7 @@ def _is_heading(unit: str, following: str) -> bool:
         SENTENCE_END.search(unit)
         or _BULLET.match(unit)
         or _KEY_VALUE.match(unit)
+        or _RECORD.match(unit)
         or ", " in unit
         or len(unit.split()) > 8
     ):

@@ -21,7 +21,9 @@ _GOES_ON = re.compile(r"[\d£$€+(a-z]|[A-Z]{2}")
 _BRACKETS = re.compile(r"(?:\s*\([^()]*\))+\s*")
 LABEL = r"(?:[^.!?:;|\n]|\.(?=:|\s[a-z])){1,40}:"
 """What a row has before a cell: "Price:", "No.:", "Max. group:"."""
-_ROW = re.compile(rf"^{LABEL} [^;\n]*(?:; {LABEL} [^;\n]*)+(?:\n++(?![a-z])|\Z)", re.MULTILINE)
+FIRST_CELL = rf"[^.!?:;|\n]{{1,60}}(?=(?:; {LABEL} [^;\n]+){{2}})"
+"""The first cell of a row whose column has no name: of a table with things as its columns, and a property of them in each row."""
+_ROW = re.compile(rf"^(?:{LABEL} [^;\n]*|{FIRST_CELL})(?:; {LABEL} [^;\n]*)+(?:\n++(?![a-z])|\Z)", re.MULTILINE)
 _LABEL_CUT = re.compile(r"(?:\A|;\s)[^\s;:.]{1,8}\.\s*\Z")
 _INNER_END = re.compile(r"(?:\w{3}|[\"'”’)\]])[.!?][\"'”’)\]]*\s+(?=[^\sa-z])")
 

@@ -292,6 +292,29 @@ async def test_what_stands_under_another_code_is_no_answer(synthesizer: Extracti
     assert "Turn the feet" in text and "damaged" not in text, text
 
 
+async def test_of_a_table_of_things_the_one_that_is_named_is_told(synthesizer: ExtractiveSynthesizer) -> None:
+    """Its first column has no name, and none of its rows is a heading."""
+    rows = (
+        "Weight; T4: 7 kg; T5: 9 kg; T12: 12 kg",
+        "Lid; T4: no; T5: yes; T12: yes",
+        "Price; T4: £20; T5: £28; T12: £35",
+    )
+    assert [each.text for each in passages("\n".join(rows))] == [*rows]
+    found = context(f"# Kettles\n\n{chr(10).join(rows)}")
+    for question, told in (
+        ("How much does the T5 weigh?", "Weight – T5: 9 kg"),
+        ("What does the T12 cost?", "Price – T12: £35"),
+    ):
+        assert (await synthesizer.write(Question(question), found)).text == f"{told} [Source 1]."
+
+
+async def test_what_is_so_of_one_code_only_is_told_of_another(synthesizer: ExtractiveSynthesizer) -> None:
+    found = context("# Fuel\n\nOnly pellets of class B1 may be burnt. Stoves of class B7 have a glass door.")
+    assert (
+        await synthesizer.write(Question("May I burn pellets of class B2?"), found)
+    ).text == "Only pellets of class B1 may be burnt [Source 1]."
+
+
 async def test_sources_about_two_things_do_not_disagree(synthesizer: ExtractiveSynthesizer) -> None:
     found = context(
         "# Garden\n\nThere are 16 beds, allotted by lot.", "# In the room\n\nEvery room has 2 beds and a desk."
@@ -527,6 +550,11 @@ def test_the_embedder_is_passed_in() -> None:
     assert issubclass(MiniLM, BaseEmbedding)
     with pytest.raises(TypeError):
         ExtractiveSynthesizer()  # type: ignore[call-arg]
+
+
+def test_an_address_that_begins_as_a_greeting_is_none() -> None:
+    told = "Our contact is Jo Lund: hello@mill.example"
+    assert [each.text for each in passages(f"Whom do I ask?\n{told}\n\nHello Jo!")] == [told]
 
 
 def test_a_numbered_heading_is_no_sentence() -> None:
