@@ -186,11 +186,9 @@ def _sums(figure: Figure, others: Sequence[Figure], sources: FigureSet, text: st
 
 
 def _differences(figure: Figure, others: Sequence[Figure], sources: FigureSet, text: str) -> list[float]:
-    """Of two figures that the claim names; of one of them, or none, and those of the sources where it compares."""
+    """Of one figure that the claim names, or none, and those of the sources where it compares."""
     named = {*_values_of(figure.dimension, others)}
-    stated = {*_values_of(figure.dimension, (each for each in others if _states(each, sources)))}
-    parts = stated if figure.dimension or _REMAINDER_WORD.search(text) else set()
-    computed = [abs(one - other) for one, other in combinations(parts, 2)]
+    computed: list[float] = []
     if _DIFFERENCE.search(text) or (figure.sign and not figure.written):
         for known in _alike(figure.dimension, sources):
             pairs = combinations(known | named, 2)
@@ -213,8 +211,7 @@ def _products(figure: Figure, others: Sequence[Figure], sources: FigureSet, text
     factors = {max(each.plain) for each in others if not each.dimension}
     factors |= {_MONTHS_A_YEAR} if _YEARLY.search(text) else set()
     known = [max(each.values) for each in sources.numbers if each.dimension in ("", figure.dimension)]
-    named = [max(each.values) for each in others if each.dimension in ("", figure.dimension) and _states(each, sources)]
-    return [value * share for value in (*known, *named) for share in shares] + [
+    return [value * share for value in known for share in shares] + [
         value * factor for value in known for factor in factors if factor > 1
     ]
 
