@@ -105,7 +105,9 @@ def _call_column(name: str, kind: FieldType | None, values: Iterable[str], dated
         heads = [] if "year" in measure.marks else _heads(tokens, "figures")
         said.words = [said.name, *heads, *measure.words]
         said.high, said.low = ([*each] for each in ends or ((), ()))
-        said.marks = measure.marks
+        counts = kind is FieldType.INTEGER and not unit_of(name) and singular(tokens[-1]) != tokens[-1]
+        known = _entry_of(tokens, _entries("figures")) is not None
+        said.marks = frozenset({SUM}) if counts and not known else measure.marks  # "loaves" are added up
     elif kind is FieldType.KEYWORD:
         words, _, there = (_entry_of(tokens, _entries("called")) or ("", ""))[1].partition("|")
         said.words = [said.name, *_heads(tokens, "called"), *_split(words)]
@@ -129,7 +131,9 @@ def measure_of(tokens: Sequence[str], unit: str, values: Iterable[str] = ()) -> 
     done = next((each for each in reversed(tokens) if each in _TABLE["years"]["words"].split()), "")
     if (done or "year" in tokens) and all(map(_YEAR.fullmatch, values)):
         entry = _measure(dict(_entries("figures"))["year"])
-        return Measure((done, f"year {done}") if done else (), entry.high, entry.low, entry.marks)
+        begun = f"{_infinitive(done).removesuffix('e')}ing" if _infinitive(done) else ""
+        words = (done, f"year {done}", *((f"{begun} year", f"year of {begun}") if begun else ())) if done else ()
+        return Measure(words, entry.high, entry.low, entry.marks)
     if found := _entry_of(tokens, _entries("figures")):
         return _measure(found[1])
     said = _TABLE["by_dimension"].get(_dimension(unit), "")

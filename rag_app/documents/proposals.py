@@ -56,6 +56,7 @@ _SIGN = re.compile("[€£$%]")
 _ENGLISH = "en"
 _IN_A_SAMPLE = 20  # values of a column that the language is told by
 _PLURALS = ("e", "en", "es", "n", "nen", "x")  # endings besides s: of a file `rechnungen` with a key `Rechnungsnr`
+_FACTS = 2  # of a person, that say that rows are of people
 _LONG = 5  # letters of a word that is also found in longer ones
 Decimal = Literal[".", ","]
 _DECIMALS: tuple[Decimal, ...] = (".", ",")
@@ -181,6 +182,9 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         if kinds[name] in NUMBER_TYPES and (name == key or _NAMES_A_ROW.search(column_name(name)))
     }
     called = call_columns({name: kinds[name] for name in fields if name not in numbers}, values, date is not None)
+    nouns = _nouns(file, key, language, {name: kinds[name] for name in columns})
+    if key in called and (ending := column_name(key).split("_")[-1]) in _TABLE["words"]["keys"].split():
+        called[key].words = [*dict.fromkeys((*called[key].words, f"{nouns.one} {ending}", ending, f"{ending}s"))]
     said = {name: _declare_words(name, columns[name], each, kinds[name], date) for name, each in called.items()}
     figures = {name: each for name, each in said.items() if kinds[name] in NUMBER_TYPES}
     measured = [name for name in figures if not _says_when_or_where(name)]
@@ -211,7 +215,7 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         renamed={_toml(name): _toml(field) for name, field in renamed.items()},
         title=_toml(person or _title(key, date, {name: each for name, each in columns.items() if name != clock})),
         text=_toml(_sentence(columns)),
-        nouns=(nouns := _nouns(file, key, language, {name: kinds[name] for name in columns})),
+        nouns=nouns,
         words=_phrases(_words_of_rows(nouns, person, date, rows, columns, called)),
     )
 
@@ -242,14 +246,17 @@ def _words_of_rows(
     """What a row is called: its noun, a person, what happened on its date ("death" of a `death_date`), what has such a figure
     ("harvest", of a `yield`), and what each of these is called besides: a "check" is a visit.
 
-    Rows are of people where no two are of the same one.
+    Rows are of people where no two are of the same one, or where they tell what is of people and of nobody by name.
     """
     happened, measured = _TABLE["events"], _TABLE["measured"]
     dated = full_name(date or "", FieldType.TIME)
     events = [happened[each] for each in dated if each in happened]
     things = [measured[name] for name in map(column_name, columns) if name in measured]
     alone = [person_of(name) for name, each in columns.items() if each.filled == rows == each.distinct]
-    people = ["person", "people"] if person or any(alone) else []
+    told = sum(not {*full_name(name)}.isdisjoint(_TABLE["words"]["of_people"].split()) for name in columns)
+    themselves = told >= _FACTS and not any(map(person_of, columns))
+    people = ["person", "people"] if person or any(alone) or themselves else []
+    people += _TABLE["persons"].get(row.one, "").split() if themselves else []
     others = [*people, *" ".join([*events, *things]).split(), *filter(None, alone)]
     noun = row.one
     nouns = [noun, *others, *row.others, *(word for each in (noun, *dated, *alone) for word in row_words(each))]

@@ -42,7 +42,25 @@ SWIMS = """heat_no,swimmer,club,dist_km,net_min,result
 3,Cleo Hall,Otters,2,41,finished
 4,Dan Moor,Seals,2,,DNF
 """
-TABLES = {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "swims": SWIMS}
+# Flags, a word of the file that is short in the key, cells that are empty, a date and a year.
+MEMBERS = """mbr_id,name,age,sex,join_dt,yr_born,visits,trnr,is_student,churned,locker
+M1,Ada Holm,30,F,2025-03-05,1995,20,Lee,1,0,A1
+M2,Bo Lind,24,M,2025-03-09,2001,4,,1,1,
+M3,Cy Moor,51,M,2025-06-01,1974,9,Ruiz,0,1,
+M4,Di Noor,64,F,2025-07-11,1961,,Lee,0,0,B2
+"""
+LOADS = """Date,Customer,Driver,Loaves,Wt (kg),Arrived late,Rain cover,Complaint
+05.01.2026,Cafe Nord,Emil,40,10.5,yes,no,missing rolls
+06.01.2026,Hotel Post,Greta,25,,no,yes,
+07.01.2026,Cafe Nord,Greta,60,20,no,no,lost a crate
+"""
+LOANS = """loan_id,app_date,age,annual_income,loan_amount,tenure,default
+L1,2026-01-02,25,30000,500,RENT,1
+L2,2026-01-03,31,40000,900,OWN,0
+L3,2026-01-04,47,50000,700,RENT,0
+"""
+TABLES = {"gym_members_2025": MEMBERS, "bakery_loads_log": LOADS, "loan_default_sample": LOANS}
+TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "swims": SWIMS}
 
 
 @ON_DEFAULT
@@ -95,6 +113,31 @@ TABLES = {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "s
         ("swims", ["Who was fastest over 2 km?"], "Cleo Hall"),
         ("swims", ["What was the average time over the 2?"], "I don't have enough"),
         ("swims", ["How many people dropped out?"], "1"),
+        ("gym_members_2025", ["How many members are students?"], "There are 2 members"),
+        ("gym_members_2025", ["What percentage of students churned?"], "50 percent"),
+        ("gym_members_2025", ["How many students did not churn?"], "There is 1 member"),
+        ("gym_members_2025", ["How many members joined in March 2025?"], "There are 2 members"),
+        ("gym_members_2025", ["How many members have no trainer?"], "There is 1 member"),
+        ("gym_members_2025", ["For how many members is the locker empty?"], "There are 2 members"),
+        ("gym_members_2025", ["How many members lack a number of visits?"], "I don't have enough"),
+        ("gym_members_2025", ["How many members are missing?"], "I don't have enough"),
+        ("gym_members_2025", ["How many people were born before 1980?"], "There are 2 members"),
+        ("gym_members_2025", ["Who has the most visits?"], "Ada Holm"),
+        ("gym_members_2025", ["How many vegetarians are members?"], "I don't have enough"),
+        ("bakery_loads_log", ["How many loads arrived late?"], "There is 1 load"),
+        ("bakery_loads_log", ["For how many loads is the weight missing?"], "There is 1 load"),
+        ("bakery_loads_log", ["How many loads never got a weight?"], "There is 1 load"),
+        ("bakery_loads_log", ["How many loads is the weight not missing for?"], "There are 2 loads"),
+        ("bakery_loads_log", ["How many kilos did Greta take altogether?"], "20 kg"),
+        ("bakery_loads_log", ["How many loaves did Greta take?"], "85"),
+        ("bakery_loads_log", ["On which loads did we lose a crate?"], "Cafe Nord"),
+        ("bakery_loads_log", ["How many loads went without a cover over them?"], "There are 2 loads"),
+        ("loan_default_sample", ["What share of renters defaulted?"], "50 percent"),
+        ("loan_default_sample", ["How many people defaulted?"], "There is 1 loan"),
+        ("loan_default_sample", ["How many borrowers are over 30?"], "There are 2 loans"),
+        ("loan_default_sample", ["How many loans above 600 did not default?"], "There are 2 loans"),
+        ("loan_default_sample", ["List the 2 largest loans by id"], "L2"),
+        ("loan_default_sample", ["How many applications came in during January 2026?"], "There are 3 loans"),
     ],
 )
 async def test_a_proposed_table_is_asked(

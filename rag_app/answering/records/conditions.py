@@ -127,7 +127,7 @@ class Conditions:
             apart = 2 if first else int(any(each.stem in word_set("for") for each in behind[:1]))
             name = self._field_behind(place + apart, named=True)
             name = name or self._field_before(place - 2 if last else place) or self._only_figure()
-            name = name or self._age_of_people(place, value)
+            name = name or self._figure_of_noun(place) or self._age_of_people(place, value)
         return self._build_comparison(name, operator or EQ, value) if name else None
 
     def _build_second(self, place: int, value: float, first: MetadataFilter) -> MetadataFilter | None:
@@ -228,6 +228,14 @@ class Conditions:
         alone = len(self.spec.records) == 1
         own = [name for name, each in words if kind and (alone or each.kind == kind) and is_measure(self.spec, name)]
         return own[0] if len(own) == 1 else None
+
+    def _figure_of_noun(self, place: int) -> str | None:
+        """The one figure that is called by the noun before a bound: the loan amount of "loans above 500"."""
+        before = [each for each in self.tokens[:place] if each.role == "kind"]
+        nouns = {each.stem for each in before[-1:]}
+        named = [name for name in self.spec.fields if stems(name.replace("_", " "))[:1] == (*nouns,)]
+        named = [name for name in named if is_measure(self.spec, name)]
+        return named[0] if nouns and len(named) == 1 else None
 
     def _age_of_people(self, place: int, value: float) -> str | None:
         """The one field of ages, where people are "over 40", and nothing says of what that is."""

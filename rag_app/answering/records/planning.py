@@ -45,6 +45,7 @@ from rag_app.answering.records.wording import (
     Meaning,
     Token,
     figure,
+    goes_by,
     in_money,
     is_figure,
     known_words,
@@ -55,6 +56,7 @@ from rag_app.answering.records.wording import (
     price_field,
     read_words,
     says_nothing,
+    says_year,
     stem,
     stems,
     stock_field,
@@ -72,6 +74,7 @@ from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, Grain, NamedValu
 from rag_app.retrieval.spelling import correct_spelling
 from rag_app.retrieval.text import tokens as tokens_of
 
+_YEAR = re.compile(r"\b\d{4}\b")
 _FURTHEST = 5  # "the fifth cheapest"
 _SIZES: Mapping[str, Callable[[int], tuple[int, int]]] = {
     "least_of": lambda number: (number, 0),
@@ -135,11 +138,13 @@ def read_question(
         token.said = token.said or changed or (token.is_left and (token.stem in own or token.text.lower() in theme))
         if comparing and token.stem in word_set("compares") and token.role in ("", "apart"):
             token.meaning, token.said = None, True  # "this week against last week"
-    dating = _dated_by(text, spec, values, period) if times_of(spec) else None
+    dating = _dated_by(text, spec, values, period)
     if dating is not None:
         drop_verb_of(tokens, spec, dating)
         for token in tokens:
             token.said = token.said or token.stem == "due"
+            if token.name == dating and says_year(spec, dating):
+                token.meaning = None
     reader = _Reader(spec, tokens, values, period, today, comparing, dating)
     plan = reader.plan()
     if plan is not None and (said := INCLUSION.findall(without_days(text, period))):
@@ -208,9 +213,28 @@ def _dated_by(text: str, spec: IndexSpec, values: Sequence[NamedValue], period: 
     start, end = period.span if period is not None else (0, 0)
     if period is None or text[start:end] != period.said or start == end:
         return None
+    years = any(says_year(spec, name) for name in spec.fields) and _is_of_years(period)
+    if not (years or times_of(spec)):
+        return None
     before, behind = read_names(text[:start], spec, values), read_names(text[end:], spec, values)[:1]
     named = next((each.name for each in behind if each.name in times_of(spec)), None)
-    return named or dated_field(before, spec)
+    named = named or dated_field(before, spec)
+    return named if years or named in times_of(spec) else None
+
+
+def _years_in(name: str, period: Period) -> list[MetadataFilter]:
+    """That the year of a field is one of a period: "planted before 1950", where records have dates besides."""
+    ends = ((GTE, period.start), (LTE, period.end))
+    years = [condition(name, way, day.year) for way, day in ends if day is not None]
+    return [condition(name, EQ, years[0].value)] if {each.value for each in years[1:]} == {years[0].value} else years
+
+
+def _is_of_years(period: Period) -> bool:
+    """Whether a period begins and ends with a year, or with today: "since 2020"."""
+    first, last = period.start, period.end
+    since = first is not None and last is not None and first.year < last.year and len(_YEAR.findall(period.said)) == 1
+    ends = last is None or since or (last.month, last.day) == (12, 31)
+    return ends and (first is None or (first.month, first.day) == (1, 1))
 
 
 def _are_apart(one: Kind, other: Kind) -> bool:
@@ -232,6 +256,8 @@ class _Reader(OrderReader):
         dated: str | None = None,
     ) -> None:
         super().__init__(spec, tokens, None)
+        self.of_years = _years_in(dated, period) if dated and period and says_year(spec, dated) else []
+        period, dated = (None, None) if self.of_years else (period, dated)
         titles = {each.value: each for each in values if each.title}
         meant = dict.fromkeys(self._meanings_with("value"))
         called = [titles[each.value] for each in meant if each.name == "source_id"]
@@ -289,6 +315,7 @@ class _Reader(OrderReader):
         query, bound = self._read_query(), None
         if query is None or values is None or compared is None or place is None:
             return None
+        compared += self.of_years
         if (whole := self._bound_totals(query, compared)) is not None:
             query, bound = whole
             compared = [each for each in compared if each is not bound]
@@ -452,7 +479,7 @@ class _Reader(OrderReader):
             conditions=self._conditions_told(compared, values, period),
             period=period,
             distinct=query.group is not None and query.limit == MOST_GROUPS and not self._has("each"),
-            figures=tuple(self.figures),
+            figures=tuple(self._fields_shown(query, values)),
             times=self._times_shown(query),
             place=place,
             everybody=self._has("everybody"),
@@ -466,6 +493,11 @@ class _Reader(OrderReader):
             number=self._number_told() if query.of is not None and query.group is None else 0,
             levels=self._levels_in_turn(),
         )
+
+    def _fields_shown(self, query: RecordQuery, values: Sequence[MetadataFilter]) -> list[str]:
+        """The figures that are named; of a record that is named by its number, whatever is asked of it."""
+        numbered = query.aggregate is None and any(goes_by(each.key) and each.operator is EQ for each in values)
+        return [*dict.fromkeys((*self.figures, *(self.keys if numbered else ())))]
 
     def _conditions_of_days(self, period: Period | None) -> Filters:
         """That a record is of a period: by its year, where records have no dates."""
@@ -1104,7 +1136,7 @@ class _Reader(OrderReader):
         )
         alone = only_figure(self.spec) if kinds and self._names_one_kind() else None  # "the total harvest"
         self.figures = self.figures or [name for name in [alone] if name]
-        if (self._has("count") or kinds) and not self.figures:  # total bookings
+        if (self._has("count") or kinds) and not (self.figures or self._counts_a_figure()):  # total bookings
             return self._count()
         each = any(token.role == "sum" and token.stem == "one" for token in self.tokens)  # "one of every tent"
         each |= self._has("much")  # "how much are both together"

@@ -18,11 +18,13 @@ from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.settling import THERE, dated_field, doers, stands_in_role
 from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import (
+    BEGINNING,
     Token,
     figure,
     figures_in,
     is_figure,
     people_field,
+    place_fields,
     read_words,
     stems,
     vocabulary_of,
@@ -136,10 +138,15 @@ def _says_more(question: Question, tokens: Sequence[Token], query: WrittenQuery,
         bare
     )  # "the best of 2015 and the worst of 2015" limits nothing to 2015
     dated = any(each.value in of_days for each in query.filters)
-    rate = query.group is None and any(token.role == "each" for token in tokens)  # "the price per night"
+    each = [token for token in tokens if token.role == "each"]
+    listed = query.order is not None and all(token.stem in word_set("prepositions") for token in each)
+    rate = query.group is None and bool(each) and not listed  # "the price per night", but "the top 5 by price"
     in_time = {token.role for token in read_words(bare, spec)} & {"newest", "oldest"}
     first = in_time and query.aggregate is not None  # "the first guest of each skipper" is no number of trips
-    further = differs or ahead or points_back or dated or rate or first or has_other_unit(question.text, spec)
+    missing = word_set("missing") & said and not any(word_set("missing") & words for words in values)
+    further = (
+        differs or ahead or points_back or dated or rate or first or missing or has_other_unit(question.text, spec)
+    )
     return bool(further or _UNREAD.search(bare))
 
 
@@ -179,7 +186,14 @@ def _takes_wrong_role(
     ranks = any(token.role in ("most", "least") for token in tokens)
     named = {token.name for token in tokens if token.role == "field"} | doers(tokens, spec) | {people_field(spec)}
     nobody = who and ranks and query.group not in named - {None}
-    return nobody or asks_possession(tokens, spec) or bounds_somebody(tokens, spec)
+    leads = word_set("which_of") | word_set("sorts") | word_set("partitive") | word_set("before_days")
+    asked = next((token for token in tokens[:5] if token.stem not in leads), None)
+    place = query.group in place_fields(spec)
+    other = query.group in spec.fields and query.group not in named and not (who or place)
+    sort = (
+        other and asked is not None and asked.is_left
+    )  # "what kind of treatment" is no field that is called otherwise
+    return nobody or sort or asks_possession(tokens, spec) or bounds_somebody(tokens, spec)
 
 
 def _asks_of_fields_alone(question: Question, query: WrittenQuery, spec: IndexSpec) -> bool:
@@ -204,7 +218,26 @@ def _leaves_words(question: Question, query: WrittenQuery, spec: IndexSpec) -> b
     denies = any(each.operator not in ("==", "contains") or not each.value for each in query.filters)
     compares = "than" in question.text.casefold().split()
     unsaid = any(figure(token.text) not in figures for token in tokens if token.is_left)
-    return ((denied or compares) and not denies) or unsaid
+    return ((denied or compares) and not denies) or unsaid or _doubts_flags(tokens, query, spec)
+
+
+def _doubts_flags(tokens: Sequence[Token], query: WrittenQuery, spec: IndexSpec) -> bool:
+    """Whether a word that is left may be of what holds or not, and the query does not say it; or may deny what it says, of
+    which the question has but a part: "we left the dog at home", of `dog_came`."""
+    left = {token.stem for token in tokens if token.is_left and figure(token.text) is None}
+    filtered = {each.field for each in query.filters}
+    for name, kind in spec.fields.items():
+        if kind is not FieldType.BOOLEAN or vocabulary_of(spec, name).own:
+            continue
+        words = vocabulary_of(spec, name)
+        phrases = [name.replace("_", " "), *words.words, *(each for some in words.values.values() for each in some)]
+        own = {word for phrase in phrases for word in stems(phrase)}
+        partly = left & own and not any({*stems(phrase)} <= {token.stem for token in tokens} for phrase in phrases)
+        begun = {word[:BEGINNING] for word in own if len(word) >= BEGINNING}
+        unsaid = name not in filtered and any(word[:BEGINNING] in begun for word in left)
+        if unsaid or (name in filtered and partly and left - own):
+            return True
+    return False
 
 
 def _counts_figure(tokens: Sequence[Token], spec: IndexSpec) -> bool:

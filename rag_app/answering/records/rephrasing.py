@@ -102,7 +102,7 @@ _EXCLUSIONS = [
 
 
 _AND = re.compile(rf"^an(?=\s(?:in|on|for|at|from|to|with|the|my|our|{_ASKS})\b)", re.I)
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(r"(?<![^\W\d])[^\W\d_]+(?![^\W\d])")  # and no part of `yr_built`
 _LEAST_SIMILARITY = 0.7  # like a word of time: spelling one word in all ways takes milliseconds
 
 

@@ -6,7 +6,7 @@ That a field is there at all ("with a rating"), in which of two roles a name sta
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from rag_app.answering.records.wording import (
     BOUND_ROLES,
@@ -15,12 +15,14 @@ from rag_app.answering.records.wording import (
     Token,
     figure,
     figures_in,
+    goes_by,
     in_money,
     is_figure,
     may_mean,
     people_field,
     place_fields,
     price_field,
+    says_year,
     stem,
     stems,
     table_of,
@@ -54,6 +56,13 @@ def settle_fields(tokens: Sequence[Token], spec: IndexSpec) -> None:
     _settle_compared(tokens, spec)
     _settle_years(tokens, spec)
     _settle_roles(tokens, spec)
+    _settle_missing(tokens, spec)
+    _settle_numbers(tokens)
+    named = {
+        _verb(word) for each in tokens if each.meaning and each.role == "value" for word in stems(each.meaning.value)
+    }
+    for token in tokens:
+        token.said = token.said or (token.meaning is None and _verb(token.stem) in named)  # "lose", of "lost a glove"
     for place, token in enumerate(tokens):
         kind = spec.fields.get(token.name)
         if token.role == "field" and kind is FieldType.KEYWORD and _is_in(tokens, place):
@@ -81,6 +90,8 @@ def dated_field(tokens: Sequence[Token], spec: IndexSpec) -> str | None:
     counted = [other for one, other in pairwise(meant) if one.role == "count" and other.name in times_of(spec)]
     if counted or not meant:
         return counted[0].name if counted else None
+    if says_year(spec, meant[-1].name):
+        return meant[-1].name
     own = {verb for name in times_of(spec) for verb in _own_verbs(spec, name)}
     while (
         len(meant) > 1
@@ -330,7 +341,7 @@ def _lead_of(tokens: Sequence[Token], place: int) -> tuple[Token | None, bool]:
     last = next((each for each in reversed(before) if not each.inside), None)
     if last is None or not (last is before[-1] or last.role == "not"):
         return None, article
-    there = last.stem in word_set("with") | word_set("has") | word_set("having") and not last.meaning
+    there = last.stem in word_set("with") | word_set("has") | word_set("having") | word_set("gets") and not last.meaning
     return (last if there or (last.role == "not" and last.stem in word_set("none")) else None), article
 
 
@@ -358,6 +369,41 @@ def _says_there(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool:
     figured = any(each.role in _FIGURE_ROLES for each in tokens)
     named = any(each.role == "value" and each.name == token.name for each in behind[:1])
     return not named and (lead.role == "not" or article or figured)
+
+
+def _settle_numbers(tokens: Sequence[Token]) -> None:
+    """What records are to be told by is no group, where others put them in order: "the 5 dearest by id"."""
+    plain = [each for each in tokens if not each.inside]
+    ordered = any(each.role in ("high", "low", "most", "least") for each in plain)
+    for by, token in pairwise(plain):
+        if ordered and by.role == "each" and by.stem in word_set("prepositions") and goes_by(token.name):
+            by.meaning = token.meaning = None
+
+
+def _settle_missing(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """That a field is not there, said by a word of its own beside the name: "the weight is missing", "lacks a rating", "the price
+    was not recorded"."""
+    plain = [each for each in tokens if not each.inside and each.text.casefold() not in word_set("some")]
+    for place, token in enumerate(plain):
+        of_field = token.role == "field" and spec.fields.get(token.name) in _PLAIN
+        before, behind = plain[max(0, place - 1) : place], plain[place + 1 : place + 4]
+        denied = [each for each in behind if each.role == "not"]
+        be = [*takewhile(lambda each: each.stem in word_set("is") | word_set("become") or each.role == "not", behind)]
+        last = plain[place + 1 + len(be)] if place + 1 + len(be) < len(plain) else None
+        there = Meaning("value", token.name, THERE)
+        if of_field and before and _is_missing(before[0]):
+            before[0].meaning, token.meaning = Meaning("not"), there
+        elif of_field and last is not None and _is_missing(last):
+            token.meaning, last.meaning = None if denied else Meaning("not"), there
+            for each in denied:
+                each.meaning = None
+        elif of_field and last is not None and denied and be and last.stem in word_set("noted") and not last.meaning:
+            token.meaning, last.meaning, last.said = None, there, True
+
+
+def _is_missing(token: Token) -> bool:
+    of_longer = token.role == "value" and token.meaning is not None and stems(token.meaning.value) != (token.stem,)
+    return token.stem in word_set("missing") and (token.meaning is None or of_longer)
 
 
 def _goes_on(tokens: Sequence[Token], place: int) -> bool:

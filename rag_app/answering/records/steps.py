@@ -178,7 +178,7 @@ def read_steps(
     plain = _PERCENT.sub(" much ", bare)
     if (steps := _change(plain, spec, values, period, today)) is not None:
         return replace(steps, way=Way.CHANGE) if percent else steps
-    steps = _share_of_sum(bare, read, spec, "how many") or _share(bare, read, spec)
+    steps = _share_of_sum(bare, read, spec, "how many") or _share(bare, read, tokens, spec)
     steps = steps or _share_of_sum(bare, read, spec, "total") or _mean(bare, read)
     steps = steps or _difference(plain, read, tokens, spec)
     if steps is not None and steps.way is Way.DIFFERENCE and percent and steps.second is not None:
@@ -288,8 +288,9 @@ def set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> StepPair | None:
     return StepPair(Way.DIFFERENCE, first, second)
 
 
-def _share(text: str, read: Read, spec: IndexSpec) -> StepPair | None:
-    """What percentage of the bookings (whole) are done (part); without a verb, of all records of the kind.
+def _share(text: str, read: Read, words: Callable[[str], list[Token]], spec: IndexSpec) -> StepPair | None:
+    """What percentage of the bookings (whole) are done (part); without a verb, of all records of the kind, or of those before
+    the word of what holds ("of the walk-ins paid").
 
     Not of each of several, and not "the late share of Ada".
     """
@@ -300,13 +301,17 @@ def _share(text: str, read: Read, spec: IndexSpec) -> StepPair | None:
     rest = _IN_PERCENT.sub("", found["rest"])
     if _VALUE.search(rest):
         return None  # of what they are worth, and not of their number
-    verb = _VERB.search(rest)
+    verb, said = _VERB.search(rest), words(rest)
+    last = next(token for token in reversed(said) if not token.inside) if said else None
+    holds = last is not None and last.role == "value" and spec.fields.get(last.name) is FieldType.BOOLEAN
+    before = without_phrases(said, [last]) if holds and last is not None else ""
     part = read(f"how many {rest}")
     if part is None or part.query.aggregate is not Aggregate.COUNT:
         return None
-    if verb is None and not _names_kind(rest, part, spec):
+    if verb is None and not (before or _names_kind(rest, part, spec)):
         return None  # "the share of oak" may be that of what it sold
-    whole = read(f"how many {rest[: verb.start()]}") if verb else replace(part, query=part.everything, conditions=())
+    before = rest[: verb.start()] if verb else before
+    whole = read(f"how many {before}") if before else replace(part, query=part.everything, conditions=())
     if whole is None or whole.query.aggregate is not Aggregate.COUNT or whole.query.group != part.query.group:
         return None
     return StepPair(Way.SHARE, part, whole) if part.query != whole.query and part.kind == whole.kind else None

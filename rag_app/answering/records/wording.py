@@ -38,6 +38,7 @@ _LONGEST = 6  # words of a phrase
 BEGINNING = 4  # letters by which "booked" is of a booking
 _SHORTEST_CUT, _CUT = 3, 3  # letters of a word that is cut short in a name, and what is cut off at least
 _SHORT_NAMED = frozenset({*NUMBER_FIELDS, FieldType.KEYWORD})
+_PEOPLE = ("people",)
 _LONG_VALUE = 4  # words: a longer value is no name
 _MOST_NAMED = 12  # values that a part of them may stand for
 _MOST_INDEXES = 64  # whose phrases are remembered; by identity, since an index that is declared anew is another object
@@ -257,7 +258,7 @@ def _only_called(spec: IndexSpec, alike: str, types: Collection[FieldType]) -> s
 def says_nothing() -> frozenset[str]:
     words = _table()["said"]["words"].split()
     going_on = (f"{word.removesuffix('e')}ing" for word in words if len(word) > 2)  # "needing", of "need"
-    return frozenset(map(stem, (*words, *going_on)))
+    return frozenset(map(stem, (*words, *going_on))) - word_set("missing")
 
 
 def variants(word: str) -> tuple[str, ...]:
@@ -527,13 +528,19 @@ def _synonyms_of(own: Mapping[Phrase, tuple[Meaning, ...]]) -> Mapping[Phrase, t
     """The words that are no words of an index, and mean the same as one of its own; not where those mean several things."""
     found: dict[Phrase, tuple[Meaning, ...]] = {}
     for group in _alike():
-        meant = {_without_numbers(own[phrase]) for phrase in group if phrase in own}
+        known = [phrase for phrase in group if phrase in own and not (_PEOPLE in group and _is_coded(own[phrase][0]))]
+        meant = {_without_numbers(own[phrase]) for phrase in known}
         others = [phrase for phrase in group if phrase not in own and phrase not in _common()]
         names = {("field" if each[0].role == "total" else each[0].role, each[0].name, each[0].value) for each in meant}
         if len(names) == 1:
             alike = max(meant, key=len)
             found |= {each: alike if _says_same(found.get(each), alike) else (Meaning("unclear"),) for each in others}
     return found
+
+
+def _is_coded(meaning: Meaning) -> bool:
+    """Whether it is a value in capitals, as codes are: people are none of RENT, whose words are "renter" and "tenant"."""
+    return meaning.role == "value" and meaning.value.isupper()
 
 
 def _says_same(before: tuple[Meaning, ...] | None, after: tuple[Meaning, ...]) -> bool:
