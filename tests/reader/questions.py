@@ -6,7 +6,8 @@ conversations of three turns about the documents of some organizations. `worlds`
 questions about each of eight documents: those in `put_aside.jsonl` are measured with alone, and `threads.jsonl` has
 conversations about them. The shipped weights do not know the next ones. `7.jsonl` has 59 organizations: of the fourteen
 questions about a document, two ask for several things (`parts`), and two follow another message (`after`). `8.jsonl` has
-36, asked in everyday words that the text does not have, and by yes or no. `later.jsonl` has five, with 300 questions of
+36, asked in everyday words that the text does not have, and by yes or no. `9.jsonl` has 20, half of their documents with tables
+or lists, asked for rows and cells. `later.jsonl` has five, with 300 questions of
 that sort: they are measured with alone.
 """
 
@@ -103,7 +104,7 @@ def threads_of(sector: str) -> dict[str, tuple[list[dict[str, Any]], list[list[d
     }
 
 
-def worlds(file: str = "[1-8]") -> dict[str, list[dict[str, Any]]]:
+def worlds(file: str = "[1-9]") -> dict[str, list[dict[str, Any]]]:
     """The documents of the further organizations, with their questions; nothing is trained with `put_aside` and `later`."""
     found: dict[str, list[dict[str, Any]]] = {}
     for path in sorted((FOLDER / "worlds").glob(f"{file}.jsonl")):
