@@ -131,7 +131,7 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("bakery_loads_log", ["How many kilos did Greta take altogether?"], "20 kg"),
         ("bakery_loads_log", ["How many loaves did Greta take?"], "85"),
         ("bakery_loads_log", ["On which loads did we lose a crate?"], "Cafe Nord"),
-        ("bakery_loads_log", ["How many loads went without a cover over them?"], "There are 2 loads"),
+        ("bakery_loads_log", ["How many loads went without a rain cover?"], "There are 2 loads"),
         ("loan_default_sample", ["What share of renters defaulted?"], "50 percent"),
         ("loan_default_sample", ["How many people defaulted?"], "There is 1 loan"),
         ("loan_default_sample", ["How many borrowers are over 30?"], "There are 2 loans"),
