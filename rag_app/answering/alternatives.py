@@ -5,20 +5,22 @@ A reader of sentences compares no figures. What it says of the likeliest row of 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from itertools import chain, product
 
 from msgspec.structs import replace
 
 from rag_app.answering.citations import content_words
 from rag_app.answering.contrasts import speaks_of_another, speaks_of_asked
+from rag_app.answering.kinds import has_kind, kind_of
 from rag_app.answering.leaning import is_german
-from rag_app.answering.passages import Passage, Ranking, cells_of
+from rag_app.answering.passages import Passage, Ranking, cells_of, tell_row
 from rag_app.answering.ranges import fits
 
 # In the name of a column that is of one thing: a figure, or a capital letter behind its first word.
 _CODE = re.compile(r"\d")
 _THING = re.compile(r"\d|\s[A-Z]")
+_STEM = 4  # letters
 _HEAD = re.compile(r"([^:.;!?]{1,50}?)(?::| [–—-]| =)\s")
 
 
@@ -106,6 +108,44 @@ def narrow_row(row: Passage, question: str) -> Passage:
         return row
     kept = "; ".join(f"{label}: {said}" for label, said in others if label not in left_out)
     return replace(row, text=f"{name}: {first}; {kept}" if name else f"{first} – {kept}")
+
+
+def retell_row(row: Passage, question: str, pool: Iterable[Passage]) -> str:
+    """A row of a table of three or more columns as it is told; empty of any other text. Where the question names the row among
+    those of `pool`, and asks for a column, by its name or by the kind of its values, only the first cell, those that the question
+    names and that column are told.
+
+    >>> told = ("Day: 3 May; Where: Isle of Wick; Base: barn; Leader: Jo Lund", "Day: 9 June; Where: Holm; Base: hut; Leader: Al Orr")
+    >>> rows = [Passage(0, place, text) for place, text in enumerate(told)]
+    >>> [retell_row(rows[0], each, rows) for each in ("Who leads the Wick meet?", "Is Wick nice?")]
+    ['Day 3 May – where: Isle of Wick; leader: Jo Lund', 'Day 3 May – where: Isle of Wick; base: barn; leader: Jo Lund']
+    """
+    cells, asked, kind = cells_of(row.text), content_words(question), kind_of(question)
+    if not cells:
+        return ""
+    others = [cells_of(each.text) for each in pool if each.block == row.block and each != row]
+
+    def is_rare(word: str, label: str) -> bool:
+        beside = [each[label] for each in others if label in each]
+        return sum(word in content_words(said) for said in beside) * 2 < len(beside)
+
+    naming = {
+        label for label, said in cells.items() if any(is_rare(each, label) for each in asked & content_words(said))
+    }
+    columns = {label: f"{label}: {said}" for label, said in cells.items() if label not in naming}
+    wanted = {label for label in columns if _shares_stem(content_words(label), asked)}
+    if not wanted and kind is not None:
+        wanted = {label for label, said in columns.items() if has_kind(kind, said, question)}
+    kept = naming | wanted | {*[*cells][:1]} if naming and wanted else cells.keys()
+    return tell_row("; ".join(f"{label}: {said}" for label, said in cells.items() if label in kept))
+
+
+def _shares_stem(one: Set[str], other: Set[str]) -> bool:
+    """Whether a word of one begins with a word of the other: "leads" and "leader"."""
+    return any(
+        min(len(word), len(another)) >= _STEM and (word.startswith(another) or another.startswith(word))
+        for word, another in product(one, other)
+    )
 
 
 def _head_of(row: Passage) -> str:

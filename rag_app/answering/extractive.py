@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rag_app.answering.alternatives import are_beside, fits_stated_range, narrow_row, settle_rows
+from rag_app.answering.alternatives import are_beside, fits_stated_range, narrow_row, retell_row, settle_rows
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.comparing import compare, name_thing, order_of
 from rag_app.answering.context import Context, header_line, neutralise
@@ -427,6 +427,9 @@ async def _read(
             further = [readings[place] for place in nearest[MAX_READ : MAX_READ + MAX_FURTHER]]
             scores = np.append(scores, await _odds(text, further))
         odds[row], odds[row, nearest[: len(scores)]] = scores.min(), scores
+        best = nearest[scores.argmax()]
+        if told := retell_row(ranked[best], text, pool):
+            odds[row, best] = max(odds[row, best], *await _odds(text, [replace(readings[best], text=told)]))
     return odds
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from rag_app.answering.context import Context, build_context
-from rag_app.answering.extractive import ExtractiveSynthesizer
+from rag_app.answering.extractive import ExtractiveSynthesizer, rank_passages
 from rag_app.answering.ranges import fits
+from rag_app.answering.reader import reading_of, the_reader
 from rag_app.domain import Question
 from rag_app.retrieval.embedding import MiniLM
 from tests.unit.answering.hits import hit
@@ -100,6 +101,20 @@ async def test_a_limit_is_told_to_who_is_beyond_it(synthesizer: ExtractiveSynthe
 )
 def test_a_figure_is_compared_with_ranges_of_its_unit(question: str, text: str, found: bool | None) -> None:
     assert fits(question, text) is found
+
+
+async def test_a_row_that_is_named_is_read_by_the_column_that_is_asked_about() -> None:
+    rows = (
+        "To: Orla; First: 6.40; Last: 21.15; Adult: £4; Car: £22; Captain: Nils Brandt",
+        "To: Stenna; First: 7.10; Last: 19.00; Adult: £6; Car: £31; Captain: Ada Voss",
+    )
+    asked, found = "Who is the captain of the boat to Orla?", context("\n".join(rows))
+    ranking = await rank_passages(MiniLM(), Question(asked), found)
+    readings = [reading_of(each, found.blocks[0].title, "", "") for each in (rows[0], "Orla – captain: Nils Brandt")]
+    whole, narrow = the_reader().scores(asked, readings)
+    odds = dict(zip((each.text for each in ranking.ranked), ranking.read[1], strict=True))
+    assert max(odds, key=odds.__getitem__) == rows[0]
+    assert odds[rows[0]] == narrow > whole
 
 
 async def test_an_address_is_asked_for_and_not_what_else_is_said_of_it(synthesizer: ExtractiveSynthesizer) -> None:
