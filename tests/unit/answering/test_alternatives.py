@@ -105,12 +105,15 @@ def test_a_figure_is_compared_with_ranges_of_its_unit(question: str, text: str, 
 
 async def test_a_row_that_is_named_is_read_by_the_column_that_is_asked_about() -> None:
     rows = (
-        "To: Orla; First: 6.40; Last: 21.15; Adult: £4; Car: £22; Captain: Nils Brandt",
-        "To: Stenna; First: 7.10; Last: 19.00; Adult: £6; Car: £31; Captain: Ada Voss",
+        "Course: Weaving for beginners; Starts: 14 October; Evenings: 6; Tutor: Lena Hask; Room: Loft; Fee: £85",
+        "Course: Pottery; Starts: 3 November; Evenings: 8; Tutor: Ivo Marr; Room: Kiln; Fee: £120",
     )
-    asked, found = "Who is the captain of the boat to Orla?", context("\n".join(rows))
+    asked, found = "Which room is weaving in?", context("# Courses in autumn\n\n" + "\n".join(rows))
     ranking = await rank_passages(MiniLM(), Question(asked), found)
-    readings = [reading_of(each, found.blocks[0].title, "", "") for each in (rows[0], "Orla – captain: Nils Brandt")]
+    readings = [
+        reading_of(each, found.blocks[0].title, "Courses in autumn", "")
+        for each in (rows[0], "Weaving for beginners – room: Loft")
+    ]
     whole, narrow = the_reader().scores(asked, readings)
     odds = dict(zip((each.text for each in ranking.ranked), ranking.read[1], strict=True))
     assert max(odds, key=odds.__getitem__) == rows[0]
