@@ -110,19 +110,21 @@ def narrow_row(row: Passage, question: str) -> Passage:
     return replace(row, text=f"{name}: {first}; {kept}" if name else f"{first} – {kept}")
 
 
-def retell_row(row: Passage, question: str, pool: Iterable[Passage]) -> str:
-    """A row of a table of three or more columns as it is told; empty of any other text. Where the question names the row among
-    those of `pool`, and asks for a column, by its name or by the kind of its values, only the first cell, those that the question
-    names and that column are told.
+def retell_row(row: Passage, question: str, pool: Iterable[Passage]) -> list[str]:
+    """A row of a table of three or more columns as it is told; nothing of any other text. Where the question names the row among
+    those of `pool`, and asks for a column, by its name or by the kind of its values, also with no more than the first cell, those
+    that the question names and that column.
 
     >>> told = ("Day: 3 May; Where: Isle of Wick; Base: barn; Leader: Jo Lund", "Day: 9 June; Where: Holm; Base: hut; Leader: Al Orr")
     >>> rows = [Passage(0, place, text) for place, text in enumerate(told)]
-    >>> [retell_row(rows[0], each, rows) for each in ("Who leads the Wick meet?", "Is Wick nice?")]
-    ['Day 3 May – where: Isle of Wick; leader: Jo Lund', 'Day 3 May – where: Isle of Wick; base: barn; leader: Jo Lund']
+    >>> retell_row(rows[0], "Who leads the Wick meet?", rows)
+    ['Day 3 May – where: Isle of Wick; base: barn; leader: Jo Lund', 'Day 3 May – where: Isle of Wick; leader: Jo Lund']
+    >>> retell_row(rows[0], "Is Wick nice?", rows)
+    ['Day 3 May – where: Isle of Wick; base: barn; leader: Jo Lund']
     """
     cells, asked, kind = cells_of(row.text), content_words(question), kind_of(question)
     if not cells:
-        return ""
+        return []
     others = [cells_of(each.text) for each in pool if each.block == row.block and each != row]
 
     def is_rare(word: str, label: str) -> bool:
@@ -133,11 +135,12 @@ def retell_row(row: Passage, question: str, pool: Iterable[Passage]) -> str:
         label for label, said in cells.items() if any(is_rare(each, label) for each in asked & content_words(said))
     }
     columns = {label: f"{label}: {said}" for label, said in cells.items() if label not in naming}
-    wanted = {label for label in columns if _shares_stem(content_words(label), asked)}
-    if not wanted and kind is not None:
-        wanted = {label for label, said in columns.items() if has_kind(kind, said, question)}
+    titled = {label for label in columns if _shares_stem(content_words(label), asked)}
+    fitting = {label for label, said in columns.items() if kind is not None and has_kind(kind, said, question)}
+    wanted = titled & fitting or fitting or titled
     kept = naming | wanted | {*[*cells][:1]} if naming and wanted else cells.keys()
-    return tell_row("; ".join(f"{label}: {said}" for label, said in cells.items() if label in kept))
+    narrow = "; ".join(f"{label}: {said}" for label, said in cells.items() if label in kept)
+    return [*dict.fromkeys((tell_row(row.text), tell_row(narrow)))]
 
 
 def _shares_stem(one: Set[str], other: Set[str]) -> bool:

@@ -429,7 +429,8 @@ async def _read(
         odds[row], odds[row, nearest[: len(scores)]] = scores.min(), scores
         best = nearest[scores.argmax()]
         if told := retell_row(ranked[best], text, pool):
-            odds[row, best] = max(odds[row, best], *await _odds(text, [replace(readings[best], text=told)]))
+            retold = [replace(readings[best], text=each) for each in told]
+            odds[row, best] = max(odds[row, best], *await _odds(text, retold))
     return odds
 
 
