@@ -151,6 +151,14 @@ def full_name(column: str, kind: FieldType | None = None) -> tuple[str, ...]:
     return _expand(without_unit(column)[0].split(), kind)
 
 
+def part_words(name: str) -> str:
+    """
+    >>> part_words("MachineId"), part_words("DEST")
+    ('Machine_Id', 'DEST')
+    """
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", name)
+
+
 def unit_of(column: str) -> str:
     """The code of the unit that the name of a column has."""
     return without_unit(column)[1]
@@ -175,8 +183,10 @@ def without_unit(column: str) -> tuple[str, str]:
     (('bottle', 'eur'), ('eur per hour', ''))
     """
     if header := _WITH_UNIT.fullmatch(column.strip()):
-        return header["name"].lower(), header["unit"]
-    *tokens, last = column_name(re.sub("(?<=[a-z])(?=[A-Z])", "_", column)).split("_")
+        whole = header["name"].lower()
+        known = whole in dict(_entries("figures"))  # "runtime", of `RunTime [h]`
+        return whole if known else part_words(header["name"]).lower().replace("_", " "), header["unit"]
+    *tokens, last = column_name(part_words(column)).split("_")
     dimension = _dimension(last)
     if tokens and dimension and not _PARTS_OF_UNITS & {*tokens}:
         found = _entry_of(_expand(tokens), _entries("figures"))
@@ -251,12 +261,26 @@ def _holds(tokens: Sequence[str]) -> dict[str, list[str]]:
     whole = " ".join((*others, last))
     yes, _, no = _TABLE["flags"].get(last, "").partition("|")
     needs = [f"{word} {' '.join(others)}" for word in _TABLE["flag_names"]["needs"].split()]
-    if others:
+    if others and not (yes and whole in _split(yes)):
         needed = last in _TABLE["flag_names"]["needed"].split()
         return {"true": [whole, *(needs if needed else ())]}
-    verb = [] if yes else [_infinitive(last)]
+    verb = [] if yes else [_infinitive(last), *_deeds(last)]
     true = dict.fromkeys(each for each in (whole, *verb, *_split(yes)) if each)
     return {"true": [*true], **({"false": _split(no)} if no else {})}
+
+
+def _deeds(verb: str) -> list[str]:
+    """What is done where a verb with such a prefix holds, and what then was needed.
+
+    >>> _deeds("repaint"), _deeds("rain")
+    (['repainted', 'repainting', 're painted', 're painting', 'need repainting', 'need re painting'], [])
+    """
+    found = re.fullmatch("(de|re)([a-z]{2,}[^d])", verb)
+    if found is None:
+        return []
+    bare = found[2].removesuffix("e")
+    done = [f"{before}{bare}{end}" for before in (found[1], f"{found[1]} ") for end in ("ed", "ing")]
+    return [*done, *(f"need {each}" for each in done if each.endswith("ing"))]
 
 
 def _infinitive(participle: str) -> str:

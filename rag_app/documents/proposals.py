@@ -27,6 +27,7 @@ from rag_app.documents.columns import (
     call_columns,
     full_name,
     is_flag,
+    part_words,
     person_of,
     row_words,
     unit_name,
@@ -183,7 +184,7 @@ def _proposal(file: str, rows: int, values: Values) -> str:
     }
     called = call_columns({name: kinds[name] for name in fields if name not in numbers}, values, date is not None)
     nouns = _nouns(file, key, language, {name: kinds[name] for name in columns})
-    if key in called and (ending := column_name(key).split("_")[-1]) in _TABLE["words"]["keys"].split():
+    if key in called and (ending := full_name(key)[-1]) in _TABLE["words"]["keys"].split():
         called[key].words = [*dict.fromkeys((*called[key].words, f"{nouns.one} {ending}", ending, f"{ending}s"))]
     said = {name: _declare_words(name, columns[name], each, kinds[name], date) for name, each in called.items()}
     figures = {name: each for name, each in said.items() if kinds[name] in NUMBER_TYPES}
@@ -250,20 +251,37 @@ def _words_of_rows(
     """
     happened, measured = _TABLE["events"], _TABLE["measured"]
     dated = full_name(date or "", FieldType.TIME)
-    events = [happened[each] for each in dated if each in happened]
-    things = [measured[name] for name in map(column_name, columns) if name in measured]
-    alone = [person_of(name) for name, each in columns.items() if each.filled == rows == each.distinct]
+    events = [happened.get(each, each) for each in dated if each in happened or each.endswith("ed")]
+    having = [measured[name] for name in map(column_name, columns) if name in measured]
+    unique = [name for name, each in columns.items() if each.filled == rows == each.distinct]
+    persons, things = [*filter(None, map(person_of, unique))], [*filter(None, map(_thing_of, unique[:1]))]
+    alone = [*persons, *things]
     told = sum(not {*full_name(name)}.isdisjoint(_TABLE["words"]["of_people"].split()) for name in columns)
     themselves = told >= _FACTS and not any(map(person_of, columns))
-    people = ["person", "people"] if person or any(alone) or themselves else []
+    people = ["person", "people"] if person or persons or themselves else []
     people += _TABLE["persons"].get(row.one, "").split() if themselves else []
-    others = [*people, *" ".join([*events, *things]).split(), *filter(None, alone)]
+    others = [*people, *" ".join([*events, *having]).split(), *alone]
     noun = row.one
-    nouns = [noun, *others, *row.others, *(word for each in (noun, *dated, *alone) for word in row_words(each))]
+    nouns = [
+        noun,
+        *others,
+        *row.others,
+        *(word for each in (noun, *dated, *alone, *row.others) for word in row_words(each)),
+    ]
     taken = {*map(column_name, columns), *(word for each in called.values() for word in (*each.words, each.name))} - {
         *alone
     }
     return [*dict.fromkeys((noun, *(each for each in nouns if each not in taken)))]
+
+
+def _thing_of(name: str) -> str:
+    """The noun of a column that is called as rows of tables are: "flight", of `FLT`.
+
+    >>> _thing_of("FLT"), _thing_of("Receipt Number"), _thing_of("site")
+    ('flight', '', '')
+    """
+    noun = " ".join(full_name(name, FieldType.KEYWORD))
+    return noun if row_words(noun) else ""
 
 
 def _clock_beside(date: str | None, values: Values) -> str | None:
@@ -378,7 +396,7 @@ def _nouns(file: str, key: str | None, language: str, kinds: Mapping[str, FieldT
     """
     told = _words_of_file(file)
     figures = {_singular(without_unit(name)[0], language) for name, kind in kinds.items() if kind in NUMBER_TYPES}
-    column = column_name(key or "")
+    column = column_name(part_words(key or ""))
     by_key = _NAMES_A_ROW.sub("", column)
     named = by_key if by_key != column else ""
     whole = next((each for each in reversed(told) if _abbreviates(named, each)), "")
@@ -400,12 +418,13 @@ def _nouns(file: str, key: str | None, language: str, kinds: Mapping[str, FieldT
     before = told[: told.index(in_file)] if of_file and in_file in told else []
     longer = [" ".join((*before, noun))] if before else []
     kept = [_singular(each, language) for each in _letters_of(file) if each in _TABLE["words"]["collections"].split()]
-    others = tuple(each for each in (*longer, *kept) if each != noun)
+    in_words = _singular(_head(plain, language), language) if plain and named and not of_file else ""
+    others = tuple(each for each in (*longer, *kept, in_words) if each not in ("", noun))
     return _Nouns(name, noun.replace("_", " "), several.replace("_", " "), foreign, avoided, others)
 
 
 def _letters_of(file: str) -> list[str]:
-    return re.findall(r"[^\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", "_", Path(file).stem).lower())
+    return re.findall(r"[^\W\d_]+", part_words(Path(file).stem).lower())
 
 
 def _words_of_file(file: str) -> list[str]:

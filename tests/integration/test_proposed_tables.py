@@ -54,12 +54,23 @@ LOADS = """Date,Customer,Driver,Loaves,Wt (kg),Arrived late,Rain cover,Complaint
 06.01.2026,Hotel Post,Greta,25,,no,yes,
 07.01.2026,Cafe Nord,Greta,60,20,no,no,lost a crate
 """
+# A key that is called as its rows are, capitals within names, a noun of the file that no column has, flags written short.
+CALLS = """TKT,DEPT,OPENED_ON,SEAT_CAP,DLY_MIN,CXL,REPRINT
+T1,Sales,2026-01-02,4,5,N,Y
+T2,Sales,2026-01-03,4,1,Y,N
+T3,Stock,2025-03-04,6,9,N,N
+"""
+PLANT = """CraneId,Maker,ErectedOn,Downtime [h],RepairCost [EUR],LeadOperator
+C1,Holm,2019-02-01,20,300,Ada Lind
+C2,Holm,2021-02-01,90.5,120,
+C3,Moor,2019-07-01,70,80,Bo Falk
+"""
 LOANS = """loan_id,app_date,age,annual_income,loan_amount,tenure,default
 L1,2026-01-02,25,30000,500,RENT,1
 L2,2026-01-03,31,40000,900,OWN,0
 L3,2026-01-04,47,50000,700,RENT,0
 """
-TABLES = {"gym_members_2025": MEMBERS, "bakery_loads_log": LOADS, "loan_default_sample": LOANS}
+TABLES = {"gym_members_2025": MEMBERS, "bakery_loads_log": LOADS, "loan_default_sample": LOANS, "desk_calls": CALLS, "site_plant": PLANT}
 TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "swims": SWIMS}
 
 
@@ -132,6 +143,16 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("bakery_loads_log", ["How many loaves did Greta take?"], "85"),
         ("bakery_loads_log", ["On which loads did we lose a crate?"], "Cafe Nord"),
         ("bakery_loads_log", ["How many loads went without a rain cover?"], "There are 2 loads"),
+        ("desk_calls", ["How many tickets per department?"], "Sales"),
+        ("desk_calls", ["What share of the tickets were cancelled?"], "33"),
+        ("desk_calls", ["How many calls were opened in 2026?"], "There are 2"),
+        ("desk_calls", ["Which department is the most punctual on average?"], "Sales"),
+        ("desk_calls", ["Who is the captain of the sales tickets?"], "I don't have enough"),
+        ("desk_calls", ["Which department should we give more tickets to?"], "I don't have enough"),
+        ("site_plant", ["How many cranes were erected in 2019?"], "There are 2 cranes"),
+        ("site_plant", ["List the cranes with more than 60 hours of downtime."], "C2"),
+        ("site_plant", ["How many cranes have no operator listed?"], "There is 1 crane"),
+        ("site_plant", ["What was the purchase price of the newest crane?"], "I don't have enough"),
         ("loan_default_sample", ["What share of renters defaulted?"], "50 percent"),
         ("loan_default_sample", ["How many people defaulted?"], "There is 1 loan"),
         ("loan_default_sample", ["How many borrowers are over 30?"], "There are 2 loans"),

@@ -43,6 +43,7 @@ INCLUSION = re.compile(
 _GENITIVE = re.compile(r"['’]s\b")
 _CODE_WORD = re.compile(r"\b(?=\w*\d)(?=\w*[^\W\d_])\w+\b")
 _LONGEST_FIELD = 2  # words of a field that no record has
+_ADVISES = re.compile(r"\b(?:should|ought) (?:we|i|you|they)\b.*\b(?:more|fewer|less)\b(?! than)", re.I)
 
 
 def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
@@ -234,6 +235,15 @@ def asks_of_another(tokens: Sequence[Token], spec: IndexSpec) -> bool:
         if not whole and any(each.is_left for each in (*tokens[place - 1 : place], *tokens[behind : behind + 1])):
             return True
     return False
+
+
+def asks_advice(text: str) -> bool:
+    """Whether it is asked of what there should be more or less.
+
+    >>> asks_advice("Which branch should we give more desks?"), asks_advice("Which branch has more desks?")
+    (True, False)
+    """
+    return _ADVISES.search(text) is not None
 
 
 def asks_possession(tokens: Sequence[Token], spec: IndexSpec) -> bool:

@@ -16,6 +16,7 @@ from rag_app.answering.records.wording import (
     goes_by,
     is_figure,
     is_measure,
+    name_field,
     people_field,
     says_year,
     stems,
@@ -538,9 +539,8 @@ def condition_text(each: MetadataFilter, spec: IndexSpec) -> str:
     >>> condition_text(condition("customer_id", "==", 58), spec)
     'customer 58'
     """
-    words, is_figure = vocabulary_of(spec, each.key).words, spec.fields.get(each.key) in NUMBER_FIELDS
-    called = words and is_figure and not goes_by(each.key)
-    name = words[0] if called else each.key.removesuffix("_id").replace("_", " ")
+    called = each.key in spec.fields and not goes_by(each.key)
+    name = name_field(spec, each.key) if called else each.key.removesuffix("_id").replace("_", " ")
     if is_presence(each) or each.operator is IS_EMPTY:
         return f"{'no' if each.operator is IS_EMPTY else 'an' if name[:1] in 'aeiou' else 'a'} {name}"
     values = each.value if isinstance(each.value, list) else [each.value]

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rag_app.answering.records.asking import (
     INCLUSION,
+    asks_advice,
     asks_for_all,
     asks_limit,
     asks_of_another,
@@ -150,7 +151,7 @@ def read_question(
     if plan is not None and (said := INCLUSION.findall(without_days(text, period))):
         included = {each.name for each in read_names(" ".join(said), spec, values) if each.role == "value"}
         plan = None if included & fields_of(plan.query.filters) else plan  # "booked, including what was cancelled"
-    if plan is not None and period is not None and means_part(text, period):
+    if plan is not None and (asks_advice(text) or (period is not None and means_part(text, period))):
         plan = None  # "at the end of January"
     left = [token for token in tokens if token.is_left]
     every = asks_for_all(tokens)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from msgspec import convert
 from msgspec.structs import replace
 
-from rag_app.answering.records.asking import asks_possession, bounds_somebody, without_period
+from rag_app.answering.records.asking import asks_advice, asks_possession, bounds_somebody, without_period
 from rag_app.answering.records.measures import has_other_unit
 from rag_app.answering.records.parser import Item, parse
 from rag_app.answering.records.plans import Plan
@@ -23,6 +23,7 @@ from rag_app.answering.records.wording import (
     figure,
     figures_in,
     is_figure,
+    name_field,
     people_field,
     place_fields,
     read_words,
@@ -145,7 +146,15 @@ def _says_more(question: Question, tokens: Sequence[Token], query: WrittenQuery,
     first = in_time and query.aggregate is not None  # "the first guest of each skipper" is no number of trips
     missing = word_set("missing") & said and not any(word_set("missing") & words for words in values)
     further = (
-        differs or ahead or points_back or dated or rate or first or missing or has_other_unit(question.text, spec)
+        differs
+        or asks_advice(question.text)
+        or ahead
+        or points_back
+        or dated
+        or rate
+        or first
+        or missing
+        or has_other_unit(question.text, spec)
     )
     return bool(further or _UNREAD.search(bare))
 
@@ -218,7 +227,17 @@ def _leaves_words(question: Question, query: WrittenQuery, spec: IndexSpec) -> b
     denies = any(each.operator not in ("==", "contains") or not each.value for each in query.filters)
     compares = "than" in question.text.casefold().split()
     unsaid = any(figure(token.text) not in figures for token in tokens if token.is_left)
-    return ((denied or compares) and not denies) or unsaid or _doubts_flags(tokens, query, spec)
+    other = _names_other_figure(tokens, spec)
+    return ((denied or compares) and not denies) or unsaid or other or _doubts_flags(tokens, query, spec)
+
+
+def _names_other_figure(tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    """Whether a figure is told from others by a word that is not its own: the "purchase price", of a `repair_cost`."""
+    for before, token in pairwise(token for token in tokens if not token.inside):
+        name = stems(name_field(spec, token.name)) if token.role == "field" and is_figure(spec, token.name) else ()
+        if before.is_left and len(name) > 1 and token.stem != name[0] and before.stem not in name:
+            return True
+    return False
 
 
 def _doubts_flags(tokens: Sequence[Token], query: WrittenQuery, spec: IndexSpec) -> bool:

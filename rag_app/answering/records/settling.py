@@ -390,6 +390,9 @@ def _settle_missing(tokens: Sequence[Token], spec: IndexSpec) -> None:
         denied = [each for each in behind if each.role == "not"]
         be = [*takewhile(lambda each: each.stem in word_set("is") | word_set("become") or each.role == "not", behind)]
         last = plain[place + 1 + len(be)] if place + 1 + len(be) < len(plain) else None
+        lacking = any(each.role == "not" for each in plain[max(0, place - 5) : place])
+        if of_field and lacking and behind and behind[0].stem in word_set("noted") and not behind[0].meaning:
+            behind[0].said = True  # "have no weight listed"
         there = Meaning("value", token.name, THERE)
         if of_field and before and _is_missing(before[0]):
             before[0].meaning, token.meaning = Meaning("not"), there

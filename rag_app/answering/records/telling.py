@@ -16,7 +16,7 @@ from rag_app.answering.records.conditions import condition_text
 from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.settling import times_of
 from rag_app.answering.records.titles import kind_of
-from rag_app.answering.records.wording import in_money, noun_of, plural_of, says_year, vocabulary_of
+from rag_app.answering.records.wording import in_money, name_field, noun_of, plural_of, says_year, vocabulary_of
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text, time_text
 from rag_app.retrieval.index import IndexSpec, template_fields
 from rag_app.retrieval.records import Aggregate, Grain, Record, RecordQuery, RecordResult
@@ -488,8 +488,7 @@ class Telling:
         return f"{words.values['false'][0]} " if words and words.values.get("false") else ""
 
     def _name(self, field: str) -> str:
-        words = vocabulary_of(self._spec, field).words
-        return words[0] if words else field.replace("_", " ")
+        return name_field(self._spec, field)
 
     def _measure_text(self, field: str, value: float) -> str:
         unit = vocabulary_of(self._spec, field).unit
@@ -527,8 +526,7 @@ def missing_text(spec: IndexSpec, kind: str | None, missing: str) -> str:
 
 def no_total_text(spec: IndexSpec, field: str | None) -> str:
     """That the figures of a field make no total."""
-    name = (*vocabulary_of(spec, field).words, (field or "").replace("_", " "))[0]
-    return f"The {name} of several records does not add up to a total. Its average can be asked for"
+    return f"The {name_field(spec, field or '')} of several records does not add up to a total. Its average can be asked for"
 
 
 def no_hours_text(spec: IndexSpec, kind: str | None) -> str:

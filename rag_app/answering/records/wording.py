@@ -394,8 +394,11 @@ def _table() -> Mapping[str, Mapping[str, str]]:
 
 
 def name_field(spec: IndexSpec, field: str) -> str:
-    """What people call a field: the first of its words, or else its name."""
-    return (*vocabulary_of(spec, field).words, field.replace("_", " "))[0]
+    """What people call a field: the first of its words, or else its name; one that holds or not, by what it is called where it
+    holds."""
+    words = vocabulary_of(spec, field)
+    holds = words.values.get("true", ()) if spec.fields.get(field) is FieldType.BOOLEAN and not words.own else ()
+    return (*words.words, *holds, field.replace("_", " "))[0]
 
 
 def table_of(name: str) -> Mapping[str, str]:
