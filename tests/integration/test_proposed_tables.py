@@ -70,7 +70,13 @@ L1,2026-01-02,25,30000,500,RENT,1
 L2,2026-01-03,31,40000,900,OWN,0
 L3,2026-01-04,47,50000,700,RENT,0
 """
-TABLES = {"gym_members_2025": MEMBERS, "bakery_loads_log": LOADS, "loan_default_sample": LOANS, "desk_calls": CALLS, "site_plant": PLANT}
+TABLES = {
+    "gym_members_2025": MEMBERS,
+    "bakery_loads_log": LOADS,
+    "loan_default_sample": LOANS,
+    "desk_calls": CALLS,
+    "site_plant": PLANT,
+}
 TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "swims": SWIMS}
 
 
