@@ -539,8 +539,14 @@ def condition_text(each: MetadataFilter, spec: IndexSpec) -> str:
     >>> condition_text(condition("customer_id", "==", 58), spec)
     'customer 58'
     """
-    called = each.key in spec.fields and not goes_by(each.key)
-    name = name_field(spec, each.key) if called else each.key.removesuffix("_id").replace("_", " ")
+    name, kind, words = (
+        each.key.removesuffix("_id").replace("_", " "),
+        spec.fields.get(each.key),
+        vocabulary_of(spec, each.key),
+    )
+    is_word = kind is FieldType.TAGS or name in (*words.words, *words.values.get("true", ()))
+    if kind is not None and not goes_by(each.key) and (kind in NUMBER_FIELDS or not is_word):
+        name = name_field(spec, each.key)  # "district" of a field `dist`
     if is_presence(each) or each.operator is IS_EMPTY:
         return f"{'no' if each.operator is IS_EMPTY else 'an' if name[:1] in 'aeiou' else 'a'} {name}"
     values = each.value if isinstance(each.value, list) else [each.value]
