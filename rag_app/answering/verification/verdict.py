@@ -61,7 +61,8 @@ _CHARACTERS_BESIDE, _LEAST_QUOTE = 20, 8
 _TITLE = compile_later(r"\A\s*Title: ([^|\n]*)(?:\| )?")
 _LEAST_WITH_WORDS, _LEAST_ALONE, _LEAST_CARRIED, _LEAST_SURE = -3.0, -1.5, 0.0, 1.0
 """Log-odds that the sources state a claim, above which it is kept: of one whose words they have, of another, of another without
-a citation of its own, and of one that begins with what looks like a name."""
+a citation of its own or with next to none of their words, and of one that begins with what looks like a name."""
+_FEW_WORDS = 0.3
 _LITTLE, _LEAST_OF_LITTLE = 0.6, -2.0
 """The weight of the words of a sentence that says next to nothing ("Probably yes."), and its least log-odds."""
 
@@ -149,7 +150,7 @@ class Ground:
         is_read = has_words or kind_of(text) is not Kind.ADVICE
         if not is_read or passage.language != LANGUAGE or not _may_be_read(text):
             return has_words and not is_idle
-        least_alone = _LEAST_CARRIED if leaning else _LEAST_ALONE
+        least_alone = _LEAST_CARRIED if leaning or overall < _FEW_WORDS else _LEAST_ALONE
         return self._read(text, cited) > (_LEAST_SURE if is_idle else _LEAST_WITH_WORDS if has_words else least_alone)
 
     def _is_common(self, names: Sequence[str], text: str, cited: tuple[int, ...]) -> bool:
