@@ -59,6 +59,8 @@ _LEAST_RESULT = 30
 _ANY_YEAR = 2025
 _LARGEST_COUNT = 50
 _MOST_TO_ADD = 40
+_MOST_NAMED = 12
+"""The figures of a claim and of what stands before it, the last ones, that others may be worked out of."""
 _MONTHS_A_YEAR = 12.0
 SPANS = frozenset(["time", "months"])
 _DAYS_A_MONTH = (28, 31)
@@ -219,14 +221,17 @@ def _products(figure: Figure, others: Sequence[Figure], sources: FigureSet, text
 def _is_result(figure: Figure, named: Sequence[Figure], sources: FigureSet, text: str, beside: FigureSet) -> bool:
     """Whether a figure is worked out of figures that the claim names; or of one of these and one beside it, where it is large or
     said to be a result; or is so many times, or so many percent of, one of the sources."""
+    named = named[-_MOST_NAMED:]
     results = chain(
         _sums_of(product(named, named)), _products_of(product(named, named)), _shares(named), _totals(named)
     )
     if max(figure.plain) >= _LEAST_RESULT or _SAYS_RESULT.search(text):
-        said = [*beside.numbers, *named]
+        said = [*beside.numbers, *named][-_MOST_NAMED:]
         parts = [*said, *(_build(dimension, value) for dimension, value in _totals(said))]
-        known = [*sources.numbers[:_MOST_TO_ADD], *sources.implied, *beside.implied, *parts]
-        results = chain(results, _sums_of(product(named, beside.numbers)), _products_of(product(parts, known)))
+        known = [*sources.numbers[:_MOST_TO_ADD], *sources.implied, *beside.implied[-_MOST_NAMED:], *parts]
+        results = chain(
+            results, _sums_of(product(named, beside.numbers[-_MOST_NAMED:])), _products_of(product(parts, known))
+        )
     return any(is_convertible(figure.dimension, each) and _is_written(figure, value) for each, value in results)
 
 
