@@ -783,7 +783,7 @@ def _wider_questions(question: Question, least: int) -> list[Question]:
     if question.top_k < least:
         return []
     said, filters = question.searched or question.text, question.filters if question.wide is None else question.wide
-    others = [exchange_numbers(said)] if exchange_numbers(said) != said else []
+    others = {exchange_numbers(said)} - {said}
     asked = replace(question, filters=filters, preferred=(), top_k=_WIDER_CHUNKS, also=(*question.also, *others))
     abroad = (*filters, condition("lang", NE, language_of(question.text)))
     anytime = [replace(asked, period=None)] if question.period is not None else []

@@ -44,7 +44,7 @@ _OF_ALL = compile_later(
     r"\b(?:(?:of|among|between) (?:all|the|these|those)|the other) (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b",
     re.I,
 )
-_CITATION = compile_later(r"\s*\[Source ([0-9]+)\]")
+_CITATION = compile_later(rf"\s*{MARKER.pattern}")
 _ROW = compile_later(r"(?m)^[ \t]*(?:\||[-*•–][ \t]|\d{1,3}[.)][ \t])")
 _LIST_AFTER_COLON = compile_later(r":\s+(.+)", re.DOTALL)
 _ITEM = compile_later(r",\s+(?:and |or )?|;\s+|\s(?:and|or)\s")
