@@ -161,8 +161,8 @@ async def test_a_message_of_a_conversation_takes_few_statements(
         return asked
 
     most = (
-        25 if default_store == "postgres" else 28
-    )  # beside other stores, words and texts are asked for one after the other
+        25 if default_store == "postgres" else 30
+    )  # beside other stores, each of a model's three searches asks for words, texts and versions one after the other
     for name, statements in (await asyncio.to_thread(converse)).items():
         assert len(statements) <= most, f"{name}: {len(statements)}\n" + "\n".join(statements)
 
