@@ -1,6 +1,7 @@
 """The verdict on an answer, sentence by sentence: what is kept, what is left out, and what has to wait."""
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -62,6 +63,8 @@ _TITLE = compile_later(r"\A\s*Title: ([^|\n]*)(?:\| )?")
 _LEAST_WITH_WORDS, _LEAST_ALONE, _LEAST_CARRIED, _LEAST_SURE = -3.0, -1.5, 0.0, 1.0
 """Log-odds that the sources state a claim, above which it is kept: of one whose words they have, of another, of another without
 a citation of its own or with next to none of their words, and of one that begins with what looks like a name."""
+_MOST_BEFORE = 12
+"""Sentences of a paragraph whose figures a later one may be worked out of: a long paragraph is not read again and again."""
 _FEW_WORDS = 0.3
 _LITTLE, _LEAST_OF_LITTLE = 0.6, -2.0
 """The weight of the words of a sentence that says next to nothing ("Probably yes."), and its least log-odds."""
@@ -269,7 +272,8 @@ class Verification:
         self._max_sources = None if trusted else max_sources
         self._read = self._sentences = self._words = 0
         self._full = self._led = self._listed = False
-        self._gap = self._gap_left = self._begun = self._said = ""
+        self._gap = self._gap_left = self._begun = ""
+        self._said = deque[str](maxlen=_MOST_BEFORE)
         self._waiting: list[Unit] = []
         self._cited: set[int] = set()
         self._sources: set[int] = set()
@@ -311,7 +315,7 @@ class Verification:
             self._gap_left = gap  # of the gaps around what is left out the larger one stays
             return
         self._cited.update(unit.cited)
-        self._said = f"{self._said}\n{plain(unit.text)}"
+        self._said.append(plain(unit.text))
         self._waiting.append(unit)
         self._resolve(final=False)
 
@@ -353,8 +357,9 @@ class Verification:
 
     def _is_supported(self, text: str, said: str, cited: Sequence[int]) -> bool:
         counted, ground, parts = (len(cited), len(self._cited | set(cited))), self._ground, _segments(text)
-        supported = ground.supports(said, cited, counted, before=self._said) or (
-            len(parts) > 1 and all(ground.supports(part, blocks, counted, before=self._said) for part, blocks in parts)
+        before = "\n".join(self._said)
+        supported = ground.supports(said, cited, counted, before=before) or (
+            len(parts) > 1 and all(ground.supports(part, blocks, counted, before=before) for part, blocks in parts)
         )
         return supported and not ground.exchanges(text)
 
@@ -383,7 +388,7 @@ class Verification:
         """A paragraph ends: what nothing has carried is left out."""
         self._resolve(final=True)
         self._cited.clear()
-        self._said = ""
+        self._said.clear()
 
     def _release(self, unit: Unit) -> None:
         if self._full:
