@@ -102,7 +102,8 @@ async def ask_with_citations(
 ) -> RAGResponse:
     """An answer whose every claim cites a call or booking of the shop, or one of the contract's refusals.
 
-    `min_similarity` None is 0.35, and does not cut records that are found by their fields; a number does.
+    `min_similarity` None is 0.35, below which chunks are used only where a model is asked or the confidence is high; it does
+    not cut records that are found by their fields. A number cuts both.
     Raises what `search_chunks_with_filters` raises, ModelFailed, and BudgetSpent.
 
     Example:
