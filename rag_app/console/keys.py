@@ -86,7 +86,7 @@ async def set_key_limits(
 ) -> None:
     """Set the request limits of an API key.
 
-    This applies from its next request on. They replace the limits of its organization and of all surfaces.
+    The limits apply from its next request on. They replace those of its organization and of all surfaces.
     """
     limited = await application.keys.set_limits(key, read_limits(requests, at_once))
     print(f"{limited.beginning}...\t{format_limits(limited)}")

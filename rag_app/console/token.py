@@ -26,7 +26,7 @@ async def token(
         Option(metavar="extension", help="a token for a browser extension, which must also send x-ext-client"),
     ] = None,
     link: Annotated[
-        bool, Option("--link", help="print a link instead that signs a browser in, once, within five minutes")
+        bool, Option("--link", help="print a link that signs a browser in once, within five minutes")
     ] = False,
 ) -> None:
     """Print a token for a user of the HTTP API.
