@@ -54,6 +54,8 @@ _QUESTION_WORDS = {
         ),
         Kind.MONEY: (
             r"\b(?:what|how much)\b.{0,60}\b(?:costs?|prices?|charged?|fees?|salary|wages?|pay|paid|earns?)\b|\bwie teuer\b"
+            r"|\bwhat(?:['’]?s| is| are| was| were)? (?:(?:the|your|our|an?) )?(?:[\w'’-]+ ){0,2}?(?:deposits?|rents?|subs?|subscriptions?|fares?)\b"
+            r"|\bhow (?:big|high|large|much) an? (?:deposit|rent|subscription|fare)\b"
             r"|^(?!.*\b(?:who|when|where|why|which|is|are|am|do|does|did|can|could|may|must|if)\b)[^?.,;]{3,60}\b(?:price|cost|fee|charge)s?\W*$"
             r"|\bhow much for\b|^\W*(?:the )?(?:[a-z]+ )?(?:price|cost|fee|charge)s? (?:of|for|per)\b|\bset (?:me|us) back\b"
             r"|\bwas (?:kostet|kosten|zahlt|zahlen)\b|\bcombien (?:coûte|coûtent)\b"
@@ -75,7 +77,8 @@ _QUESTION_WORDS = {
             r"^(?:(?:and|so|but|until|till|since|by|from|ok),? )*when\b|\b(?:until|since|by|from|and) when\b|\bum wie viel uhr\b"
             r"|\b(?:what|which) (?:time|date|day|year|month|week|century|decade)s?\b|\bwann\b|\ban welchem tag\b|\bquand\b"
         ),
-        Kind.PERSON: r"\b(?:who|whom|whose|wer|wem|wen)\b",
+        # "people who need help" names whom it is about
+        Kind.PERSON: r"(?<!\bpeople )(?<!\bperson )(?<!\bthose )(?<!one )(?<!body )(?<!\w\ws )\b(?:who|whom)\b|\b(?:whose|wer|wem|wen)\b",
         Kind.PLACE: (
             r"^(?:(?:and|so|but|from) )*where\b|\b(?:what|which) (?:city|town|country|room|street|address)\b"
             r"|^wo(?:hin)?\b|^où\b"
@@ -136,7 +139,10 @@ _VALUES = {
             r"(?<![a-z])(?:m|cm|mm|km|(?:centi|milli)?met(?:re|er)s?|metern?|kilomet(?:re|er)s?|miles?|feet|foot|ft|inch(?:es)?|yards?|minutes?|hours?)\b"
         ),
         Kind.WEIGHT: r"(?<![a-z])(?:kg|g|kilo(?:gram)?s?|grams?|tons?|tonnes?|lbs?|ounces?)\b|\bweigh\w*\b.{0,30}\bpounds?\b",
-        Kind.AGE: r"\b(?:years?|old|aged?|ages|born|months?|jahren?|jahre|alt|under|over|built|since)\b",
+        Kind.AGE: (
+            r"\b(?:years?|old|aged?|ages|born|months?|jahren?|jahre|alt|under|over|built|since)\b"
+            r"|\b(?:from|until|before|after|ab|bis)\s\d{1,2}\b(?!\s?(?:[:.,]\d|[ap]\.?m\b|uhr\b|o['’]clock))"
+        ),
         Kind.WARMTH: r"degrees?|°|\b\d+\s?[CF]\b|\bgrad\b",
         Kind.TIME: (
             rf"\b(?:{_DAYS}|{_MONTHS})\b|\b\d{{1,2}}[:.]\d\d\b|\b1\d\d\d\b|\b20\d\d\b|\d\s?(?:[ap]\.?m\b|uhr)|o['’]clock"
