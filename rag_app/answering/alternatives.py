@@ -20,6 +20,7 @@ from rag_app.answering.ranges import fits
 # In the name of a column that is of one thing: a figure, or a capital letter behind its first word.
 _CODE = re.compile(r"\d")
 _THING = re.compile(r"\d|\s[A-Z]")
+_NAMES = re.compile(r"[^\W\d_]{3,}")
 _STEM = 4  # letters
 _HEAD = re.compile(r"([^:.;!?]{1,50}?)(?::| [–—-]| =)\s")
 
@@ -43,8 +44,11 @@ def settle_rows(ranking: Ranking, question: str) -> Ranking:
         for means in (fits_stated_range, _names_sort):
             meant, others = _separate(rows, question, means)
             left_out |= {*others}
-            for each in (each for each in meant if _head_of(each)):
-                beside.setdefault(each, []).extend(other for other in others if _head_of(other))
+            for each in (each for each in meant if head_of(each)):
+                beside.setdefault(each, []).extend(other for other in others if head_of(other))
+        for each, others in _find_unnamed(rows, question).items():
+            left_out |= {*others}
+            beside.setdefault(each, []).extend(others)
     return _leave_out(ranking, left_out, beside) if left_out else ranking
 
 
@@ -60,7 +64,37 @@ def _separate(
         return [], others if means is fits_stated_range and len(others) > 1 else []
     wanted = content_words(question)
     silent = [each for each, found in said if found is None and others and cells_of(each.text, 2)]
-    return meant, [*others, *(each for each in silent if not wanted & content_words(_head_of(each)))]
+    return meant, [*others, *(each for each in silent if not wanted & content_words(head_of(each)))]
+
+
+def _find_unnamed(rows: Sequence[Passage], question: str) -> dict[Passage, list[Passage]]:
+    """For each row with a cell of which the question has all words: those that have more words there, none of them asked for,
+    and those that have nothing of the question.
+
+    >>> told = [Passage(0, n, f"Room: {each}; Price: £{n}") for n, each in enumerate(("Double", "Double with a view", "Single"))]
+    >>> [[each.text for each in found] for found in _find_unnamed(told, "What is a double room?").values()]
+    [['Room: Double with a view; Price: £1', 'Room: Single; Price: £2']]
+    >>> [[each.text for each in found] for found in _find_unnamed(told, "What is the double room with a view?").values()]
+    [['Room: Single; Price: £2'], ['Room: Single; Price: £2']]
+    """
+    asked = content_words(question)
+    cells = {row: {label: content_words(said) for label, said in cells_of(row.text, 2).items()} for row in rows}
+    labels = content_words(" ".join(label for named in cells.values() for label in named))
+    found: dict[Passage, list[Passage]] = {}
+    for row, named in cells.items():
+        whole = {label: words for label, words in named.items() if words <= asked and any(map(_NAMES.fullmatch, words))}
+        unnamed = [
+            other
+            for other, there in cells.items()
+            if any(
+                words < there.get(label, words) and asked.isdisjoint(there[label] - words)
+                for label, words in whole.items()
+            )
+            or (whole and there and (asked - labels).isdisjoint(chain.from_iterable(there.values())))
+        ]
+        if unnamed:
+            found[row] = unnamed
+    return found
 
 
 def fits_stated_range(question: str, row: Passage) -> bool | None:
@@ -73,7 +107,7 @@ def fits_stated_range(question: str, row: Passage) -> bool | None:
     """
     cells = [*cells_of(row.text, 2).items()]
     if not cells:
-        head = _head_of(row)
+        head = head_of(row)
         return fits(question, head, f"{row.lead} {row.section}") if head else None
     name = next((place for place, (_, said) in enumerate(cells) if re.search(r"[^\W\d]{2}", said)), 0)
     found = [fits(question, said, label, exact=place in (0, name)) for place, (label, said) in enumerate(cells)]
@@ -84,7 +118,7 @@ def fits_stated_range(question: str, row: Passage) -> bool | None:
 def are_beside(one: Passage, other: Passage) -> bool:
     """Whether both are rows of a table or items of a list in one section."""
     in_one = (one.block, one.section) == (other.block, other.section)
-    return in_one and _head_of(one) != "" and _head_of(other) != ""
+    return in_one and head_of(one) != "" and head_of(other) != ""
 
 
 def narrow_row(row: Passage, question: str) -> Passage:
@@ -113,12 +147,12 @@ def narrow_row(row: Passage, question: str) -> Passage:
 def retell_row(row: Passage, question: str, pool: Iterable[Passage]) -> list[str]:
     """A row of a table of three or more columns as it is told; nothing of any other text. Where the question names the row among
     those of `pool`, and asks for a column, by its name or by the kind of its values, also with no more than the first cell, those
-    that the question names and that column.
+    that the question names and that column; and with what it names before the first cell.
 
     >>> told = ("Day: 3 May; Where: Isle of Wick; Base: barn; Leader: Jo Lund", "Day: 9 June; Where: Holm; Base: hut; Leader: Al Orr")
     >>> rows = [Passage(0, place, text) for place, text in enumerate(told)]
     >>> retell_row(rows[0], "Who leads the Wick meet?", rows)
-    ['Day 3 May – where: Isle of Wick; base: barn; leader: Jo Lund', 'Day 3 May – where: Isle of Wick; leader: Jo Lund']
+    ['Day 3 May – where: Isle of Wick; base: barn; leader: Jo Lund', 'Day 3 May – where: Isle of Wick; leader: Jo Lund', 'Isle of Wick – day: 3 May; leader: Jo Lund']
     >>> retell_row(rows[0], "Is Wick nice?", rows)
     ['Day 3 May – where: Isle of Wick; base: barn; leader: Jo Lund']
     """
@@ -139,20 +173,25 @@ def retell_row(row: Passage, question: str, pool: Iterable[Passage]) -> list[str
     fitting = {label for label, said in columns.items() if kind is not None and has_kind(kind, said, question)}
     wanted = titled & fitting or fitting or titled
     kept = naming | wanted | {*[*cells][:1]} if naming and wanted else cells.keys()
-    narrow = "; ".join(f"{label}: {said}" for label, said in cells.items() if label in kept)
-    return [*dict.fromkeys((tell_row(row.text), tell_row(narrow)))]
+    narrow = [f"{label}: {said}" for label, said in cells.items() if label in kept]
+    turned = sorted(narrow, key=lambda cell: bool(wanted) and cell.partition(": ")[0] not in naming)
+    return [*dict.fromkeys(map(tell_row, (row.text, "; ".join(narrow), "; ".join(turned))))]
 
 
 def _shares_stem(one: Set[str], other: Set[str]) -> bool:
-    """Whether a word of one begins with a word of the other: "leads" and "leader"."""
-    return any(
+    """Whether a word of one begins with a word of the other, or is it: "leads" and "leader"."""
+    return not one.isdisjoint(other) or any(
         min(len(word), len(another)) >= _STEM and (word.startswith(another) or another.startswith(word))
         for word, another in product(one, other)
     )
 
 
-def _head_of(row: Passage) -> str:
-    """The first cell of a row, or what an item has before a colon or a dash; empty of a sentence."""
+def head_of(row: Passage) -> str:
+    """The first cell of a row, or what an item has before a colon or a dash; empty of a sentence.
+
+    >>> [head_of(Passage(0, 0, text)) for text in ("Role: Cook; Pay: £12", "By post: to Mill Lane 4", "We open at 9.")]
+    ['Cook', 'By post', '']
+    """
     cells = [*cells_of(row.text, 2).values()]
     head = _HEAD.match(row.text)
     return cells[0] if cells else head[1] if head else ""

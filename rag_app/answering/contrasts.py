@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from rag_app.answering.citations import content_words
-from rag_app.domain import read_table
+from rag_app.domain import WEEKDAYS, read_table
 
 _WORDS = read_table(__file__)
 _SETS = [[frozenset(each.split()) for each in one] for one in (*_WORDS["ordered"], *_WORDS["sets"])]
@@ -15,6 +15,10 @@ _APART = re.compile(
     r"(?<!in )\bmay\b(?!\s?(?:to|and|until|[-–]))|\b(?:per|pro) \w+|/ ?\w+"
 )  # the verb; "£9 per person"
 _JOINED_PREFIX = re.compile(r"\b(non|full(?=[- ]time\b)|part(?=[- ]time\b))[- ]", re.IGNORECASE)
+_SHORT_DAYS = {day[:3]: day for day in map(str.title, WEEKDAYS[:7])}
+_SHORT_DAY = re.compile(
+    rf"\b(?:{'|'.join(_SHORT_DAYS)})\b(?=\.?(?:$|[;,:/)]|\s?[-–]|\s\d|\s(?:to|and|or|early|late|night|morning|afternoon|evening)\b))"
+)
 _RANGE_WORDS = frozenset({"to", "until", "till", "through", "bis", "-", "–"})
 
 
@@ -106,5 +110,14 @@ def _fill_ranges(words: Sequence[str], groups: Sequence[frozenset[str]]) -> list
     return [each % len(groups) for each in found]
 
 
+def write_out_days(text: str) -> str:
+    """
+    >>> write_out_days("Day: Wed; Shift: Late"), write_out_days("Sun cream"), write_out_days("Thu 7 to 9")
+    ('Day: Wednesday; Shift: Late', 'Sun cream', 'Thursday 7 to 9')
+    """
+    return _SHORT_DAY.sub(lambda day: _SHORT_DAYS[day[0]], text)
+
+
 def _words(text: str) -> list[str]:
-    return re.findall(r"[^\W\d_]+|[-–]", _APART.sub(" ", _JOINED_PREFIX.sub(r"\1", text)).casefold())
+    plain = _APART.sub(" ", _JOINED_PREFIX.sub(r"\1", write_out_days(text)))
+    return re.findall(r"[^\W\d_]+|[-–]", plain.casefold())

@@ -1,6 +1,7 @@
 """Whether hits are good enough to answer from: by a fit on several signals, or by a fixed rule."""
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -9,6 +10,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rag_app.answering.alternatives import fits_stated_range
 from rag_app.answering.context import Context
 from rag_app.answering.extractive import MOST_ODDS, SURE, lacks_kind, rank_passages
 from rag_app.answering.kinds import share_unnamed
@@ -128,6 +130,8 @@ def with_values(signals: Signals, question: Question, context: Context, ranking:
         " ".join([block.header, block.body, *(hit.title for hit in block.hits), *(name for _, name in block.sections)])
         for block in blocks
     ]
+    if any(fits_stated_range(question.text, each) for each in ranking.ranked):
+        sources.append(" ".join(re.findall(r"\d[\d.,]*", question.text)))  # a figure that is in a range of theirs
     lacking = [all(lacks_kind(part, nearest)) for part in ranking.asked[1:]]
     best = ranking.read.max(axis=1, initial=-MOST_ODDS)
     # read together with what was said before, and alone: who has just one of them finds the answer of that, or nothing

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from math import inf
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rag_app.answering.citations import content_words
 from rag_app.answering.kinds import numbers_in
@@ -130,12 +131,16 @@ def ranges_in(text: str, label: str = "", *, exact: bool = False) -> Iterator[Ra
 
     >>> [(each.low, each.high, each.dimension) for each in ranges_in("from 65, 5 to 12 kg, 3 and under")]
     [(5000.0, 12000.0, 'mass'), (65.0, inf, ''), (-inf, 3.0, '')]
+    >>> [[each.low < each.high for each in ranges_in(text)] for text in ("21 to 8 days before", "voted down 4 to 2")]
+    [[True], []]
     """
     rest = text
     for each in _FROM_TO.finditer(text):
         unit = each["last"] or each["unit"]
         found = _range(each["low"], each["high"], unit, label)
         rest = rest.replace(each[0], " ; ", 1)
+        if found is not None and found.low > found.high and found.dimension in _DIMENSIONS:
+            found = replace(found, low=found.high, high=found.low)  # "21 to 8 days before"
         if found is not None and found.low < found.high and not _is_year(found):
             yield found
     for each in _LONE.finditer(rest):
