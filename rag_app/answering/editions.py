@@ -50,6 +50,9 @@ _PAST = re.compile(
     rf"\b(?:{_PHRASES['past']}|(?:{_PHRASES['former']})\s(?:\w+\s){{0,2}}?(?:{_PHRASES['itself']}|{_PHRASES['lasting']}))\b",
     re.IGNORECASE,
 )
+_SEASON = re.compile(
+    r"\b(?P<first>(?:19|20)\d\d)\s?(?:/|[-–]|to\b|until\b|bis\b)\s?(?:\d{1,2}\.? )?(?:[^\W\d]+ )?(?P<last>(?:(?:19|20)\d\d|\d\d)\b)"
+)
 
 
 def outdated_sources(hits: Sequence[Hit], today: date) -> frozenset[UUID]:
@@ -137,3 +140,13 @@ def _is_earlier(one: Edition, other: Edition) -> bool:
     (words, number), (others, later) = one, other
     alike = bool(words & _LASTING_WORDS) and words == others and bool(number) and bool(later)
     return alike and (number[0] > 1900) == (later[0] > 1900) and number < later
+
+
+def seasons_in(text: str) -> frozenset[int]:
+    """The first years of what goes on from one into the next.
+
+    >>> sorted(seasons_in("2024/25 and 1 April 2026 to 31 March 2027, not 2019 to 60")), seasons_in("2025 - 31 days")
+    ([2024, 2026], frozenset())
+    """
+    found = ((int(each["first"]), each["last"]) for each in _SEASON.finditer(text))
+    return frozenset(first for first, last in found if str(first + 1).endswith(last))

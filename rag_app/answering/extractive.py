@@ -11,6 +11,7 @@ of the right passage have .509.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import takewhile
 from math import fsum, log
 
 import numpy as np
@@ -19,16 +20,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rag_app.answering.alternatives import are_beside, fits_stated_range, narrow_row, retell_row, settle_rows
+from rag_app.answering.alternatives import are_beside, fits_stated_range, head_of, narrow_row, retell_row, settle_rows
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.comparing import compare, name_thing, order_of
 from rag_app.answering.context import Context, header_line, neutralise
-from rag_app.answering.contrasts import speaks_of_another, speaks_of_asked
+from rag_app.answering.contrasts import speaks_of_another, speaks_of_asked, write_out_days
 from rag_app.answering.disagreement import disagree
-from rag_app.answering.editions import asks_for_outdated
+from rag_app.answering.editions import asks_for_outdated, seasons_in
 from rag_app.answering.kinds import (
     FIGURES,
     Calculation,
+    Kind,
     codes_in,
     find_calculation,
     has_kind,
@@ -57,12 +59,13 @@ from rag_app.answering.refusals import language_of, not_understood_here, outdate
 from rag_app.answering.restating import take_apart
 from rag_app.answering.rival_answers import Account, answer_differently, are_comparable
 from rag_app.answering.sections import keep_named_sections, name_sections
-from rag_app.answering.sequels import add_sequels
+from rag_app.answering.sequels import add_sequels, complete_steps
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import YEAR, Hit, Period, Question, day_of, day_text
+from rag_app.retrieval.confidence import stem
 from rag_app.retrieval.embedding import embed_passages, embed_query
 from rag_app.retrieval.periods import names_day, names_period
-from rag_app.retrieval.text import words_in
+from rag_app.retrieval.text import sentences, words_in
 
 MAX_RANKED = 40
 """Sentences that are embedded for one answer; of more, the most promising (`_promises`)."""
@@ -108,6 +111,9 @@ LIKELY = 2.0
 SURE, CERTAIN = 4.0, 6.0
 """Log-odds of the reader from which on a sentence answers, whatever the rules on what is asked for say of it; and the same of
 one without the kind of value that is asked for."""
+CLEARLY = 1.0
+"""Log-odds by which a row that names less of what is asked about has to be likelier than one that names more, and a sentence of
+another source less likely than the first to be left out."""
 MOST_UNOFFERED = 0.5
 """Share of what a question asks to be offered that no source has: from here on the reader has to be the surer the larger it is."""
 _MOST_NEWS = 10
@@ -128,7 +134,7 @@ _ALIKE, _FEWEST_ALIKE = 0.6, 3  # of the words of a sentence, those of the one t
 # Of a part of a question: it is about what the part before is about, and is not answered where that is not.
 _REFERS = re.compile(r"\b(?:it|its|they|them|theirs?|that|this|those|these)\b", re.IGNORECASE)
 _POINTS_BACK = re.compile(
-    r"(?:it|its|they|their|he|his|she|her|this|that|these|those|such|(?:after|before|by|during|for|from|in|since|until|with) (?:this|that|these|those|then))\b",
+    r"(?:it|its|they|their|he|his|she|her|this|that|these|those|such|(?:you|we) then|(?:after|before|by|during|for|from|in|since|until|with) (?:this|that|these|those|then))\b",
     re.IGNORECASE,
 )
 _MOST_ROWS = 10  # of a table, that are quoted where several answer
@@ -142,10 +148,20 @@ _PART = re.compile(
     re.IGNORECASE,
 )
 _STARTS_ASKING = re.compile(rf"(?:(?:and|but|or|so)\s+)?(?:{_ASKS}|{_ASKS_YES_OR_NO})", re.IGNORECASE)
+_ANNOUNCES = re.compile(rf"(?!{_ASKS}|{_ASKS_YES_OR_NO})[^?:]+:\s+(?={_ASKS}|{_ASKS_YES_OR_NO})", re.IGNORECASE)
 _HAS_VERB = re.compile(
     r"\b(?:is|are|was|were|am|be|do|does|did|can|could|may|might|must|shall|should|will|would|has|have|had|need|needs|cost|costs)\b|['’](?:s|re|ve|ll|d|m)\b|n['’]t\b|\w{3,}(?:s|ed|t)\b",
     re.IGNORECASE,
 )
+_GIVES_REASON = re.compile(
+    r"\b(because|since|as|so that|due to|owing to|thanks to|otherwise|in order to|the reason|weil|da|denn|wegen|damit|sonst)\b",
+    re.IGNORECASE,
+)
+_CLAUSE_END = re.compile(r"[,;:]\s|\s[–—-]\s")
+_SHORT, _MOST_OF = (
+    2,
+    0.6,
+)  # letters of a word that names nothing; share of the question's words that a clause has which says it again
 _ONLY = re.compile(r"\b(?:only|nur)\b", re.IGNORECASE)  # what is so of one thing alone is not so of the others
 _ASKS_WHETHER = re.compile(rf"(?:(?:and|but|or|so)\s+)?{_ASKS_YES_OR_NO}", re.IGNORECASE)
 
@@ -166,7 +182,10 @@ class ExtractiveSynthesizer(Synthesizer):
             return Draft(compared, EXTRACTIVE)
         missing = _missing_parts(ranking.asked[1:], scored)
         read = dict(zip(ranking.ranked, scored.read, strict=True))
-        chosen = _complete_tables(_choose(scored, ranking.ranked, ranking.pool), ranking.pool, question, read)
+        chosen = _choose(scored, ranking.ranked, ranking.pool)
+        if len(scored.scores) == 1:
+            chosen = complete_steps(_keep_of_same(chosen, context, question, read), ranking.pool, question.text)
+        chosen = _complete_tables(chosen, ranking.pool, question, read)
         if not chosen or (ranking.asked[1] in missing and find_calculation(ranking.asked[1])):
             return Draft("", EXTRACTIVE)  # what is asked beside a result is about that result
         if context.rows and len({passage.block for passage in chosen}) > 1:
@@ -214,6 +233,8 @@ def score_passages(ranking: Ranking, context: Context) -> PassageScores:
     titles = [context.blocks[each.block].title for each in ranking.ranked]
     other = [lacks_thing(part, ranking.ranked, titles) for part in ranking.asked[1:]]
     held &= ~np.asarray(other, dtype=bool) | (ranking.read[1:] >= SURE)
+    restates = [[gives_no_reason(part, each.text) for each in ranking.ranked] for part in ranking.asked[1:]]
+    held &= ~np.asarray(restates, dtype=bool)
     texts = (
         part for each in context.blocks for part in (each.title, each.body, *(named for _, named in each.sections))
     )
@@ -246,7 +267,33 @@ def names_nothing(question: str, found: Sequence[Passage]) -> list[bool]:
     """
     persons = content_words(" ".join(each[1] for each in _TITLED_NAME.finditer(question)))
     wanted = persons or (content_words(question) - _OF_FIGURES if kind_of(question) in FIGURES else frozenset())
-    return [bool(wanted) and not wanted & content_words(f"{_subject_of(each)} {each.text_with_lead}") for each in found]
+    stems = {stem(word) for word in wanted}
+    there = (content_words(f"{_subject_of(each)} {each.text_with_lead}") for each in found)
+    return [bool(wanted) and stems.isdisjoint(map(stem, words)) for words in there]
+
+
+def gives_no_reason(question: str, text: str) -> bool:
+    """Whether a text says that which a question asks the reason of, and no reason.
+
+    >>> asked = "Why is the lift closed on Mondays?"
+    >>> [gives_no_reason(asked, f"The lift is closed on Mondays, {each}.") for each in ("because it is cleaned", "a firm cleans each cabin")]
+    [False, False]
+    >>> [gives_no_reason(asked, text) for text in ("It is free; the lift is closed on Mondays.", "As the lift is closed on Mondays, take the stairs.")]
+    [True, True]
+    """
+    if kind_of(question) is not Kind.REASON:
+        return False
+    asked = {stem(word) for word in content_words(question) if len(word) > _SHORT}
+    clauses = _CLAUSE_END.split(text)
+    said = [[stem(word) for word in content_words(clause)] for clause in clauses]
+    told = max(range(len(clauses)), key=lambda place: len(asked & {*said[place]}))
+    if len(asked & {*said[told]}) < _MOST_OF * len(asked) or len(asked) < _FEWEST_ALIKE:
+        return False
+    reasons = [place for place, clause in enumerate(clauses) if _GIVES_REASON.search(clause)]
+    if reasons == [told]:
+        _, _, reason = _GIVES_REASON.split(clauses[told], 1)
+        return len(asked & {stem(word) for word in content_words(reason)}) >= _MOST_OF * len(asked)
+    return not reasons and sum(map(len, said[told + 1 :])) < _FEWEST_ALIKE
 
 
 def lacks_thing(question: str, found: Sequence[Passage], titles: Sequence[str]) -> list[bool]:
@@ -314,6 +361,7 @@ def _select_passages(question: Question, context: Context) -> tuple[Passage, ...
         for each in _passages_of(context, range(len(context.blocks)))
         if not _is_of_another(each, context, question.text)
         and not (question.period is not None and _is_of_other_year(each.text, question.period))
+        and not _is_of_other_season(each, context, question.text)
         and not only_lists_names(each.text, question.text)
     )
     timed = {each.block for each in pool if speaks_of_asked(question.text, each.text_with_lead, times=True)}
@@ -409,7 +457,7 @@ async def _read(
 
     readings = [
         reading_of(
-            each.text,
+            write_out_days(each.text),
             context.blocks[each.block].title,
             each.lead or each.name or (each.section if _POINTS_BACK.match(each.text) and names_section(each) else ""),
             said_before.get((each.block, each.place), ""),
@@ -427,8 +475,10 @@ async def _read(
             further = [readings[place] for place in nearest[MAX_READ : MAX_READ + MAX_FURTHER]]
             scores = np.append(scores, await _odds(text, further))
         odds[row], odds[row, nearest[: len(scores)]] = scores.min(), scores
-        best = nearest[scores.argmax()]
-        if told := retell_row(ranked[best], text, pool):
+        rows = [place for place in nearest[: len(scores)] if cells_of(ranked[place].text)]
+        if rows:
+            best = max(rows, key=odds[row].__getitem__)
+            told = [write_out_days(each) for each in retell_row(ranked[best], text, pool)]
             retold = [replace(readings[best], text=each) for each in told]
             odds[row, best] = max(odds[row, best], *await _odds(text, retold))
     return odds
@@ -501,11 +551,30 @@ def parts(question: str) -> list[str]:
     ['When are you there,', 'and on what date is the exam?']
     >>> parts("How much is a junior ticket, and a senior ticket?")
     ['How much is a junior ticket', 'How much is a senior ticket?']
+    >>> parts("My saw is old and is blunt. It is mine: what is a new one, and do you sharpen?")
+    ['what is a new one,', 'and do you sharpen?']
     """
-    found = [part for part in _PART.split(question, MAX_PARTS - 1) if len(part.split()) > 2]
+    asked = question.removeprefix(introduction_of(question))
+    found = [part for part in _PART.split(asked, MAX_PARTS - 1) if len(part.split()) > 2]
     asking = [part for part in found if "?" in part or _STARTS_ASKING.match(part)]
     found = [each for part in asking or found for each in (take_apart(part) if _STARTS_ASKING.match(part) else [part])]
     return found[:MAX_PARTS] if len(found) > 1 else [question]
+
+
+def introduction_of(question: str) -> str:
+    """What stands before the first sentence that asks, and says what that is about.
+
+    >>> introduction_of("My saw is blunt. Can you sharpen it? Thanks."), introduction_of("Is it open? I am late."), introduction_of("A saw.")
+    ('My saw is blunt. ', '', '')
+    >>> introduction_of("It is blunt now: what is a new one?"), introduction_of("What is new: how much is it?")
+    ('It is blunt now: ', '')
+    """
+    said = [*takewhile(lambda each: not (each.endswith("?") or _STARTS_ASKING.match(each)), sentences(question))]
+    end = question.find(said[-1]) + len(said[-1]) if said else 0
+    asked = question[end:].lstrip()
+    if announced := _ANNOUNCES.match(asked):
+        asked = asked[announced.end() :]
+    return question.removesuffix(asked) if asked else ""
 
 
 def add_context(question: Question, asked: Sequence[str]) -> list[str]:
@@ -606,11 +675,30 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
     return chosen
 
 
+def _keep_of_same(
+    chosen: Sequence[Passage], context: Context, question: Question, read: Mapping[Passage, float]
+) -> list[Passage]:
+    """What was chosen, without what is less likely than the first one and stands in another source, if it names, with its title
+    and heading, only a part of what the first one names of the question."""
+    wanted = content_words(question.searched or question.text)
+
+    def named_by(each: Passage) -> frozenset[str]:
+        return wanted & content_words(f"{context.blocks[each.block].title} {each.lead} {each.section} {each.text}")
+
+    return [
+        each
+        for each in chosen
+        if each.block == chosen[0].block
+        or read.get(each, 0.0) > read.get(chosen[0], 0.0) - CLEARLY
+        or not named_by(each) < named_by(chosen[0])
+    ]
+
+
 def _complete_tables(
     chosen: Sequence[Passage], pool: Sequence[Passage], question: Question, read: Mapping[Passage, float]
 ) -> list[Passage]:
     """Of each table the rows that name most of what is asked about: without rows that name less, unless the reader's log-odds
-    (`read`) are better, and with all that name as much where several were chosen. A row that the question names by a figure ("C-21") stands in for those that it does not.
+    (`read`) are clearly better, and with all that name as much where several were chosen; of a list the same by what its items begin with. A row that the question names by a figure ("C-21") stands in for those that it does not.
 
     Of a question that sets rows against each other all are left.
     """
@@ -636,7 +724,10 @@ def _complete_tables(
         chosen = [*dict.fromkeys([*chosen, *meant])]
 
     def is_left_out(one: Passage, other: Passage) -> bool:
-        likelier = read.get(one, 0.0) > read.get(other, 0.0) and not _has_figure(named[other] - named[one])
+        likelier = read.get(one, 0.0) >= read.get(other, 0.0) + CLEARLY and not _has_figure(named[other] - named[one])
+        if are_beside(one, other) and not (cells[one] and cells[other]):
+            heads = [wanted & _named_by(_AMOUNT.sub(" ", head_of(each))) for each in (one, other)]
+            return heads[0] < heads[1] and not likelier
         return names_more(one, other) and not likelier
 
     kept = [one for one in chosen if not any(is_left_out(one, other) for other in chosen)]
@@ -692,6 +783,13 @@ def _is_of_other_year(text: str, asked: Period) -> bool:
     if asked.grain != "year" or asked.start is None or not years or min(years) <= asked.start.year <= max(years):
         return False
     return not (_GOES_ON.search(text) and max(years) < asked.start.year and not _ENDS.search(text))
+
+
+def _is_of_other_season(passage: Passage, context: Context, question: str) -> bool:
+    """Whether a passage, or else its source, is of other years with a stroke between them than those that are asked about."""
+    asked = seasons_in(question)
+    there = seasons_in(passage.text_with_lead) or seasons_in(context.blocks[passage.block].title)
+    return bool(asked and there) and asked.isdisjoint(there)
 
 
 def _has_figure(names: Set[str]) -> bool:

@@ -27,6 +27,7 @@ _LABEL = compile_later(r"\s*(?:[-*•–]\s+)?(\*\*|__)(?=\S)([^*_.:?!]{1,60})(?
 _NUMBERED_LABEL = compile_later(r"\s*\d{1,3}[.)]\s+((?!\d)\w+(?:\s\w+)?)\.\s+(?=\S)")
 _NUMBER = compile_later(r"\W*\d{1,3}[.)]?\W*")
 _BULLET = compile_later(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
+_STEP = compile_later(r"^(\d{1,3})[.)]\s+")
 _KEY_VALUE = compile_later(rf"^{_TIME_OF_DAY}{LABEL}\s+\S")
 _NUMBERED_HEADING = compile_later(r"^(?:(?:chapter|section|part|appendix)\s+\w{1,5}\b|\d+(?:\.\d+)+\s)", re.IGNORECASE)
 _CELL = compile_later(rf"({LABEL[:-1]}|):\s+(\S.*)")
@@ -74,7 +75,7 @@ _ORDER = compile_later(rf"{_POLITELY}(?:{_BASE_FORM})\b(?!\s*[:,])", re.IGNORECA
 class Passage(Struct, frozen=True):
     """A sentence of block `block`, at `place` in it. `lead` is the question or heading it stands under; it `goes_on` where
     the sentence before it is of the same paragraph. `section` is the heading above it, however far, and `name` the same where
-    it names what all of the section is about."""
+    it names what all of the section is about. `step` is the number that it has in a list."""
 
     block: int
     place: int
@@ -83,6 +84,7 @@ class Passage(Struct, frozen=True):
     goes_on: bool = False
     section: str = ""
     name: str = ""
+    step: int = 0
 
     @property
     def text_with_lead(self) -> str:
@@ -142,7 +144,8 @@ def passages(text: str, block: int = 0) -> list[Passage]:
             continue
         words = unit.split()
         shown = " ".join(words[:_LONGEST]) + ("…" if len(words) > _LONGEST else "")
-        found.append(Passage(block, place, _BULLET.sub("", shown), lead, goes_on, section))
+        step = int(number[1]) if (number := _STEP.match(unit)) else 0
+        found.append(Passage(block, place, _BULLET.sub("", shown), lead, goes_on, section, step=step))
         lead = lead if introduced and _BULLET.match(unit) else ""
     return found or [Passage(block, place, unit) for place, (unit, *_) in enumerate(units) if not unit.endswith("?")]
 
@@ -315,17 +318,18 @@ def _head_entries(lines: Sequence[str]) -> Iterator[str]:
 
     >>> [*_head_entries(["Is it dear?", "No.", "", "It shows E3.", "Turn the feet.", "", "Bye.", ""])]
     ['Is it dear?', 'No.', '', '# It shows E3', 'Turn the feet.', '', 'Bye.', '']
+    >>> [*_head_entries(["**Is it dear?**", "No.", "", "**It leaks.**", "Turn it off."])][3]
+    '# It leaks'
     """
     entries = [*zip(["", *lines], lines, [*lines[1:], ""], strict=False)]
     opens = [
         line.strip() != "" and not before.strip() and following.strip() != "" for before, line, following in entries
     ]
-    asks = any(first and line.rstrip().endswith("?") for first, line in zip(opens, lines, strict=True))
-    for first, line in zip(opens, lines, strict=True):
-        stated = (
-            first and asks and len(line) < _LEAST_WRAPPED and line.rstrip().endswith(".") and not _OWN_LINE.match(line)
-        )
-        yield f"# {line.strip().rstrip('.')}" if stated else line
+    plain = [line.strip().strip("*_") for line in lines]
+    asks = any(first and line.endswith("?") for first, line in zip(opens, plain, strict=True))
+    for first, line, bare in zip(opens, lines, plain, strict=True):
+        stated = first and asks and len(bare) < _LEAST_WRAPPED and bare.endswith(".") and not _OWN_LINE.match(line)
+        yield f"# {bare.rstrip('.')}" if stated else line
 
 
 def _heads(row: Sequence[str], below: Sequence[str], following: str) -> bool:

@@ -1,5 +1,5 @@
 """What belongs to a sentence in those around it: an exception to it, what was decided about what it proposes, how what it
-offers came out ("Outcome: ..."), and what it only announces ("Two things annoy us.").
+offers came out ("Outcome: ..."), and what it only announces ("Two things annoy us."). And the steps before and behind one.
 
 Rules for English and German. Without the sentence that limits it, a general one is untrue: "Sale items cannot be
 returned. However, faulty ones can." A proposal alone reads like a fact.
@@ -7,6 +7,8 @@ returned. However, faulty ones can." A proposal alone reads like a fact.
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from math import inf
 
 from rag_app.answering.citations import content_words
 from rag_app.answering.passages import Passage
@@ -16,6 +18,13 @@ from rag_app.retrieval.text import NUMBER_WORDS
 
 MOST = 2
 """Sentences in a row, of which each limits the one before it."""
+MOST_STEPS = 8
+"""Sentences of a list of steps that is told whole."""
+_ASKS_HOW_TO = re.compile(
+    r"\bhow (?:do|can|could|should|must|would|shall) (?:i|we|you|one|they)\b|\bhow to\b|\bhow (?:is|are) .{3,60} (?:done|made)\b|\b(?:what|which) (?:are the )?(?:steps|order)\b"
+    r"|\bwhat (?:do|must|should) (?:i|we) (?:have to |need to )?do\b|\bhow does (?:it|that|this|one) (?:go|work)\b|\bwie (?:kann|muss|soll|mache|macht|geht|gehe)\b",
+    re.IGNORECASE,
+)
 _FROM_WHAT_STANDS_BEFORE = re.compile(
     r"\W*(?:(?:but|however|yet|though|although|nevertheless|otherwise|except|exceptions?|unless|only (?:if|when|those|members?)|after that|in that case"
     r"|aber|jedoch|allerdings|dennoch|trotzdem|sonst|andernfalls|ausnahmen?|ausgenommen|außer|nur wenn|es sei denn|danach|in diesem fall)\b"
@@ -112,6 +121,27 @@ def add_sequels(chosen: Sequence[Passage], pool: Sequence[Passage], question: st
     unsettled = {each.block for each in chosen if _OFFERS.search(each.text) or _PROPOSES.search(each.text)}
     added += [each for each in pool if each.block in unsettled and _CONCLUDES.match(each.text)]
     return [*found, *(each for each in added if each not in found and asked & _stems([each.text]))]
+
+
+def complete_steps(chosen: Sequence[Passage], pool: Sequence[Passage], question: str) -> list[Passage]:
+    """All steps of the numbered list that the first passage is one of, where a question asks how something is done.
+
+    >>> steps = [Passage(0, n, f"Do {n}.", section="Saw", step=n) for n in (1, 2, 3)]
+    >>> [[each.step for each in complete_steps(steps[1:2], steps, asked)] for asked in ("How do I cut?", "What comes second?")]
+    [[1, 2, 3], [2]]
+    """
+    places = {(each.block, each.place): each for each in pool}
+    first = next(iter(chosen), None)
+    while first is not None and first.goes_on:
+        first = places.get((first.block, first.place - 1))
+    if first is None or not first.step or not _ASKS_HOW_TO.search(question):
+        return [*chosen]
+    listed = [each for each in pool if (each.block, each.section) == (first.block, first.section)]
+    begins = max((each.place for each in listed if each.step == 1 and each.place <= first.place), default=first.place)
+    ends = min((each.place for each in listed if each.step == 1 and each.place > first.place), default=inf)
+    steps = [each for each in listed if begins <= each.place < ends]
+    told = [*takewhile(lambda each: each.step or each.goes_on, steps)]
+    return told if 1 < len(told) <= MOST_STEPS else [*chosen]
 
 
 def _is_sequel(one: Passage, following: Passage) -> bool:

@@ -35,6 +35,28 @@ FREIGHT = """# Freight of the cooperative
 | 40 hours | 28 |
 | 25 hours | 17 |
 
+## Mooring
+
+| Boat | Per night |
+|---|---|
+| Tender, second of one owner | £6 |
+| Tender | £9 |
+| Barge | £22 |
+
+## Paying
+
+- By post: a cheque to the harbour office, Quay 4
+- By card: at the desk, 9 to 5
+
+## Watches
+
+| Day | Watch | Ropes |
+|---|---|---|
+| Tue | Dawn | 14 |
+| Tue | Dusk | 31 |
+| Wed | Dawn | 17 |
+| Wed | Dusk | 12 |
+
 ## Shearing
 
 | Animal | Price |
@@ -60,6 +82,9 @@ def context(text: str = FREIGHT) -> Context:
         ("What is the choir fee for my 12 year old?", "£34", ["£21", "£55"]),
         ("How many days off do I have with a 25h contract?", "17", ["28"]),
         ("What does it cost to shear a girl alpaca?", "£31", ["£24"]),
+        ("What is a night's mooring for a tender?", "£9", ["£6", "£22"]),
+        ("How do I pay by post?", "cheque", ["card"]),
+        ("How many ropes did the dusk watch count on Tuesday?", "31", ["14", "17", "12"]),
     ],
 )
 async def test_only_the_row_that_is_meant_is_quoted(
@@ -88,6 +113,7 @@ async def test_a_limit_is_told_to_who_is_beyond_it(synthesizer: ExtractiveSynthe
         ("a group of 8", "up to 10 people", True),
         ("8 people", "up to 10 kg", None),
         ("3 weeks before", "14 to 30 days", True),
+        ("3 weeks before", "30 to 14 days", True),
         ("my 7 year old", "under 7", False),
         ("my 18 month old", "1 to 2 years", True),
         ("at 5 pm", "5 to 12 miles", None),

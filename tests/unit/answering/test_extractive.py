@@ -20,6 +20,7 @@ from rag_app.answering.extractive import (
     _complete_tables,
     excerpt,
     holds,
+    parts,
     rank_passages,
     score_passages,
 )
@@ -711,3 +712,44 @@ async def test_a_price_is_of_what_is_asked_and_a_doctor_the_one_who_is_named(
     told = [(await synthesizer.write(Question(each), context(PRACTICE))).text for each in asked]
     assert told[:2] == ["", ""]
     assert "Invoices come late" in told[2] and "Texts cost too much" in told[2], "and not only how many things"
+
+
+async def test_a_list_of_steps_is_told_whole_to_who_asks_how_something_is_done(
+    synthesizer: ExtractiveSynthesizer,
+) -> None:
+    said = "## Sharpening a chisel\n\n1. Wet the stone.\n2. Draw the chisel over the stone at 25 degrees. Keep it flat.\n3. Strop it on leather."
+    for question, whole in {
+        "How do I sharpen a chisel?": True,
+        "At how many degrees is a chisel drawn?": False,
+    }.items():
+        text = (await synthesizer.write(Question(question), context(said))).text
+        assert "25 degrees" in text and ("Wet the stone" in text and "Strop" in text) is whole, text
+
+
+async def test_what_is_told_before_a_question_is_no_part_of_it() -> None:
+    asked = "My loom is old and is stuck. We open soon: what does a repair cost, and do you come to us?"
+    assert parts(asked) == ["what does a repair cost,", "and do you come to us?"]
+
+
+async def test_another_source_that_is_of_something_else_adds_nothing(synthesizer: ExtractiveSynthesizer) -> None:
+    trips = [
+        hit("Ferry: leaves the pier at 8.40 am.", title="Seal trip"),
+        hit("The ferry leaves the pier at 6.15 pm.", title="Minutes of May"),
+    ]
+    found = build_context(trips, max_tokens=3000, max_sources=9)
+    text = (await synthesizer.write(Question("seal trip ferry, what time from the pier?"), found)).text
+    assert "8.40" in text and "6.15" not in text
+
+
+async def test_what_is_of_another_season_is_no_answer(synthesizer: ExtractiveSynthesizer) -> None:
+    fees = "| Berth | 2023/24 |\n|---|---|\n| Pontoon | £410 |\n| Buoy | £180 |"
+    for season, told in {"2023/24": True, "2021/22": False}.items():
+        text = (await synthesizer.write(Question(f"What did a buoy cost in {season}?"), context(fees))).text
+        assert ("£180" in text) is told
+
+
+async def test_who_asks_why_is_not_told_that_it_is_so(synthesizer: ExtractiveSynthesizer) -> None:
+    said = "Book early; the sauna is shut on Mondays and Fridays."
+    assert (
+        await synthesizer.write(Question("Why is the sauna shut on Mondays and Fridays?"), context(said))
+    ).text == ""
