@@ -16,7 +16,13 @@ from rag_app.answering.verification.figures import MONEY, UNITS, figures_of
 from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS
 from rag_app.retrieval.text import NUMBER_WORDS, words_in
 
-_COLOURS = frozenset(words_in("black white red green blue yellow orange purple pink brown grey gray"))
+COLOURS = frozenset(words_in("black white red green blue yellow orange purple pink brown grey gray"))
+_HOUR_IN_WORDS = re.compile(
+    rf"\b(?<!past )(?<!to )(?P<hour>{'|'.join(word for word, number in NUMBER_WORDS.items() if 1 <= number <= 12)}|\d{{1,2}})"
+    r"(?: o['’]clock)?(?: in the (?P<part>morning|afternoon|evening)| o['’]clock)\b"
+    rf"|(?<=\bat )(?P<bare>{'|'.join(word for word, number in NUMBER_WORDS.items() if 1 <= number <= 12)})(?=[,.;)]|$| (?:on|every|and|or|to|until|sharp)\b)",
+    re.IGNORECASE,
+)
 _PLACE = re.compile(
     r"\b(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|(?<=the )last|\d{1,2}(?:st|nd|rd|th))\b",
     re.IGNORECASE,
@@ -114,9 +120,21 @@ def statement_of(text: str) -> Statement:
     return Statement(about, names, values, _NOT.search(plain) is not None)
 
 
+def _write_hour(found: re.Match[str]) -> str:
+    """An hour in digits.
+
+    >>> [_HOUR_IN_WORDS.sub(_write_hour, each) for each in ("until one in the afternoon", "at nine o'clock", "at nine per cent")]
+    ['until 1 pm', "at 9 o'clock", 'at nine per cent']
+    """
+    said = (found["hour"] or found["bare"]).casefold()
+    part = (found["part"] or "").casefold()
+    half = {"": "o'clock", "morning": "am"}.get(part, "pm")
+    return f"{NUMBER_WORDS.get(said, said)} {half}"
+
+
 def _values(text: str) -> Iterator[tuple[str, object]]:
     """The kind and the value of each figure, day, month and colour; a figure that may be read in two ways has both."""
-    found = figures_of(text)
+    found = figures_of(_HOUR_IN_WORDS.sub(_write_hour, text))
     for each in found.numbers:
         is_year = not each.dimension and all(1500 < value < 2100 for value in each.values)
         kind, factor = ("time", _SECONDS_A_MONTH) if each.dimension == "months" else (each.dimension, 1)
@@ -128,7 +146,7 @@ def _values(text: str) -> Iterator[tuple[str, object]]:
     yield from (("place", place.casefold()) for place in _PLACE.findall(text))
     if re.search(r"\bonce\b", text, re.IGNORECASE):
         yield "", 1.0
-    yield from (("colour", word) for word in content_words(text) & _COLOURS)
+    yield from (("colour", word) for word in content_words(text) & COLOURS)
     if _FREE.search(text):
         yield "paid", False
     elif any(each.dimension in MONEY for each in found.numbers):

@@ -863,7 +863,7 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
 
     def is_under_another(one: Passage, other: Passage) -> bool:
         """Whether the heading of one names what is asked about, and nothing of the other does; or both are rows of two things."""
-        rows = [next(iter(cells_of(each.text).values()), "") for each in (one, other)]
+        rows = [next(iter(cells_of(each.text, 2).values()), "") for each in (one, other)]
         if all(rows) and content_words(rows[0]).isdisjoint(content_words(rows[1])):
             return True
         there = f"{titles[other.block]} {other.section} {other.text}"
@@ -899,7 +899,9 @@ def _find_other_answers(one: Passage, row: int, ranking: Ranking) -> Iterator[tu
     least = min(0, odds[ranking.ranked.index(one)] - SLACK_OF_RIVALS)
     for place in np.argsort(-odds, kind="stable"):
         other = ranking.ranked[place]
-        if other.block != one.block and odds[place] >= (min(least, LEAST_OF_ROWS) if cells_of(other.text) else least):
+        if other.block != one.block and odds[place] >= (
+            min(least, LEAST_OF_ROWS) if cells_of(other.text, 2) else least
+        ):
             yield other, min(odds[place], odds[ranking.ranked.index(one)]) >= SURE
 
 

@@ -5,16 +5,17 @@ the day, the name of who is in charge, whether something is so. Rules for Englis
 """
 
 import re
+from itertools import product
 from math import isclose
 
 from msgspec import Struct
 
 from rag_app.answering.citations import content_words
 from rag_app.answering.contrasts import things_apart
-from rag_app.answering.disagreement import NO_SUBJECT, Statement, kinds_apart, statement_of
-from rag_app.answering.kinds import Kind, kind_of, names_in
+from rag_app.answering.disagreement import COLOURS, NO_SUBJECT, Statement, kinds_apart, statement_of
+from rag_app.answering.kinds import Kind, has_kind, kind_of, names_in
 from rag_app.answering.passages import cells_of
-from rag_app.answering.verification.figures import MONEY
+from rag_app.answering.verification.figures import MONEY, UNITS
 from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS, read_table
 from rag_app.retrieval.confidence import stem
 from rag_app.retrieval.text import NUMBER_WORDS, words_in
@@ -40,6 +41,8 @@ _MEASURES = {
 }
 # Of somebody who holds something; "who complained?" may have many answers.
 _ASKS_ONE = re.compile(r"\bwho(?:['’]s\b| is\b| [a-z]+(?<!s)s\b)", re.IGNORECASE)
+_EMAILS = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]*\w")
+_PER_CENT = re.compile(r"\bper ?cent", re.IGNORECASE)
 _OF_AN_EVENT = re.compile(r"\bwhen (?:was|were|did)\b", re.IGNORECASE)
 
 
@@ -53,8 +56,8 @@ _DENIES = re.compile(rf"{_words('denies')}(?! (?:be )?(?:only|more|less|\w+er)\b
 _ENDS, _BEGINS, _SPECIAL = (re.compile(_words(each), re.IGNORECASE) for each in ("ends", "begins", "special"))
 _PHASES = [re.compile(rf"\b(?:{each})\b", re.IGNORECASE) for each in _LISTS["phases"]]
 _CUT = re.compile(
-    r"[;:,.!?]+\s+|\s[–-]\s|\s\(|\)|\b(?:because|since(?! \d)|so that|as long as|while|otherwise|for reasons? of|due to|any more"
-    r"|(?:when you|once (?:everything|all|it|they|you|we))"
+    r"[;:,.!?]+\s+|(?<!\d)\s[–-]\s|\s\(|\)|\b(?:because|since(?! \d)|so that|as long as|while|otherwise|for reasons? of|due to|any more"
+    r"|(?:when you|once (?:everything|all|it|they|you|we)|before (?=(?:it|they|you|we) ))"
     r"|and (?=(?:it|they|you|we|for|an?|the|in|on|at|from)\s))\b",
     re.IGNORECASE,
 )
@@ -67,9 +70,20 @@ _RANGE = re.compile(r"\d\s?(?:[-–]|to|and)\s?[$£€]?\d|\bfrom [$£€]\s?\d"
 _ADDRESSES = frozenset(words_in("mr mrs ms miss dr prof"))
 _FREE = re.compile(r"\b(?:free|charged?|cost|pay|extra)\b", re.IGNORECASE)
 _INTRODUCTION = re.compile(
-    r"^(?:yes,? )?(?:(?:in|on|at|during|from|with|by) (?:(?:our|the|an?|this|all) )?[\w'’-]+,? )?", re.IGNORECASE
+    r"^(?:(?:dear|hello|hi) [^,.]{1,30}, )?(?:yes,? )?(?:(?:in|on|at|during|from|with|by) (?:(?:our|the|an?|this|all) )?[\w'’-]+,? )?",
+    re.IGNORECASE,
 )
-_COUNT = re.compile(rf"(?:\d+|{'|'.join(NUMBER_WORDS.keys() - {'one'})}) [a-z]", re.IGNORECASE)
+_COUNT = re.compile(rf"(?:\d+|{'|'.join(NUMBER_WORDS.keys() - {'one'})}) (?P<of>[a-z]+)", re.IGNORECASE)
+_NO_SUBJECT_FIRST = re.compile(
+    r"(?:it|they|we|you|he|she|there|\w+ (?:it|they|them)"
+    r"|(?!(?:in|on|at|for|to|of|by|with|from|during|under|over|after|before|if|when|all|both) )\w+ (?:the|your|our))\b",
+    re.IGNORECASE,
+)
+_EVERYBODY = re.compile(r"\b(?:guest|visitor|customer)s?\b", re.IGNORECASE)
+_IN_THE_MORNING = re.compile(r"\bin the (?:morning|afternoon|evening)\b", re.IGNORECASE)
+_TELL = re.compile(r"^(?:please )?(?:tell|remind|inform|remember|note) (?:\w+ ){0,2}that ", re.IGNORECASE)
+_COLOUR = re.compile(r"\bcolou?rs?\b", re.IGNORECASE)
+_YES_OR_NO = re.compile(r"(?:yes|no)\b(?! (?:more|less|later|longer|fewer))", re.IGNORECASE)
 _AGE = re.compile(r"\b(\d+)(?: or|-year|\+| years)|\baged? (?:of )?(\d+)|\b(?:over|under|from) (\d+)\b", re.IGNORECASE)
 _OF_ALL = re.compile(r"\W*(?:all|any|anybody|anyone|both|each|either|every|everybody|everyone)\b", re.IGNORECASE)
 _OFTEN = re.compile(
@@ -78,8 +92,9 @@ _OFTEN = re.compile(
     re.IGNORECASE,
 )
 _PLACE = re.compile(
-    r"\b(?:is|are|takes? place)\s+(?:(?:kept|stored|located|held|based|situated|found)\s+)?"
-    r"(?P<place>(?:in|on|at|behind|under|next|near|opposite|above|below|beside|outside|inside|the|an?)\s.*)",
+    r"(?:\b(?:is|are|takes? place)\s+(?:(?:kept|stored|located|held|based|situated|found|dropped|left)\s+)?"
+    r"(?=(?:in|on|at|behind|under|next|near|opposite|above|below|beside|outside|inside|the|an?)\s)"
+    r"|(?:^|\b(?:go|goes|send|sent|posted|brought|taken|delivered)\s)to\s)(?P<place>.*)",
     re.IGNORECASE,
 )
 _AT_A_PLACE = re.compile(
@@ -100,9 +115,11 @@ def _stems(text: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
-    return re.sub(r"s+$", "", re.sub(r"(.)\1$", r"\1", stem(word))[:_ALIKE])
+    return re.sub(r"s+$", "", re.sub(r"y$", "i", re.sub(r"(.)\1$", r"\1", stem(word)))[:_ALIKE])
 
 
+_COLOUR_STEMS = _stems(" ".join(COLOURS))
+_PAPERS = _stems(_LISTS["papers"])
 _DOCUMENTS = _stems(_LISTS["documents"])
 _UNNAMING_STEMS = frozenset(_stem(word) for word in NO_SUBJECT - DAY_NUMBERS.keys() - MONTH_NUMBERS.keys()) | _stems(
     _LISTS["unnaming"]
@@ -128,7 +145,7 @@ class Account(Struct, frozen=True):
     @property
     def required_stems(self) -> frozenset[str]:
         """Those of them that another sentence of the same has to have, too: not what a table calls its columns."""
-        cells = cells_of(self.text)
+        cells = cells_of(self.text, 2)
         return (
             _stems(f"{self.title} {self.lead} {self.before} {' '.join(cells.values())}")
             if cells
@@ -145,7 +162,7 @@ def answer_differently(question: str, one: Account, other: Account, *, certain: 
     >>> answer_differently("May dogs come in?", Account("Dogs may come in."), Account("Please note that dogs may not come in."))
     True
     """
-    said, clauses = (one, other), (_clause(question, one.text), _clause(question, other.text))
+    said, clauses = (one, other), (clause_of(question, one), clause_of(question, other))
     if not are_comparable(question, one, other):
         return False
     if not _name_the_same(question, said, clauses, certain) or (
@@ -157,6 +174,9 @@ def answer_differently(question: str, one: Account, other: Account, *, certain: 
     same_denied = (_DENIES.search(clauses[0]) is None) == (_DENIES.search(clauses[1]) is None)
     if kind_of(question) in (Kind.PERSON, Kind.PLACE):
         return same_denied and _name_others(question, said, clauses)
+    if kind_of(question) is Kind.EMAIL:
+        written = [{*_EMAILS.findall(each.text)} for each in said]
+        return all(written) and written[0].isdisjoint(written[1])
     return same_denied and _give_other_values(question, said, clauses)
 
 
@@ -170,7 +190,8 @@ def are_comparable(question: str, one: Account, other: Account) -> bool:
         _is_of_some(question, one, other) or _is_of_some(question, other, one)
     ):
         return False
-    if _is_special(question, (_clause(question, one.text), _clause(question, other.text))):
+    is_place = kind_of(question) is Kind.PLACE
+    if not is_place and _is_special(question, (_clause(question, one.text), _clause(question, other.text))):
         return False
     units = [{each.casefold() for each in _EACH.findall(said.text)} for said in (one, other)]
     return not (all(units) and units[0].isdisjoint(units[1])) and not are_titled_apart(question, one, other)
@@ -201,7 +222,7 @@ def are_siblings(question: str, one: str, other: str) -> bool:
         return False
     heads, tails = ([*map(_stems, each)] for each in zip(*map(_halve, (one, other)), strict=True))
     if any(tails):
-        same_kind = heads[0] != heads[1] and tails[0] == tails[1]
+        same_kind = heads[0] != heads[1] and tails[0] == tails[1] and not any(head & _PAPERS for head in heads)
         return same_kind or (heads[0] == heads[1] and not any(tail & _DOCUMENTS for tail in tails))
     words = [re.findall(r"\w+", each.casefold()) for each in (one, other)]
     return words[0][:1] == words[1][:1] or words[0][-1:] == words[1][-1:]
@@ -216,9 +237,26 @@ def _halve(title: str) -> tuple[str, str]:
     return head, " ".join(rest)
 
 
+def _are_apart(question: str, clauses: tuple[str, str]) -> bool:
+    """Whether one names a thing of a sort that the other does not, and that is not asked about."""
+    asked = f"{question[:1].lower()}{question[1:]}"  # "May I" is no month
+    left_out = _EVERYBODY if kind_of(question) is Kind.NUMBER else _IN_THE_MORNING
+    return bool(things_apart(*(f"{left_out.sub(' ', each)} {asked}" for each in clauses)))
+
+
 def _are_of_others(one: str, other: str) -> bool:
     """Whether each names another thing of a sort: children, adults."""
     return any(left and right for left, right in things_apart(one, other))
+
+
+def clause_of(question: str, one: Account) -> str:
+    """The piece of a sentence that says what is asked for; "No", below a question, with that question.
+
+    >>> clause_of("Can I pay by card?", Account("No, we only take cash.", lead="Do you take cards?"))
+    'do you take cards? No'
+    """
+    answer = _YES_OR_NO.match(one.text) if one.lead.endswith("?") and _ASKS_WHETHER.match(question) else None
+    return f"{one.lead[:1].lower()}{one.lead[1:]} {answer[0]}" if answer else _clause(question, one.text)
 
 
 def _clause(question: str, text: str) -> str:
@@ -227,25 +265,38 @@ def _clause(question: str, text: str) -> str:
     >>> _clause("What does a cut cost?", "With a wash it takes an hour, a cut costs $40; please book.")
     'a cut costs $40'
     """
-    text, wanted = _ANSWER_LABEL.sub("", text), _stems(question)
-    wanted_kinds = _CALENDAR if kind_of(question) is Kind.TIME else frozenset[str]()
-    by_name, whether = kind_of(question) in (Kind.PERSON, Kind.PLACE), _ASKS_WHETHER.match(question) is not None
+    text, wanted = _TELL.sub("", _ANSWER_LABEL.sub("", text)), _stems(question)
+    kind, whether = kind_of(question), _ASKS_WHETHER.match(question) is not None
+    wanted_kinds = _CALENDAR if kind is Kind.TIME else frozenset[str]()
 
     def has_value(piece: str) -> bool:
-        if by_name:
+        if kind in (Kind.PERSON, Kind.PLACE):
             return any(_stem(name) not in wanted for name in names_in(f"x {piece}"))
-        return whether or bool(statement_of(piece).values.keys() & (wanted_kinds or statement_of(piece).values.keys()))
+        found = statement_of(piece).values.keys() - {"place"}
+        return whether or bool(found & (wanted_kinds or found))
 
-    if cells := cells_of(text):
-        named, priced = next(iter(cells)), _FREE.search(question) is not None
-        asked = (
-            f"{label}: {cell}"
-            for label, cell in cells.items()
-            if label == named or _stems(f"{label} {cell}") & wanted or (priced and "paid" in statement_of(cell).values)
-        )
-        return told if has_value(told := "; ".join(asked)) else text
+    if cells := cells_of(text, 2):
+        named = next(iter(cells))
+        if whether:
+            said = (
+                f"{cells[named]}; {label}: {found[0]}"
+                for label, cell in cells.items()
+                if (found := _YES_OR_NO.match(cell))
+            )
+            priced = _FREE.search(question) is not None and "paid" in statement_of(text).values
+            return next(said, None) or (text if priced else _clause(question, ". ".join(cells.values())))
+        titled = {label for label, cell in cells.items() if _stems(f"{label} {cell}") & wanted}
+        fitting = {label for label, cell in cells.items() if label != named and kind and has_kind(kind, cell, question)}
+        asked = {named} | (titled & fitting or fitting or titled)
+        told = "; ".join(f"{label}: {cell}" for label, cell in cells.items() if label in asked)
+        return told if has_value(told) else text
     pieces = (piece for piece in _CUT.split(text) if piece.strip())
-    return max(pieces, key=lambda piece: (has_value(piece), len(wanted & _stems(piece))), default=text)
+    names = _names_of(question)
+    return max(
+        pieces,
+        key=lambda piece: (has_value(piece), len(names & _stems(piece)), len(wanted & _stems(piece))),
+        default=text,
+    )
 
 
 def _is_special(question: str, clauses: tuple[str, str]) -> bool:
@@ -262,7 +313,9 @@ def _is_special(question: str, clauses: tuple[str, str]) -> bool:
 
 def _names_of(question: str) -> frozenset[str]:
     """What a question names; of "What date is the open day?" all words, though each says little."""
-    return (_stems(question) - _UNNAMING_STEMS) or _stems(question)
+    words = _stems(question)
+    said = words - _stems(_LISTS["unnaming"]) if kind_of(question) is Kind.PLACE else words
+    return words - _UNNAMING_STEMS or said or words
 
 
 def _name_the_same(question: str, said: tuple[Account, Account], clauses: tuple[str, str], certain: bool) -> bool:
@@ -271,6 +324,8 @@ def _name_the_same(question: str, said: tuple[Account, Account], clauses: tuple[
     if kind_of(question) is Kind.PLACE:  # what stands behind is the place
         clauses = (_PLACE.sub("", clauses[0]), _PLACE.sub("", clauses[1]))
     limits = [_limits(clause) - _stems(question) for clause in clauses]
+    if _COLOUR.search(question):
+        limits = [each - _COLOUR_STEMS for each in limits]
     own = limits[0] - other.subject_stems, limits[1] - one.subject_stems
     wanted = _names_of(question)
     if not wanted & one.subject_stems & other.subject_stems or 2 * len(
@@ -308,13 +363,15 @@ def _is_of_some(question: str, one: Account, other: Account) -> bool:
     [True, False]
     """
     said = _stems(one.text)
-    if _COUNT.match(one.text) and not _COUNT.match(other.text):
+    if (counted := _COUNT.match(one.text)) and counted["of"].casefold() not in UNITS and not _COUNT.match(other.text):
         return True
+    if _NO_SUBJECT_FIRST.match(one.text):
+        return False
     first = next(
         (each for word in _INTRODUCTION.sub("", one.text).split() for each in _stems(word) if each.isalpha()), ""
     )
     limits = first not in _UNLIMITING_STEMS | _stems(question) | other.subject_stems and _OF_ALL.match(one.text) is None
-    return bool(first) and limits and not _names_of(question) - said and not cells_of(one.text)
+    return bool(first) and limits and not _names_of(question) - said and not cells_of(one.text, 2)
 
 
 def _is_about_same_names(question: str, one: Account, other: Account, own: frozenset[str]) -> bool:
@@ -336,18 +393,29 @@ def are_titled_apart(question: str, one: Account, other: Account) -> bool:
     >>> [are_titled_apart("What is a ticket for the summer fair?", Account("", title), fair) for title in ("Winter fair", "Tickets")]
     [True, False]
     """
-    wanted, asked = _names_of(question), _stems(question)
-    titles = [_stems(each.title) for each in (one, other)]
-    whole = [title | _stems(each.document) for title, each in zip(titles, (one, other), strict=True)]
+    asked, whole = _pairs_in(question), [_stems(f"{each.title} {each.document}") for each in (one, other)]
+    sides = (one.title, whole[0], whole[1]), (other.title, whole[1], whole[0])
     return any(
-        wanted & others - own and title & wanted and title - asked - others - _DOCUMENTS
-        for title, own, others in zip(titles, whole, whole[::-1], strict=True)
+        asked & {*product(theirs - own, [head])}
+        for title, own, theirs in sides
+        for word, head in _pairs_in(title)
+        if word not in _stems(question) | theirs | _DOCUMENTS
     )
+
+
+def _pairs_in(text: str) -> frozenset[tuple[str, str]]:
+    """Words with the one that stands behind each.
+
+    >>> sorted(_pairs_in("The pool: summer prices")), _pairs_in("The pool")
+    ([('summe', 'pric')], frozenset())
+    """
+    said = re.findall(r"(?=\b(\w+) (\w+))", text)
+    return frozenset(pair for one, other in said for pair in product(_stems(one), _stems(other)))
 
 
 def _limits(clause: str) -> frozenset[str]:
     """The words of a clause that may say of what, when or for whom it holds: names, and no plain words."""
-    clause = _LABELS.sub(" ", clause)
+    clause = _IN_THE_MORNING.sub(" ", _LABELS.sub(" ", clause))
     words = " ".join(re.findall(r"[^\W\d_]{3,}", clause))
     names = names_in(clause) - NO_SUBJECT - _ADDRESSES
     return (_stems(words) - _UNLIMITING_STEMS) | _stems(" ".join(names))
@@ -379,6 +447,11 @@ def _name_others(question: str, said: tuple[Account, Account], clauses: tuple[st
     if not is_person and len(places) == len(clauses):
         before = [_stems(each.string[: each.start()]) - _stems(question) - _UNLIMITING_STEMS for each in places]
         there = [_stems(each["place"]) for each in places]
+        if any(
+            names_in(f"x {each['place']}") & names_in(f"x {account.text}")
+            for each, account in zip(places, said[::-1], strict=True)
+        ):
+            return False
         return bool(there[0] - there[1] and there[1] - there[0]) and not all(before)
     texts = " ".join([question, *(f"{each.document} {each.text}" for each in said)])
     titles = " ".join([question, *(each.title for each in said)]).casefold()
@@ -391,7 +464,7 @@ def _name_others(question: str, said: tuple[Account, Account], clauses: tuple[st
         _stems(clause) - _stems(f"{question} {other}") - _UNLIMITING_STEMS - {_stem(each) for each in named}
         for clause, other, named in zip(clauses, clauses[::-1], names, strict=True)
     ]
-    return not (all(own) if is_person else any(own)) and not things_apart(*clauses)
+    return not (all(own) if is_person else any(own)) and not _are_apart(question, clauses)
 
 
 def _are_near(one: Statement, other: Statement) -> bool:
@@ -442,21 +515,30 @@ def _give_other_values(question: str, said: tuple[Account, Account], clauses: tu
     measure = {Kind.OFTEN: _how_often, Kind.AGE: _ages_in}.get(kind_of(question) or Kind.REASON)
     if measure is not None and all(measured := [*map(measure, clauses)]):
         same = any(isclose(left, right, rel_tol=_SMALL_DIFFERENCE) for left in measured[0] for right in measured[1])
-        return not same and not things_apart(*clauses)
+        return not same and not _are_apart(question, clauses)
     if not kinds_apart(*(statement_of(each.text) for each in said)):
         return False
     kind, told = kind_of(question), [statement_of(clause) for clause in clauses]
     apart = kinds_apart(*told) - ({"paid"} if kind is not Kind.MONEY else set())
     wanted = apart & _MEASURES[kind] if kind in _MEASURES else apart - _CALENDAR if kind else apart
+    if _PER_CENT.search(question):
+        wanted = apart & {"percent"}
     if kind is Kind.TIME:
         wanted = apart & _CALENDAR or apart & {"time"} or (apart & {""} if _OF_AN_EVENT.search(question) else set())
     if not wanted or apart - wanted or (len(wanted) > 1 and not wanted <= _CALENDAR - {"hour"}):
         return False
     if not wanted & _CALENDAR and (any(map(_RANGE.search, clauses)) or ("time" in wanted and _are_near(*told))):
         return False
-    if not wanted & _DAY and (things_apart(*clauses) or ("year" in told[0].values) != ("year" in told[1].values)):
+    if not wanted & _DAY and (
+        _are_apart(question, clauses) or ("year" in told[0].values) != ("year" in told[1].values)
+    ):
         return False
+    told_of = [
+        clause if not wanted & _CALENDAR or _ENDS.search(clause) or _BEGINS.search(clause) else each.text
+        for clause, each in zip(clauses, said, strict=True)
+    ]
     return not any(
-        asked.search(question) and any(opposite.search(each) and not asked.search(each) for each in clauses)
+        asked.search(question)
+        and any(opposite.search(each) and not (asked.search(each) or _RANGE.search(each)) for each in told_of)
         for asked, opposite in ((_ENDS, _BEGINS), (_BEGINS, _ENDS))
     )

@@ -185,6 +185,66 @@ def account(text: str, title: str) -> Account:
             account("The car key is kept in the garage.", "Handbook"),
             False,
         ),
+        (
+            "What does a kayak cost for a day?",
+            account("Item: Kayak, day; Price: £34", "Boathouse prices"),
+            account("A kayak for the day is £29.", "Welcome to the lake"),
+            True,
+        ),
+        (
+            "What does a kayak cost for a day?",
+            account("Item: Kayak, day; Price: £34", "Boat hire: prices"),
+            account("A kayak for the day is £29.", "Camping hire: prices"),
+            False,
+        ),
+        (
+            "Until what time can parcels be handed in?",
+            account("Parcels can be handed in until two in the afternoon.", "Post room"),
+            account("Hand in parcels by 15:30.", "Porter"),
+            True,
+        ),
+        (
+            "When does the sauna close?",
+            account("The sauna opens at 10:00 and closes at 21:00.", "Pool"),
+            account("Switch on the sauna before it opens, at nine o'clock.", "Morning round"),
+            False,
+        ),
+        (
+            "Which email address do I send a complaint to?",
+            account("Complaints are sent to care@alder.example.", "Terms"),
+            account("Write to complaints@alder.example with a complaint.", "FAQ"),
+            True,
+        ),
+        (
+            "What percentage deposit do I pay on booking?",
+            account("A deposit of 20% is paid on booking.", "Cottage: terms"),
+            account("On booking, you pay a deposit of a quarter, 25 per cent.", "Cottage: questions"),
+            True,
+        ),
+        (
+            "Are strollers allowed in the galleries?",
+            account("Strollers are allowed in the galleries.", "Museum"),
+            account("Thing: Strollers; In the galleries: no, lockers", "Cloakroom"),
+            True,
+        ),
+        (
+            "Which colour of tag is for hall B?",
+            account("Use white tags for hall A, pink tags for hall B.", "Fair"),
+            account("Thing: Tags for hall B; Colour: orange", "Store"),
+            True,
+        ),
+        (
+            "How many days' leave may I take into next year?",
+            account("Up to six days of leave can be carried over into the following year.", "Borel Dairies: leave"),
+            account("Topic: Leave carried over to next year; Rule: max. 4 days", "Wages sheet: leave"),
+            True,
+        ),
+        (
+            "Can I bring a guest to the gym?",
+            Account("No, guests train elsewhere.", "Questions", "May I bring a guest to the gym?"),
+            account("You can bring a guest to the gym.", "Gym: welcome"),
+            True,
+        ),
     ],
 )
 def test_answers_in_other_words(question: str, one: Account, other: Account, differ: bool) -> None:
