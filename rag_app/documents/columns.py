@@ -29,10 +29,11 @@ _PAIRS = dict(each.split("=") for each in re.split(r"[|\n]", _TABLE["short"]["pa
 _WITH_UNIT = re.compile(r"(?P<name>[^()\[\]]+?)\s*[(\[](?P<unit>[^()\[\]]{1,20})[)\]]")
 _YEAR = re.compile("1[5-9]\\d\\d|20\\d\\d")
 _UNCLEAR = frozenset(
-    {"in", "min", "ms", "hp", "bar", "deg"}
+    {"in", "min", "ms", "hp", "bar", "deg", "cl"}
 )  # and all of one letter: units of what is measured so alone
 NUMBER_TYPES = (FieldType.INTEGER, FieldType.NUMBER)
 _LONGEST_CODE = 4  # letters
+_SHORTEST = 2  # letters of what is no noun
 SUM, GOOD, PAYMENT = "sum", "good", "paid"
 
 
@@ -55,6 +56,8 @@ class ColumnWords(Struct):
     values: dict[str, list[str]] = field(default_factory=dict)
     asked: str = ""
     marks: frozenset[str] = frozenset()
+    weak: list[str] = field(default_factory=list)
+    """Words that are its own where no other column has them."""
 
     def phrases(self) -> Iterator[list[str]]:
         """The lists of its words that no other column may have."""
@@ -79,13 +82,16 @@ def call_columns(
         called[places[0]].words += _TABLE["places"]["called"].split(", ")
     names = Counter(each.name for each in called.values())
     claimed = Counter(phrase for each in called.values() for phrase in {*_all_phrases(each)})
-    for name, each in called.items():
+    for each in called.values():
         for phrases in each.phrases():
             phrases[:] = dict.fromkeys(
                 phrase
                 for phrase in phrases
                 if (names[phrase] == 1 if phrase == each.name else claimed[phrase] == 1 and phrase not in names)
             )
+    weak = Counter(word for each in called.values() for word in {*each.weak})
+    for name, each in called.items():
+        each.words += [word for word in each.weak if weak[word] == 1 and word not in claimed and word not in names]
         if each.words == [column_name(name).replace("_", " ")] and not unit_of(name):
             each.words = []
     return called
@@ -104,6 +110,7 @@ def _call_column(name: str, kind: FieldType | None, values: Iterable[str], dated
         ends = () if dated and "year" in measure.marks else (measure.high, measure.low)
         heads = [] if "year" in measure.marks else _heads(tokens, "figures")
         said.words = [said.name, *heads, *measure.words]
+        said.weak = without_end(tokens, "counts")
         said.high, said.low = ([*each] for each in ends or ((), ()))
         counts = kind is FieldType.INTEGER and not unit_of(name) and singular(tokens[-1]) != tokens[-1]
         known = _entry_of(tokens, _entries("figures")) is not None
@@ -111,6 +118,8 @@ def _call_column(name: str, kind: FieldType | None, values: Iterable[str], dated
     elif kind is FieldType.KEYWORD:
         words, _, there = (_entry_of(tokens, _entries("called")) or ("", ""))[1].partition("|")
         said.words = [said.name, *_heads(tokens, "called"), *_split(words)]
+        sorts = [f"{each} of {noun}" for noun in without_end(tokens, "sorts") for each in ("kind", "type", "sort")]
+        said.weak = [*without_end(tokens), *_noun_of(tokens), *sorts]
         said.values = _codes(tokens, values) | ({"*": _split(there)} if there else {})
     elif kind is FieldType.BOOLEAN:
         said.values = _holds(tokens)
@@ -121,6 +130,22 @@ def _heads(tokens: Sequence[str], sort: str) -> list[str]:
     """The end of a longer name by which it is known: "budget" of a production budget."""
     found = _entry_of(tokens, _entries(sort))
     return [found[0]] if found and found[0] not in _TABLE["never"]["words"].split() else []
+
+
+def without_end(tokens: Sequence[str], sort: str = "words") -> list[str]:
+    """What a name without its end calls: "trench" of a trench code, "mite" of a mite count.
+
+    >>> without_end(("trench", "code")), without_end(("code",)), without_end(("mite", "count"), "counts")
+    (['trench'], [], ['mite'])
+    """
+    return [" ".join(tokens[:-1])] if len(tokens) > 1 and tokens[-1] in _TABLE["ends"][sort].split() else []
+
+
+def _noun_of(tokens: Sequence[str]) -> list[str]:
+    """The last word of a longer name, where that is a noun: "box" of a storage box."""
+    never = {*_TABLE["ends"]["words"].split(), *_TABLE["never"]["words"].split(), "name"}
+    last = tokens[-1]
+    return [last] if len(tokens) > 1 and last not in never and not _infinitive(last) and len(last) > _SHORTEST else []
 
 
 def measure_of(tokens: Sequence[str], unit: str, values: Iterable[str] = ()) -> Measure:
@@ -206,10 +231,42 @@ def without_unit(column: str) -> tuple[str, str]:
 def _expand(tokens: Sequence[str], kind: FieldType | None = None) -> tuple[str, ...]:
     found, place, short = list[str](), 0, {**_SHORT, **_SHORT_OF.get(kind or "", {})}
     while place < len(tokens):
-        two = " ".join(tokens[place : place + 2])
-        found += _PAIRS[two].split() if two in _PAIRS else [short.get(tokens[place], tokens[place])]
+        two, one = " ".join(tokens[place : place + 2]), tokens[place]
+        found += _PAIRS[two].split() if two in _PAIRS else [short.get(one) or _with_vowels(one)]
         place += 2 if two in _PAIRS else 1
     return tuple(found)
+
+
+@cache
+def _with_vowels(short: str) -> str:
+    """The one word for a column that has these consonants, or at least begins and ends so; else what is short for nobody knows
+    what.
+
+    >>> _with_vowels("hny"), _with_vowels("apy"), _with_vowels("bkpr"), _with_vowels("brd"), _with_vowels("hive")
+    ('honey', 'apiary', 'beekeeper', 'brd', 'hive')
+    """
+    if len(short) < _CODE or not short.isalpha() or {*short[1:]} & {*"aeiou"}:
+        return short
+    longer = {word: word[0] + re.sub("[aeiou]", "", word[1:]) for word in _nouns() if len(word) > len(short)}
+    whole = [word for word, bare in longer.items() if bare == short]
+    almost = [word for word, bare in longer.items() if word.startswith(short) or _lacks_one(short, bare)]
+    found = whole if whole and len(short) > _CODE else [*whole, *almost]
+    return found[0] if len(found) == 1 else short
+
+
+def _lacks_one(short: str, bare: str) -> bool:
+    """Whether one letter inside is left out."""
+    return any(bare[:place] + bare[place + 1 :] == short for place in range(1, len(bare) - 1))
+
+
+@cache
+def _nouns() -> frozenset[str]:
+    """The words that columns are called by."""
+    told = [
+        " ".join((*_TABLE[sort], *_TABLE[sort].values())) for sort in ("figures", "called", "flags", "people", "rows")
+    ]
+    told += [_TABLE["places"]["words"], _TABLE["ends"]["nouns"], " ".join(_SHORT.values())]
+    return frozenset(word for word in re.findall("[a-z]+", " ".join(told)) if len(word) > _CODE)
 
 
 def _dimension(code: str) -> str:
@@ -263,7 +320,8 @@ def _holds(tokens: Sequence[str]) -> dict[str, list[str]]:
     needs = [f"{word} {' '.join(others)}" for word in _TABLE["flag_names"]["needs"].split()]
     if others and not (yes and whole in _split(yes)):
         needed = last in _TABLE["flag_names"]["needed"].split()
-        return {"true": [whole, *(needs if needed else ())]}
+        alike = [f"{' '.join(others)} {each}" for each in _split(yes) if " " not in each and each != last]
+        return {"true": [whole, *(needs if needed else ()), *alike]}
     verb = [] if yes else [_infinitive(last), *_deeds(last)]
     true = dict.fromkeys(each for each in (whole, *verb, *_split(yes)) if each)
     return {"true": [*true], **({"false": _split(no)} if no else {})}
@@ -330,7 +388,8 @@ def _ask_for_people(called: Mapping[str, ColumnWords], kinds: Mapping[str, Field
     """Marks the column that "who" asks for: customers before others, and those who work there where there are no others."""
     found = {name: person_of(name) for name, kind in kinds.items() if kind is FieldType.KEYWORD}
     for name, role in found.items():
-        called[name].words += [role] if role else []
+        paying = role == "owner" and any(_MONEY in each.marks for each in called.values())
+        called[name].words += [role, *(["customer"] if paying else [])] if role else []
     for sort in ("customers", "others", "workers"):
         names = [name for name, role in found.items() if role in _TABLE["people"][sort].split()]
         if names:

@@ -31,6 +31,7 @@ from rag_app.documents.columns import (
     person_of,
     row_words,
     unit_name,
+    without_end,
     without_unit,
 )
 from rag_app.documents.documents import Document
@@ -52,7 +53,9 @@ _MOST_ROWS = 100_000  # of a table that are looked at
 _LONGEST_KEYWORD = 100  # characters; a column with a longer value is text
 _FIELD = re.compile("[a-z][a-z0-9_]{0,30}")
 # Also `Rechnungsnr`: the noun before an s is a singular.
-_NAMES_A_ROW = re.compile("(?:^|_)(?:id|key|no|nr|number|sku|code|uuid|nummer)$|(?<=[a-z]{3})s(?:nr|nummer)$")
+_NAMES_A_ROW = re.compile(
+    "(?:^|_)(?:id|key|no|nr|number|sku|code|uuid|nummer|ref|reference)$|(?<=[a-z]{3})s(?:nr|nummer)$"
+)
 _SIGN = re.compile("[€£$%]")
 _ENGLISH = "en"
 _IN_A_SAMPLE = 20  # values of a column that the language is told by
@@ -186,6 +189,8 @@ def _proposal(file: str, rows: int, values: Values) -> str:
     nouns = _nouns(file, key, language, {name: kinds[name] for name in columns})
     if key in called and (ending := full_name(key)[-1]) in _TABLE["words"]["keys"].split():
         called[key].words = [*dict.fromkeys((*called[key].words, f"{nouns.one} {ending}", ending, f"{ending}s"))]
+    _name_by_file(called, file, language)
+    _leave_to_rows(called, nouns)
     said = {name: _declare_words(name, columns[name], each, kinds[name], date) for name, each in called.items()}
     figures = {name: each for name, each in said.items() if kinds[name] in NUMBER_TYPES}
     measured = [name for name in figures if not _says_when_or_where(name)]
@@ -219,6 +224,26 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         nouns=nouns,
         words=_phrases(_words_of_rows(nouns, person, date, rows, columns, called)),
     )
+
+
+def _leave_to_rows(called: Mapping[str, ColumnWords], row: _Nouns) -> None:
+    """Takes from columns what a row is called by: "find" of a `find_id`, and "object" of an `object_type`."""
+    nouns = {row.one, *row.others, *(word for noun in (row.one, *row.others) for word in row_words(noun))}
+    for name, each in called.items():
+        kept = [word for word in each.words if word == each.name or word not in nouns]
+        if kept != each.words:
+            each.words = [] if kept == [column_name(name).replace("_", " ")] else kept
+
+
+def _name_by_file(called: Mapping[str, ColumnWords], file: str, language: str) -> None:
+    """Calls columns also by the words of the file that their names have in short: "hive" of `hv_no` in `hive_inspections.csv`."""
+    told = [_singular(word, language) for word in _words_of_file(file)]
+    claimed = {word for each in called.values() for word in each.words}
+    for each in called.values():
+        short = each.name.split()
+        whole = [next((word for word in told if _abbreviates(part, word)), part) for part in short]
+        if whole != short:
+            each.words += [word for word in (" ".join(whole), *without_end(whole)) if word not in claimed]
 
 
 def _says_when_or_where(name: str) -> bool:
@@ -448,7 +473,11 @@ def _abbreviates(short: str, word: str) -> bool:
 
     >>> _abbreviates("tr", "trees"), _abbreviates("appt", "appointments"), _abbreviates("tree", "trees"), _abbreviates("id", "trees")
     (True, True, False, False)
+    >>> _abbreviates("tnk", "tank"), _abbreviates("try", "try")
+    (True, False)
     """
+    if len(short) > 1 and word[0] + re.sub("[aeiou]", "", word[1:]) == short != word:
+        return True
     letters = iter(word)
     most = len(word) // 2 if word.startswith(short) else len(word) - 2  # a singular is no abbreviation
     return 1 < len(short) <= most and word[0] == short[0] and all(each in letters for each in short)

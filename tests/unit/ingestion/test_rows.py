@@ -300,7 +300,10 @@ def test_what_a_table_says_of_its_columns(tmp_path: Path) -> None:
             "record_row": {"type": "integer"},
             "paid": {
                 "type": "boolean",
-                "values": {"true": ["paid", "settled", "paid up"], "false": ["unpaid", "unsettled", "outstanding"]},
+                "values": {
+                    "true": ["paid", "settled", "paid up"],
+                    "false": ["unpaid", "unsettled", "outstanding", "owe", "owes", "owed", "owing"],
+                },
             },
         },
         "rows": [
@@ -543,7 +546,17 @@ def test_the_words_of_a_file_and_of_its_date_are_words_of_its_rows(tmp_path: Pat
     table = tmp_path / "harbour_boats_log.csv"
     table.write_text("bt_id,insp_dt,len_m\nB1,2026-01-05,7.5\nB2,2026-01-06,8\n")
     kind = loaded(table).records["boat"]
-    assert kind.words == ("boat", "inspection", "inspected", "checked", "harbour boat", "log")
+    assert kind.words == (
+        "boat",
+        "inspection",
+        "inspected",
+        "checked",
+        "harbour boat",
+        "log",
+        "check",
+        "visit",
+        "examination",
+    )
 
 
 def test_zero_and_one_are_no_and_yes_where_nothing_is_counted(tmp_path: Path) -> None:
