@@ -70,7 +70,22 @@ L1,2026-01-02,25,30000,500,RENT,1
 L2,2026-01-03,31,40000,900,OWN,0
 L3,2026-01-04,47,50000,700,RENT,0
 """
+# A key that is called a reference, countries, a flag of two words, a sort of rooms.
+STAYS = """stay_ref,guest_name,country,arrival_date,nights,room_type,form_signed,total_gbp
+ST-101,Ana Costa,Portugal,2025-03-02,3,dorm,yes,90
+ST-102,Nils Berg,Sweden,2025-03-04,2,single,no,120
+ST-103,Eva Lund,Sweden,2025-04-01,5,dorm,no,150
+"""
+# Names without vowels, some of which only a question tells.
+TANKS = """CHK_NO,CHK_DT,TNK_NO,KPR,SNL_CT,FLTR_CLND,SLDG_L,INSPECTED
+K1,02.03.2025,T1,Ada Lind,12,1,4,yes
+K2,03.03.2025,T2,Bo Falk,3,0,,no
+K3,09.03.2025,T1,Ada Lind,20,0,2.5,no
+K4,11.03.2025,T3,Bo Falk,7,1,1,yes
+"""
 TABLES = {
+    "hostel_log": STAYS,
+    "tank_checks": TANKS,
     "gym_members_2025": MEMBERS,
     "bakery_loads_log": LOADS,
     "loan_default_sample": LOANS,
@@ -160,6 +175,22 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("site_plant", ["How many cranes have no operator listed?"], "There is 1 crane"),
         ("site_plant", ["What was the purchase price of the newest crane?"], "I don't have enough"),
         ("loan_default_sample", ["What share of renters defaulted?"], "50 percent"),
+        ("hostel_log", ["How many Swedish stays were there?"], "There are 2 stays"),
+        ("hostel_log", ["Which Swedish guests haven't signed their form?"], "Nils Berg"),
+        ("hostel_log", ["ST-102: what did it come to and which room type was it?"], "120"),
+        ("hostel_log", ["Which country is ST-101 from and what type of room was it?"], "room type dorm"),
+        ("hostel_log", ["When did Ana Costa arrive and how many nights did she stay?"], "2 March 2025"),
+        ("hostel_log", ["average number of nights per dorm stay"], "4"),
+        ("hostel_log", ["How much money did the Swedish guests bring in?"], "270"),
+        ("hostel_log", ["priciest stay"], "ST-103"),
+        ("hostel_log", ["How many stays were there in March 2025?", "and what were they worth in pounds?"], "210"),
+        ("tank_checks", ["How many checks of tank T1 were there?", "and of T2?"], "There is 1 check"),
+        ("tank_checks", ["list the checks with more than 10 snails"], "K3"),
+        ("tank_checks", ["How many checks still need to be inspected?"], "There are 2 checks"),
+        ("tank_checks", ["How many times was the filter not cleaned?"], "There are 2 checks"),
+        ("tank_checks", ["average sludge per tank"], "3.25"),
+        ("tank_checks", ["Show me every visit to tank T1"], "K3"),
+        ("tank_checks", ["the worst snail count"], "I don't have enough"),
         ("loan_default_sample", ["How many people defaulted?"], "There is 1 loan"),
         ("loan_default_sample", ["How many borrowers are over 30?"], "There are 2 loans"),
         ("loan_default_sample", ["How many loans above 600 did not default?"], "There are 2 loans"),

@@ -21,8 +21,10 @@ from rag_app.answering.records.wording import (
     SUPERLATIVES,
     Token,
     figure,
+    join_words,
     read_words,
     stem,
+    stems,
     table_of,
     vocabulary_of,
     word_set,
@@ -141,12 +143,11 @@ def follow(before: Question, text: Question, spec: IndexSpec, values: Sequence[N
             return None
         kept.insert(place, meant[0])
         tokens = []
-    said, at = [_order_text(token, ranked) for token in tokens], len(kept)
+    said, at = [Token(_order_text(each, ranked), each.stem, joined=each.joined) for each in tokens], len(kept)
     if {token.role for token in meant} == {"value"}:  # the name stands where the other one stood
         names = {token.name for token in meant}
         at = next((place for place, token in enumerate(asked) if token.role == "value" and token.name in names), at)
-    words = " ".join((*(token.text for token in kept[:at]), *said, *(token.text for token in kept[at:])))
-    return replace(text, text=words, period=text.period or before.period)
+    return replace(text, text=join_words((*kept[:at], *said, *kept[at:])), period=text.period or before.period)
 
 
 def exchange(before: Question, text: Question, spec: IndexSpec, values: Sequence[NamedValue]) -> list[Question]:
@@ -166,15 +167,22 @@ def exchange(before: Question, text: Question, spec: IndexSpec, values: Sequence
         return []
     sides = frozenset().union(*map(word_set, ("of_whom", "for", "prepositions", "partitive")))
     lead = [token.stem for token in tokens[:1] if token.stem in sides]
-    said, found = _ONE_BEHIND.sub("", " ".join(token.text for token in tokens[len(lead) :])), list[Question]()
+    said, found = _ONE_BEHIND.sub("", join_words(tokens[len(lead) :])), list[Question]()
     for place, token in enumerate(asked):
-        if token.role == "value" and (not lead or [each.stem for each in asked[place - 1 : place]] == lead):
+        if token.role == "value" and (not lead or lead[0] == _word_before(asked, place, spec)):
             behind = asked[place + 1 + len([*takewhile(lambda each: each.inside, asked[place + 1 :])]) :]
             if token.name == "source_id":  # "the Moor lamp"
                 behind = [*dropwhile(lambda each: each.role == "kind", behind)]
-            words = (*(each.text for each in asked[:place]), said, *(each.text for each in behind))
-            found.append(replace(text, text=" ".join(words), period=before.period))
+            words = (join_words(asked[:place]), said, join_words(behind))
+            found.append(replace(text, text=" ".join(filter(None, words)), period=before.period))
     return found
+
+
+def _word_before(tokens: Sequence[Token], place: int, spec: IndexSpec) -> str:
+    """The word before a value, and before the name of its field: "of", of "of ward 3"."""
+    name = tokens[place].name
+    own = {word for phrase in (name.replace("_", " "), *vocabulary_of(spec, name).words) for word in stems(phrase)}
+    return next((token.stem for token in reversed(tokens[:place]) if token.meaning or token.stem not in own), "")
 
 
 def asks_of_person(text: str) -> bool:
@@ -293,7 +301,7 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
     for token in asked:
         value = token.role == "value" and token.name not in fields
         goes = value or token.role in taken or (goes and token.inside)
-        kept += [token.text] if goes else []
+        kept += [token] if goes else []
     pointing = _THAT_TIME.search(text.text)
     if pointing and (before.period is None or pointing[1].lower() not in (before.period.grain, "period")):
         return None  # the month that an order put first
@@ -304,7 +312,7 @@ def carry(before: Question, text: Question, spec: IndexSpec, values: Sequence[Na
     )
     if _limits_further(asked):
         return None
-    merged = replace(text, text=f"{bare} {' '.join(kept)}", period=text.period or days)
+    merged = replace(text, text=f"{bare} {join_words(kept)}", period=text.period or days)
     dated = merged.period is not None and (pointing or _OF_THEM.search(text.text))
     return merged if dated or kept else None
 

@@ -49,6 +49,7 @@ from rag_app.answering.records.wording import (
     goes_by,
     in_money,
     is_figure,
+    key_fields,
     known_words,
     money_field,
     only_figure,
@@ -151,6 +152,9 @@ def read_question(
     if plan is not None and (said := INCLUSION.findall(without_days(text, period))):
         included = {each.name for each in read_names(" ".join(said), spec, values) if each.role == "value"}
         plan = None if included & fields_of(plan.query.filters) else plan  # "booked, including what was cancelled"
+    if plan is not None and plan.is_list and (again := _ASKS_AGAIN.search(text)):
+        named = [token.name for token in read_words(again[0], spec) if token.role == "field"]
+        plan = replace(plan, figures=tuple(dict.fromkeys((*plan.figures, *named))))
     if plan is not None and (asks_advice(text) or (period is not None and means_part(text, period))):
         plan = None  # "at the end of January"
     left = [token for token in tokens if token.is_left]
@@ -497,7 +501,10 @@ class _Reader(OrderReader):
 
     def _fields_shown(self, query: RecordQuery, values: Sequence[MetadataFilter]) -> list[str]:
         """The figures that are named; of a record that is named by its number, whatever is asked of it."""
-        numbered = query.aggregate is None and any(goes_by(each.key) and each.operator is EQ for each in values)
+        keys = key_fields(self.spec)
+        numbered = query.aggregate is None and any(
+            (goes_by(each.key) or each.key in keys) and each.operator is EQ for each in values
+        )
         return [*dict.fromkeys((*self.figures, *(self.keys if numbered else ())))]
 
     def _conditions_of_days(self, period: Period | None) -> Filters:
@@ -938,9 +945,34 @@ class _Reader(OrderReader):
     # -- the one thing that is asked
     def _read_query(self) -> RecordQuery | None:
         """Aggregate, order, group and limit; filters are not looked at."""
+        if self._asks_of_one_row() or self._asks_when_besides():
+            return RecordQuery(limit=MOST_LISTED)
         ways = [each for each in (Aggregate.SUM, Aggregate.AVERAGE) if self._has(each.value)]
         key = self._key_ranked()
         return self._rank_groups(key, ways) if key is not None else self._read_measure(ways)
+
+    def _asks_of_one_row(self) -> bool:
+        """Whether something is asked of the one row that is named by its key: "V-12: what did it come to, and who did it?"."""
+        named = [each for each in self._meanings_with("value") if each.name in key_fields(self.spec)]
+        others = (
+            SUPERLATIVES | BOUND_OPERATORS.keys() | {"count", "average", "each", "more", "apart", "rank", "or", "not"}
+        )
+        if len(named) != 1 or self.period is not None or any(map(self._has, others)):
+            return False
+        priced = self._has("sum") or self._has("much")
+        if priced and not self.figures:
+            self.figures = [name for name in [money_field(self.spec) or price_field(self.spec)] if name]
+        return bool(self.keys or self.figures)
+
+    def _asks_when_besides(self) -> bool:
+        """Whether it is asked when something was, and for a figure of it: "when did Ada arrive, and how many nights did she stay"."""
+        pairs = [(one, other) for one, other in pairwise(self.tokens) if other.role in ("count", "much")]
+        asked = len(pairs) == 1 and pairs[0][0].text.casefold() in word_set("joins")
+        before = self.tokens[: self.tokens.index(pairs[0][1])] if asked else []
+        when = any(token.stem in word_set("when") for token in before) and any(each.role == "value" for each in before)
+        return (
+            when and bool(self.figures) and not any(map(self._has, SUPERLATIVES | {"sum", "average", "each", "more"}))
+        )
 
     def _read_measure(self, ways: Sequence[Aggregate]) -> RecordQuery | None:
         """A total, a mean, an order or a number, where no values are ranked."""

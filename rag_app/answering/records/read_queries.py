@@ -19,6 +19,7 @@ from rag_app.answering.records.settling import THERE, dated_field, doers, stands
 from rag_app.answering.records.titles import read_names
 from rag_app.answering.records.wording import (
     BEGINNING,
+    Meaning,
     Token,
     figure,
     figures_in,
@@ -227,8 +228,18 @@ def _leaves_words(question: Question, query: WrittenQuery, spec: IndexSpec) -> b
     denies = any(each.operator not in ("==", "contains") or not each.value for each in query.filters)
     compares = "than" in question.text.casefold().split()
     unsaid = any(figure(token.text) not in figures for token in tokens if token.is_left)
-    other = _names_other_figure(tokens, spec)
+    other = _names_other_figure(tokens, spec) or _turns_round(tokens, query, spec)
     return ((denied or compares) and not denies) or unsaid or other or _doubts_flags(tokens, query, spec)
+
+
+def _turns_round(tokens: Sequence[Token], query: WrittenQuery, spec: IndexSpec) -> bool:
+    """Whether the query takes what does not hold yet for what does, or an end of an order for the best, which nobody knows."""
+    held = {each.field for each in query.filters if each.value is True}
+    rated = any(token.role in ("best", "worst") for token in tokens)
+    best = vocabulary_of(spec, query.of or query.order).best
+    return any(token.name in held and token.meaning == Meaning("value", token.name, "false") for token in tokens) or (
+        rated and best is None and query.order is not None
+    )
 
 
 def _names_other_figure(tokens: Sequence[Token], spec: IndexSpec) -> bool:

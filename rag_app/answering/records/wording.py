@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rag_app.domain import FieldType, read_table
+from rag_app.domain import FieldType, column_name, read_table
 from rag_app.retrieval.formulas import names_in
 from rag_app.retrieval.index import IndexSpec, Kind, Vocabulary
 from rag_app.retrieval.records import NUMBER_FIELDS, NamedValue
@@ -32,6 +32,7 @@ _GENITIVE = "\0"  # stands in a text where the s of a genitive did
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
 SUPERLATIVES = frozenset({"high", "low", "most", "least", "newest", "oldest", "best", "worst"})
 BOUND_ROLES = frozenset({"under", "over", "least_of", "most_of"})
+_NEED = 5  # words before what is still to be done that say so
 _FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total"})
 _HISSES = ("ch", "sh", "ss", "x")  # ends of words whose plural has "es"
 _LONGEST = 6  # words of a phrase
@@ -61,7 +62,7 @@ class Token:
 
     `said`: it is understood, or says nothing. `others` are further meanings of the phrase, `also` further values.
     `inside`: it is a further word of the phrase before it. `parted`: a comma or a colon stands before it, `definite`: an
-    article or a genitive. `tells_number`: it is the number of what is known already, as in "the two visits".
+    article or a genitive, `joined`: nothing does ("T4" has two words). `tells_number`: it is the number of what is known already, as in "the two visits".
     """
 
     text: str
@@ -73,6 +74,7 @@ class Token:
     inside: bool = False
     parted: bool = False
     definite: bool = False
+    joined: bool = False
     tells_number: bool = False
 
     @property
@@ -99,8 +101,14 @@ def read_words(text: str, spec: IndexSpec, values: Sequence[NamedValue] = ()) ->
     values = [each for each in values if not _is_code_alike(each.value, text)]
     phrases = _phrases(spec, values) if values else _own_phrases(spec)
     tokens = [
-        Token(said, stem(said), parted=parted and place == 0, definite=definite and place == 0)
-        for word, parted, definite in _split(text)
+        Token(
+            said,
+            stem(said),
+            parted=parted and place == 0,
+            definite=definite and place == 0,
+            joined=joined and place == 0,
+        )
+        for word, parted, definite, joined in _split(text)
         for place, said in enumerate(_in_degree(word, phrases))
     ]
     place = 0
@@ -136,13 +144,22 @@ def _in_degree(word: str, phrases: Collection[Phrase]) -> tuple[str, ...]:
     return ("more" if found[2].lower() == "er" else "most"), f"{found[1].lower()}y"
 
 
+def join_words(tokens: Iterable[Token]) -> str:
+    """The text of words, with those together that were one: "T4".
+
+    >>> join_words([Token("from", "from"), Token("T", "t"), Token("4", "4", joined=True)])
+    'from T4'
+    """
+    return "".join(token.text if token.joined else f" {token.text}" for token in tokens).strip()
+
+
 def without_phrases(tokens: Sequence[Token], left_out: Sequence[Token]) -> str:
     """The words without the phrases that begin with one of the others."""
     kept, out = [], False
     for token in tokens:
         out = out if token.inside else any(token is each for each in left_out)
-        kept += [] if out else [token.text]
-    return " ".join(kept)
+        kept += [] if out else [token]
+    return join_words(kept)
 
 
 def known_words(spec: IndexSpec, values: Iterable[NamedValue]) -> frozenset[str]:
@@ -199,6 +216,12 @@ def stock_field(spec: IndexSpec) -> str | None:
         if words.adds_up and is_figure(spec, name) and there & {*map(stems, words.words)}
     ]
     return named[0] if len(named) == 1 else None
+
+
+def key_fields(spec: IndexSpec) -> frozenset[str]:
+    """The fields of which one value tells a row of a table from all others."""
+    keys = ((rule, column_name(rule.key[0])) for rule in spec.rows if len(rule.key) == 1)
+    return frozenset(rule.columns.get(key, key) for rule, key in keys)
 
 
 def money_field(spec: IndexSpec) -> str | None:
@@ -366,8 +389,8 @@ def _words(text: str) -> list[str]:
     return [word for word, *_ in _split(text)]
 
 
-def _split(text: str) -> Iterator[tuple[str, bool, bool]]:
-    """The words, each with whether a comma or a colon stands before it, and whether an article or a genitive does.
+def _split(text: str) -> Iterator[tuple[str, bool, bool, bool]]:
+    """The words, each with whether a comma or a colon stands before it, whether an article or a genitive does, or nothing.
 
     Without articles and without the s of a genitive; signs of money as words behind their figures.
     """
@@ -383,7 +406,7 @@ def _split(text: str) -> Iterator[tuple[str, bool, bool]]:
             article = True
             continue
         between = bare[end : found.start()]
-        yield found[0], not {*",:;"}.isdisjoint(between), article or _GENITIVE in between
+        yield found[0], not {*",:;"}.isdisjoint(between), article or _GENITIVE in between, end > 0 and not between
         end, article = found.end(), False
 
 
@@ -610,7 +633,8 @@ def _forms_of_holding(name: str, phrases: Iterable[str]) -> Iterator[tuple[str, 
         held = (f"{first} {be} {rest}" for be in ("is", "are", "was", "were"))
         denied = (f"{first} {be} {no} {rest}" for be in ("is", "are", "was", "were") for no in ("not", "never"))
         short = (f"{first} {be} t {rest}" for be in ("isn", "aren", "wasn", "weren"))
-        yield from ((form, Meaning("value", name, "true")) for form in (*held, f"{rest} {first}"))
+        whose = (f"{rest} {each} {first}" for each in ("my", "our", "his", "her", "its", "their"))
+        yield from ((form, Meaning("value", name, "true")) for form in (*held, f"{rest} {first}", *whose))
         others = (
             f"not {whole}",
             f"no {whole}",
@@ -793,21 +817,46 @@ def _is_sort_of(token: Token, field: str, values: Sequence[str], spec: IndexSpec
 
 def _read_short_names(tokens: Sequence[Token], spec: IndexSpec) -> None:
     """Words that are left stand for the one field without words of its own whose name has them, whole or cut: "population" for
-    `pop`, "budget" for `production_budget`."""
-    names = {name: stems(name.replace("_", " ")) for name in spec.fields if not vocabulary_of(spec, name).words}
-    names = {name: words for name, words in names.items() if spec.fields[name] in _SHORT_NAMED}
+    `pop`, "budget" for `production_budget`; or for the one that is called so without vowels: "snail count" for `snl_ct`."""
+    short = [name for name, kind in spec.fields.items() if kind in _SHORT_NAMED]
+    names = dict[str, tuple[Phrase, ...]]()
+    for name in short:
+        words, whole = [*map(stems, vocabulary_of(spec, name).words)], stems(name.replace("_", " "))
+        bare = (each for each in words if any(_without_vowels(word) == word for word in each))
+        ends = (whole[:-1],) if len(whole[-1]) == 1 else ()
+        names[name] = tuple(bare) if words else (whole, *ends)
+    _read_short_flags(tokens, spec)
     place = 0
     while names and place < len(tokens):
         row = [*takewhile(lambda token: token.is_left or token.is_unmeant, tokens[place : place + _LONGEST])]
-        while row and not _read_short_name(row, names):
+        while row and not _read_short_name(row, names, spec):
             row.pop()
         place += len(row) or 1
 
 
-def _read_short_name(row: Sequence[Token], names: Mapping[str, Phrase]) -> bool:
+def _read_short_flags(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """Two words that are left say that a field holds which is called so without vowels, and "not" may stand between them: "the
+    queen wasn't seen", of `qn_seen`."""
+    booleans = (name for name, kind in spec.fields.items() if kind is FieldType.BOOLEAN)
+    held = [(name, stems(phrase)) for name in booleans for phrase in vocabulary_of(spec, name).values.get("true", ())]
+    left = [token for token in tokens if not token.said and token.role in ("", "not") and figure(token.text) is None]
+    plain = [token for token in left if token.role != "not"]
+    for one, other in pairwise(plain):
+        found = {name for name, phrase in held if len(phrase) > 1 and _lacks_vowels(phrase, (one.stem, other.stem))}
+        if len(found) == 1:
+            one.said, other.meaning = True, Meaning("value", found.pop(), "true")
+
+
+def _read_short_name(row: Sequence[Token], names: Mapping[str, Sequence[Phrase]], spec: IndexSpec) -> bool:
     if not (row[0].is_left or row[-1].is_left) or any(figure(token.text) is not None for token in row):
         return False
-    found = [name for name, words in names.items() if _has_in_short(words, [token.stem for token in row])]
+    said = [token.stem for token in row]
+    found = [
+        name
+        for name, phrases in names.items()
+        for ways in [(_lacks_vowels,) if vocabulary_of(spec, name).words else (_has_in_short, _lacks_vowels)]
+        if any(is_short(words, said) for words in phrases for is_short in ways)
+    ]
     if len(found) == 1:
         for number, token in enumerate(row):
             token.said, token.inside = True, number > 0
@@ -824,7 +873,37 @@ def _has_in_short(name: Phrase, said: Sequence[str]) -> bool:
     True
     """
     ends = len(said) <= len(name) and all(map(_is_short_of, name[-len(said) :], said))
-    return ends or (len(said) > 1 and any(name[at : at + len(said)] == (*said,) for at in range(len(name))))
+    return (
+        ends
+        or _lacks_vowels(name, said)
+        or (len(said) > 1 and any(name[at : at + len(said)] == (*said,) for at in range(len(name))))
+    )
+
+
+def _lacks_vowels(name: Phrase, said: Sequence[str]) -> bool:
+    """Whether each word of a name is written without its vowels, or whole: "brood frames", of `brd_frm`.
+
+    >>> _lacks_vowels(("brd", "frm"), ("brood", "frame")), _lacks_vowels(("brd", "frm"), ("frame",)), _lacks_vowels(("ht",), ("hat",))
+    (True, False, False)
+    """
+    alike = all(_is_said_by(one, other) for one, other in zip(name, said, strict=False))
+    return alike and len(name) == len(said) and (len(name) > 1 or len(name[0]) >= _SHORTEST_CUT)
+
+
+def _is_said_by(name: str, said: str) -> bool:
+    """Whether a word of a name is this one without its vowels, and perhaps one consonant inside."""
+    bare = _without_vowels(said)
+    fewer = (bare[:place] + bare[place + 1 :] for place in range(1, len(bare) - 1))
+    return name in (said, bare) or (len(name) >= _SHORTEST_CUT and name in fewer)
+
+
+@lru_cache(8192)
+def _without_vowels(word: str) -> str:
+    """
+    >>> _without_vowels("frame"), _without_vowels("cell"), _without_vowels("apiary")
+    ('frm', 'cl', 'apry')
+    """
+    return re.sub(r"(.)\1+", r"\1", word[:1] + re.sub("[aeiou]", "", word[1:]))
 
 
 def _is_short_of(name: str, said: str) -> bool:
@@ -1103,7 +1182,7 @@ def _may_group(at: _Place) -> bool:
         return True  # "by booking status"
     if first is None or first.meaning is None:
         return first is not None
-    return first.role not in ("value", "unclear", "kind", "over", "under", "least_of", "most_of", "between")
+    return first.role not in ("value", "unclear", "kind", "over", "under", "least_of", "most_of", "between", "all")
 
 
 def _settle_figures(tokens: Sequence[Token], spec: IndexSpec) -> None:
@@ -1181,9 +1260,66 @@ def _denied_amount(tokens: Sequence[Token], place: int, spec: IndexSpec) -> Mean
     return Meaning("value", field.name, "==0") if denied and adds_up else None
 
 
+def _means_all(at: _Place) -> bool:
+    """Whether all records are meant that are so: "every critical alert", "every visit to ward 3"."""
+    leads = {one.name for one, other in pairwise(at.words_behind) if one.role == "field" and _is_value_of(other, one)}
+    asked = {each.role for each in at.tokens if each.role in _FIGURES | SUPERLATIVES and each.name not in leads}
+    return at.is_before("value", "kind") and not asked
+
+
+def _is_value_of(token: Token, field: Token) -> bool:
+    return token.role == "value" and token.name == field.name and not token.parted
+
+
+def _is_amount_of_figure(at: _Place) -> bool:
+    """Whether the number that is asked for is one that the records have: "the average number of nights per booking"."""
+    first = next(iter(at.words_behind), None)
+    figured = first is not None and first.role == "field" and is_figure(at.spec, first.name)
+    return figured and at.is_among("average") and at.token.text.casefold() == "number"
+
+
+def _says_nothing_more(at: _Place) -> bool:
+    """Whether a word says no more than what stands beside it: "how much money", "the power used", "the visits for clients with
+    insurance"."""
+    before = [each for each in at.tokens[: at.number] if not each.inside][-1:]
+    roles = {each.role for each in before}
+    measured = any(each.role == "field" and is_figure(at.spec, each.name) for each in before)
+    used = at.token.stem in word_set("used") and (measured or any(each.stem in word_set("was") for each in before))
+    money = at.token.stem in word_set("money") and "much" in roles and money_field(at.spec) is not None
+    led = any(each.said and each.stem in word_set("leads") for each in before)
+    told = any(
+        each.stem in word_set("with") | word_set("none") | word_set("who") for each in at.tokens[at.number + 1 :][:1]
+    )
+    bears = at.token.stem in word_set("bearers") and led and told and _last_meant(at) == "kind"
+    return used or money or bears
+
+
+def _worth_of_those(at: _Place) -> Meaning | None:
+    """The total of what "they" are worth, in the money that is named: "what were they worth in euros"."""
+    those = any(each.stem in word_set("those") for each in at.tokens[: at.number])
+    money = any(each.role == "unit" and in_money(vocabulary_of(at.spec, each.name).unit) for each in at.words_behind)
+    return Meaning("sum") if at.token.is_left and at.token.stem in word_set("worth") and those and money else None
+
+
+def _denied_by_need(at: _Place) -> Meaning | None:
+    """That what holds or not does not yet: "still need to be photographed", "is yet to be signed"."""
+    before = [each.stem for each in at.tokens[max(0, at.number - _NEED) : at.number]]
+    needed = before[-2:] == ["to", "be"] and not word_set("needs").isdisjoint(before[:-2])
+    holds = at.token.role == "value" and at.token.meaning is not None and at.token.meaning.value == "true"
+    done = (
+        holds
+        and at.spec.fields.get(at.token.name) is FieldType.BOOLEAN
+        and at.token.text.casefold().endswith(("ed", "en"))
+    )
+    denied = any(each.role == "not" for each in at.tokens[: at.number])
+    return Meaning("value", at.token.name, "false") if needed and done and not denied else None
+
+
 _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None]] = (
     # "by Julien", "by mail", "by more than ten"
     (("each",), lambda at: at.token.stem in word_set("prepositions") and not _may_group(at), None),
+    # the average number of nights
+    (("count",), _is_amount_of_figure, None),
     # the average price per booking
     (("each",), lambda at: at.is_before_kind and at.is_among("average"), None),
     # "who drove the most miles per trip" asks for the largest mean
@@ -1199,7 +1335,7 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
         Meaning("average"),
     ),
     # every critical alert
-    (("each",), lambda at: at.is_before("value", "kind") and not at.is_among(*_FIGURES, *SUPERLATIVES), Meaning("all")),
+    (("each",), _means_all, Meaning("all")),
     # every tent in total
     (("each",), lambda at: at.token.stem == "every" and at.is_before_kind and at.is_among("sum"), Meaning("all")),
     # "who came to Theo", "visits that come to less than 20"
@@ -1332,7 +1468,13 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
         if token.role == "value" and (kind := _kind_become(tokens, number, spec)) is not None:
             token.meaning = Meaning("kind", kind)
         token.meaning = (
-            _state_or_spending(at) or _costs_nothing(at) or _takings_meaning(at) or _comes_next(at) or token.meaning
+            _state_or_spending(at)
+            or _costs_nothing(at)
+            or _takings_meaning(at)
+            or _comes_next(at)
+            or _worth_of_those(at)
+            or _denied_by_need(at)
+            or token.meaning
         )
         if number and token.stem in word_set("faster") and _is_bounded(tokens[number - 1], spec):
             way, trend = tokens[number - 1], tokens[number - 1].meaning
@@ -1349,7 +1491,9 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
             token.said = token.tells_number = True
         if token.is_left and _names_amount(at):
             token.said, token.meaning = True, _total_of_amount(at)
-        token.said = token.said or (token.is_left and (_is_collection(at) or _stands_alone(at)))
+        token.said = token.said or (
+            token.is_left and (_is_collection(at) or _stands_alone(at) or _says_nothing_more(at))
+        )
         if token.role == "field" and _says_of_value(at):
             token.meaning = None  # "booked by phone"
         if (nothing := _denied_amount(tokens, number, spec)) is not None:
