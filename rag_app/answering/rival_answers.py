@@ -30,7 +30,7 @@ _ASKS_WHETHER = re.compile(
 )
 # In what is measured what a kind of question asks for; of other kinds, in anything.
 _MEASURES = {
-    Kind.MONEY: MONEY | {"paid"},
+    Kind.MONEY: MONEY | {"paid", "percent"},
     Kind.SPAN: {"time"},
     Kind.OFTEN: {"time", ""},
     Kind.LENGTH: {"length", "time"},
@@ -189,6 +189,8 @@ def are_comparable(question: str, one: Account, other: Account) -> bool:
     if kind_of(question) not in (Kind.PERSON, Kind.PLACE) and (
         _is_of_some(question, one, other) or _is_of_some(question, other, one)
     ):
+        return False
+    if _is_of_a_row(question, one, other) or _is_of_a_row(question, other, one):
         return False
     is_place = kind_of(question) is Kind.PLACE
     if not is_place and _is_special(question, (_clause(question, one.text), _clause(question, other.text))):
@@ -372,6 +374,18 @@ def _is_of_some(question: str, one: Account, other: Account) -> bool:
     )
     limits = first not in _UNLIMITING_STEMS | _stems(question) | other.subject_stems and _OF_ALL.match(one.text) is None
     return bool(first) and limits and not _names_of(question) - said and not cells_of(one.text, 2)
+
+
+def _is_of_a_row(question: str, one: Account, other: Account) -> bool:
+    """Whether one is a row whose first cell says of which of them it is: unless it is asked whether something is so.
+
+    >>> asked, rule = "How much is a visit?", Account("A visit is £6.")
+    >>> [_is_of_a_row(asked, Account(f"Ticket: {name}; Price: £9"), rule) for name in ("Visit", "Visit in winter")]
+    [False, True]
+    """
+    name = next(iter(cells_of(one.text, 2).values()), "")
+    own = _stems(name) - _UNLIMITING_STEMS - _stems(question) - other.subject_stems
+    return bool(own) and _ASKS_WHETHER.match(question) is None
 
 
 def _is_about_same_names(question: str, one: Account, other: Account, own: frozenset[str]) -> bool:

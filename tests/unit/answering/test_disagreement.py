@@ -198,6 +198,18 @@ def account(text: str, title: str) -> Account:
             False,
         ),
         (
+            "How long is the notice period?",
+            account("The notice period is four weeks.", "Contract"),
+            account("Clause: Notice in the first year; Content: one week", "Contract summary"),
+            False,
+        ),
+        (
+            "What is the reminder fee?",
+            account("The reminder fee is 5% of the sum.", "Terms"),
+            account("Reminder fee: eight per cent of the sum", "Office"),
+            True,
+        ),
+        (
             "Until what time can parcels be handed in?",
             account("Parcels can be handed in until two in the afternoon.", "Post room"),
             account("Hand in parcels by 15:30.", "Porter"),
