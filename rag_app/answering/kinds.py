@@ -145,7 +145,7 @@ _VALUES = {
         ),
         Kind.WARMTH: r"degrees?|°|\b\d+\s?[CF]\b|\bgrad\b",
         Kind.TIME: (
-            rf"\b(?:{_DAYS}|{_MONTHS})\b|\b\d{{1,2}}[:.]\d\d\b|\b1\d\d\d\b|\b20\d\d\b|\d\s?(?:[ap]\.?m\b|uhr)|o['’]clock"
+            rf"\b(?:{_DAYS}|{_MONTHS})\b|\bthe \d{{1,2}}(?:st|nd|rd|th)\b|\b\d{{1,2}}[:.]\d\d\b|\b1\d\d\d\b|\b20\d\d\b|\d\s?(?:[ap]\.?m\b|uhr)|o['’]clock"
             rf"|\b(?:at|from|by|until|till|to|after|before|um|ab|bis)\s(?:\d{{1,2}}|{_NUMBER})\b|\b(?:\d+|{_NUMBER})\s(?:{_UNITS_OF_TIME})\b"
             r"|\b(?:after|before|once|as soon as|when|while|during|within|every|next|last)\b"
         ),
@@ -331,6 +331,8 @@ def has_kind(kind: Kind, text: str, question: str) -> bool:
     True
     >>> has_kind(Kind.WEIGHT, "It costs 40 pounds.", "How heavy is it?")
     False
+    >>> has_kind(Kind.TIME, "Send it on the 12th.", "By which day of the month do I send it?")
+    True
     >>> has_kind(Kind.SHARE, "We sold 40 aprons.", "What fraction of buyers send theirs back?")
     False
     """
