@@ -479,7 +479,7 @@ async def _read(
         if rows:
             best = max(rows, key=odds[row].__getitem__)
             told = [write_out_days(each) for each in retell_row(ranked[best], text, pool)]
-            retold = [replace(readings[best], text=each) for each in told]
+            retold = [replace(readings[best], text=each, before="") for each in told]  # not behind another row
             odds[row, best] = max(odds[row, best], *await _odds(text, retold))
     return odds
 

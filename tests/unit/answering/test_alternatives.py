@@ -146,6 +146,22 @@ async def test_a_row_that_is_named_is_read_by_the_column_that_is_asked_about() -
     assert odds[rows[0]] == narrow > whole
 
 
+async def test_a_row_as_it_is_told_is_not_read_behind_another() -> None:
+    rows = [
+        f"Day: {day}; Watch: {watch}; Wind: {n}; Ropes: {n}4"
+        for day in ("Tue", "Wed")
+        for n, watch in enumerate(("Dawn", "Dusk"))
+    ]
+    asked, found = "How many ropes did the dusk watch count on Tuesday?", context("\n".join(rows))
+    ranking = await rank_passages(MiniLM(), Question(asked), found)
+    told = [
+        reading_of(each, found.blocks[0].title, "", "")
+        for each in ("Tuesday – watch: Dusk; ropes: 14", "Dusk – day: Tuesday; ropes: 14")
+    ]
+    odds = dict(zip((each.text for each in ranking.ranked), ranking.read[1], strict=True))
+    assert odds[rows[1]] >= the_reader().scores(asked, told).max()
+
+
 async def test_an_address_is_asked_for_and_not_what_else_is_said_of_it(synthesizer: ExtractiveSynthesizer) -> None:
     told = context(
         "The night line took 40 calls. The harbour office opens at nine.\n\nContact: Ruth, ruth@quay.example, 0155 20 77 31"
