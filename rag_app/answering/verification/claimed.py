@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from rag_app.answering.verification.figures import (
     MONEY,
-    NO_FIGURES,
     Date,
     Figure,
     FigureSet,
     Ratio,
     is_convertible,
 )
+from rag_app.answering.verification.results import NO_SURROUNDINGS, Surroundings, is_result
 from rag_app.domain import compile_later
 
 _TOTAL = compile_later(
@@ -41,11 +41,6 @@ _YEARLY = compile_later(
     r"\b(?:years?|yearly|annual\w*|months?|monthly|jahr\w*|monat\w*|ans?|année\w*|mois|mensuel\w*)\b", re.I
 )
 _AHEAD = compile_later(r"\b(?:before\w*|ahead|notice|advance|prior|vor\w*|avant|avance)\b", re.I)
-_SAYS_RESULT = compile_later(
-    r"\b(?:so|hence|thus|therefore|mak(?:es?|ing)|means|works? out|comes? to|adds? up|altogether|in all|total\w*|together|left|leav(?:es|ing)"
-    r"|remain\w*|more|less|fewer|cheaper|dearer|per|each|every|apiece|average\w*)\b",
-    re.I,
-)
 _SHARE = compile_later(r"\b(?:of|out of|von|de|sur)\b", re.I)
 _OVER_WORDS = frozenset(["more than", "over", "a little over", "just over", "at least"])
 _UNDER_WORDS = frozenset(
@@ -54,13 +49,9 @@ _UNDER_WORDS = frozenset(
 _ABOUT_WORDS = frozenset(["about", "around", "roughly", "approximately", "some"])
 _NEARLY, _ROUNDING, _LEAST_ROUND = 1.1, 0.03, 50
 _NEARLY_PART, _ROUNDING_PART = 1.25, 0.2
-_LEAST_CENT = 0.005
-_LEAST_RESULT = 30
 _ANY_YEAR = 2025
 _LARGEST_COUNT = 50
 _MOST_TO_ADD = 40
-_MOST_NAMED = 12
-"""The figures of a claim and of what stands before it, the last ones, that others may be worked out of."""
 _MONTHS_A_YEAR = 12.0
 SPANS = frozenset(["time", "months"])
 _DAYS_A_MONTH = (28, 31)
@@ -71,7 +62,11 @@ _Thing = TypeVar("_Thing")
 
 
 def is_unsupported(
-    claim: FigureSet, sources: FigureSet, text: str, counted: Iterable[int] = (), beside: FigureSet = NO_FIGURES
+    claim: FigureSet,
+    sources: FigureSet,
+    text: str,
+    counted: Iterable[int] = (),
+    beside: Surroundings = NO_SURROUNDINGS,
 ) -> bool:
     """Whether the claim `text` states a figure, date or time that the sources do not.
 
@@ -87,13 +82,19 @@ def is_unsupported(
     """
     counts = {value for value in counted if value <= _LARGEST_COUNT}
     bare = counts | _hours(chain.from_iterable(sources.times)) | {year for year, _, _ in sources.dates if year}
+    if ("×" in text or _YEARLY.search(text)) and any(
+        each.dimension == "months"
+        for given in (sources, beside.asked, beside.said)
+        for each in (*given.numbers, *given.implied)
+    ):
+        bare.add(_MONTHS_A_YEAR)
     return (
         _has_unknown_number(claim, sources, text, bare, beside)
         or any(_is_turned(each, sources, text) for each in claim.numbers)
         or any(not _has_ratio(each, claim, sources, text) for each in claim.ratios)
         or any(_is_other_span(each, sources) for each in claim.spans)
         or any(not _has_short_date(each, sources) for each in claim.short_dates)
-        or any(not _has_date(each, sources) for each in claim.dates)
+        or any(not (_has_date(each, sources) or _is_days_away(each, claim, sources, beside)) for each in claim.dates)
         or not claim.weekdays <= _weekdays_of(claim, sources)
         or any(not (_has_time(each, sources) or _is_behind(each, claim, sources)) for each in claim.times)
     )
@@ -106,7 +107,7 @@ def _weekdays_of(claim: FigureSet, sources: FigureSet) -> frozenset[int]:
 
 
 def _has_unknown_number(
-    claim: FigureSet, sources: FigureSet, text: str, bare: AbstractSet[float], beside: FigureSet
+    claim: FigureSet, sources: FigureSet, text: str, bare: AbstractSet[float], beside: Surroundings
 ) -> bool:
     """Whether a number is neither stated nor worked out of those that are."""
     known = [
@@ -160,7 +161,11 @@ def _is_of_fields(figure: Figure, known: Sequence[Figure], sources: FigureSet) -
 
 
 def is_computed(
-    figure: Figure, claim: FigureSet, sources: FigureSet, text: str, beside: FigureSet = NO_FIGURES
+    figure: Figure,
+    claim: FigureSet,
+    sources: FigureSet,
+    text: str,
+    beside: Surroundings = NO_SURROUNDINGS,
 ) -> bool:
     """Whether a figure is worked out of figures that the claim names, of one that it names or that stands `beside` it and one of
     the sources, or of those of the sources where it says so."""
@@ -175,7 +180,8 @@ def is_computed(
     computed += _gaps(claim, sources, text) if figure.dimension == "time" else []
     if any(abs(value - wanted) < 1e-6 for value in computed for wanted in figure.values):
         return True
-    return _is_result(figure, others, sources, text, beside)
+    shares = [each for each in claim.implied if each.dimension == "percent" and _states(each, sources)]
+    return is_result(figure, replace(claim, numbers=(*shares, *others)), sources, beside, text)
 
 
 def _sums(figure: Figure, others: Sequence[Figure], sources: FigureSet, text: str) -> list[float]:
@@ -216,79 +222,6 @@ def _products(figure: Figure, others: Sequence[Figure], sources: FigureSet, text
     return [value * share for value in known for share in shares] + [
         value * factor for value in known for factor in factors if factor > 1
     ]
-
-
-def _is_result(figure: Figure, named: Sequence[Figure], sources: FigureSet, text: str, beside: FigureSet) -> bool:
-    """Whether a figure is worked out of figures that the claim names; or of one of these and one beside it, where it is large or
-    said to be a result; or is so many times, or so many percent of, one of the sources."""
-    named = named[-_MOST_NAMED:]
-    results = chain(
-        _sums_of(product(named, named)), _products_of(product(named, named)), _shares(named), _totals(named)
-    )
-    if max(figure.plain) >= _LEAST_RESULT or _SAYS_RESULT.search(text):
-        said = [*beside.numbers, *named][-_MOST_NAMED:]
-        parts = [*said, *(_build(dimension, value) for dimension, value in _totals(said))]
-        known = [*sources.numbers[:_MOST_TO_ADD], *sources.implied, *beside.implied[-_MOST_NAMED:], *parts]
-        results = chain(
-            results, _sums_of(product(named, beside.numbers[-_MOST_NAMED:])), _products_of(product(parts, known))
-        )
-    return any(is_convertible(figure.dimension, each) and _is_written(figure, value) for each, value in results)
-
-
-def _sums_of(pairs: Iterable[tuple[Figure, Figure]]) -> Iterator[tuple[str, float]]:
-    """The sum and the difference of two figures of one unit, and what they are measured in."""
-    for one, other in pairs:
-        if is_convertible(one.dimension, other.dimension) and not one.equals(other):
-            yield one.dimension, max(one.values) + max(other.values)
-            yield one.dimension, abs(max(one.values) - max(other.values))
-
-
-def _products_of(pairs: Iterable[tuple[Figure, Figure]]) -> Iterator[tuple[str, float]]:
-    """So many times a figure with a unit, and so many percent of one, or what is left then."""
-    for one, other in pairs:
-        if "percent" in (one.dimension, other.dimension):
-            share, whole = (one, other) if one.dimension == "percent" else (other, one)
-            part = max(share.plain) / 100
-            if whole.dimension != "percent":
-                yield from ((whole.dimension, max(whole.values) * each) for each in (part, 1 - part))
-        elif bool(one.dimension) != bool(other.dimension):
-            yield one.dimension or other.dimension, max(one.values) * max(other.values)
-
-
-def _shares(named: Sequence[Figure]) -> Iterator[tuple[str, float]]:
-    """What one figure is of another, for each of it, and in all, whatever they are in."""
-    for one, other in product(named, named):
-        whole, part = max(one.plain), max(other.plain)
-        if one is other or not part:
-            continue
-        yield "", whole + part
-        yield "", abs(whole - part)
-        yield one.dimension, whole / part * one.scale
-        yield one.dimension, whole * part * one.scale
-        if one.dimension == other.dimension:
-            yield "", whole / part
-            yield "percent", 100 * whole / part
-
-
-def _totals(figures: Sequence[Figure]) -> Iterator[tuple[str, float]]:
-    """The sums of figures of one unit that stand one after another."""
-    for dimension in dict.fromkeys(each.dimension for each in figures):
-        values = [max(each.values) for each in figures if each.dimension == dimension]
-        for start in range(len(values)):
-            for end in range(start + 2, len(values) + 1):
-                yield dimension, sum(values[start:end])
-
-
-def _build(dimension: str, value: float) -> Figure:
-    return Figure(frozenset([value]), frozenset([value]), dimension)
-
-
-def _is_written(figure: Figure, value: float) -> bool:
-    """Whether a figure is a value as exactly as it is written."""
-    wanted, places = max(figure.plain), len(f"{max(figure.plain):g}".partition(".")[2])
-    exact = 0.5 * 10**-places if places or figure.dimension == "percent" else _LEAST_CENT
-    exact = max(exact, _ROUNDING * wanted) if figure.about else exact
-    return abs(value / figure.scale - wanted) <= exact
 
 
 def _is_change(figure: Figure, named: Sequence[Figure], text: str) -> bool:
@@ -343,10 +276,14 @@ def _values_of(dimension: str, figures: Iterable[Figure]) -> list[float]:
 
 def _has_ratio(ratio: Ratio, claim: FigureSet, sources: FigureSet, text: str) -> bool:
     """Whether the sources say a multiplier, or the figures that it is said of have it."""
-    if any(each.value == ratio.value for each in sources.ratios):
+    if any(each.value == ratio.value for each in sources.ratios) or (ratio.value == 1 / 2 and _says_half(sources)):
         return True
     wanted = max(ratio.value, 1 / ratio.value) if ratio.value else 0.0
     return any(_is_ratio(wanted, ratio.about, pair) for pair in _pairs_to_compare(claim, sources, text))
+
+
+def _says_half(sources: FigureSet) -> bool:
+    return any(each.dimension == "percent" and each.plain & {50.0} for each in (*sources.numbers, *sources.implied))
 
 
 def _pairs_to_compare(claim: FigureSet, sources: FigureSet, text: str) -> Iterator[tuple[float, float]]:
@@ -385,8 +322,10 @@ def _is_rounded(figure: Figure, known: Iterable[Figure]) -> bool:
     wanted, plain = max(figure.values), max(figure.plain)
     is_part = figure.dimension == "time" and wanted in _QUARTERS_OF_HOUR
     is_round = plain >= _LEAST_ROUND and not plain % 10 ** (len(str(int(plain))) - 2) and not plain % 10
-    if not figure.about or not (is_part or is_round):
+    if not figure.about:
         return False
+    if not (is_part or is_round):
+        return any(figure.dimension == each.dimension and _rounds_to(figure, each) for each in known)
     nearly, rounding = (_NEARLY_PART, _ROUNDING_PART) if is_part else (_NEARLY, _ROUNDING)
     near = [max(each.values) / wanted for each in known if each.dimension == figure.dimension and wanted]
     if figure.about in _OVER_WORDS:
@@ -394,6 +333,12 @@ def _is_rounded(figure: Figure, known: Iterable[Figure]) -> bool:
     if figure.about in _UNDER_WORDS:
         return any(1 < 1 / each < nearly for each in near if each)
     return figure.about in _ABOUT_WORDS and any(abs(each - 1) <= rounding for each in near)
+
+
+def _rounds_to(figure: Figure, known: Figure) -> bool:
+    """Whether a figure is one with decimals to the next whole: "about 8" of 7.8."""
+    exact = max(known.plain)
+    return not exact.is_integer() and round(exact) == max(figure.plain) and figure.scale == known.scale
 
 
 def _is_other_span(span: Figure, sources: FigureSet) -> bool:
@@ -436,6 +381,20 @@ def _has_date(wanted: Date, sources: FigureSet) -> bool:
     return (
         agrees or is_short or is_lone or (year is not None and day is not None and (year, day, month) in sources.dates)
     )
+
+
+def _is_days_away(wanted: Date, claim: FigureSet, sources: FigureSet, beside: Surroundings) -> bool:
+    """Whether the claim or the question names another day, and the sources say how many days are between them."""
+    days = {
+        round(value / _SECONDS_A_DAY) for each in sources.numbers if each.dimension == "time" for value in each.values
+    }
+    others = [_in_any_year(each) for each in (*claim.dates, *beside.asked.dates) if each != wanted]
+    here = _in_any_year(wanted)
+    return here is not None and any(abs(here - other) in days - {0} for other in others if other)
+
+
+def _in_any_year(day: Date) -> int | None:
+    return _ordinal((day[0] or _ANY_YEAR, *day[1:]))
 
 
 def _ordinal(day: Date) -> int | None:

@@ -38,7 +38,7 @@ UNITS = {
         ("euro", 1, "€ euro euros eur"),
         ("pound", 1, "£ gbp quid pound pounds"),
         ("pound", 0.01, "penny pennies pence"),
-        ("cent", 0.01, "¢ cent cents centime centimes rappen"),
+        ("cent", 0.01, "¢ ct cent cents centime centimes rappen"),
         ("franc", 1, "chf francs franken"),
         ("yen", 1, "¥ yen jpy"),
         ("yuan", 1, "cny yuan rmb"),
@@ -155,7 +155,8 @@ _SHARE = compile_later(
 )
 _RATIO = compile_later(
     rf"""\b(?:(?P<word>twice|thrice|double|triple|treble)\ (?=(?:as|the|that|what|its|their|our|his|her|more)\b)
-      | (?P<verb>doubl|tripl|trebl|quadrupl|halv|verdoppel|verdreifach)(?:ed|ing|t|te|ten)\b
+      | (?P<again>half)\ as\ (?:much|many|long|big|large|far|high|old|wide)\ again\b
+      | (?P<verb>doubl|tripl|trebl|quadrupl|halv|verdoppel|verdreifach)(?:e|es|ed|ing|t|te|ten)\b(?!\ (?:rooms?|beds?|plots?|doors?|espresso))
       | (?P<times>\d+(?:[.,]\d+)?|{_WORD_NUMBER})(?:\ times|[ ]?x)\ (?=(?:as|the|that|what|more|less|fewer|\w+er\ than)\b)
       | (?P<fold>\d+(?:[.,]\d+)?|{_WORD_NUMBER})[- ]?fold\b | (?P<x>\d+(?:[.,]\d+)?)x(?!\w|\s(?:an?|per|each|\d)) | by\ a\ factor\ of\ (?P<factor>\d+(?:[.,]\d+)?|{_WORD_NUMBER})
       | (?P<half>half)\ (?=as\b) | (?P<doppelt>doppelt|dreimal|viermal)\ (?=so\b) | (?P<fois>deux|trois|quatre)\ fois\ (?=plus|moins))""",
@@ -204,6 +205,7 @@ _SPAN = compile_later(
       | \ban?\ (?P<unit2>{_UNIT})\ (?:after|before|later|ago|earlier|long|early|late|ahead)\b""",
     re.IGNORECASE | re.VERBOSE,
 )
+_HOUR_BEFORE = compile_later(r"\b(?:till|until|at|bis|um)\s\Z", re.IGNORECASE)
 _RIGHT_SHARED = compile_later(r"\s?(?:to|or|bis|à|–|—|-)\s?|\s(?:instead of|rather than|against)\s", re.IGNORECASE)
 _RANGE_START = compile_later(r"\b(?:between|zwischen|entre)\s\Z", re.IGNORECASE)
 _LEFT_SHARED = compile_later(
@@ -397,6 +399,8 @@ def _ratio(found: re.Match[str]) -> Ratio:
     counted = found["times"] or found["fold"] or found["x"] or found["factor"]
     if counted:
         return Ratio(_count(counted), about)
+    if found["again"]:
+        return Ratio(1.5, about)
     if found["fois"]:
         return Ratio(float(OTHER_NUMBERS[found["fois"].casefold()]), about)
     word = found["word"] or found["verb"] or found["half"] or found["doppelt"]
@@ -426,7 +430,8 @@ def _read_numbers(rest: str) -> Iterator[Figure]:
     for at, ((left, _), (right, _)) in enumerate(pairwise(read)):
         one, other = figures[at], figures[at + 1]
         between = rest[left.end() : right.start()]
-        if other.dimension and not one.dimension and _shares_right(between, rest[: left.start()][-20:]):
+        is_scaled = _scale_of(right) > _scale_of(left) == 1 and not one.dimension
+        if (other.dimension or is_scaled) and not one.dimension and _shares_right(between, rest[: left.start()][-20:]):
             figures[at] = _with_unit_of(one, other, 1 if _scale_of(left) > 1 else _scale_of(right))
         elif (
             one.dimension
@@ -485,7 +490,8 @@ def _figure(found: re.Match[str]) -> Figure | None:
         scale = _scale_of(found)
         plain = {value * scale for value in _readings(found["digits"])}
     elif found["words"]:
-        if found["words"].casefold() == "one" and not unit and not found["scales"]:
+        is_hour = _HOUR_BEFORE.search(found.string, 0, found.start()) is not None
+        if found["words"].casefold() == "one" and not (unit or found["scales"] or is_hour):
             return None  # "one customer", "no one"
         value = float(_value(found["words"]))
         for scale_name in found["scales"].casefold().replace("-", " ").split():

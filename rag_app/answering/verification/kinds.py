@@ -26,7 +26,7 @@ _PAPERS = (
     r"summary|summaries|listing|listings|reviews?|terms|price\ list|minutes|papers?|quote|offer|table|sheet|leaflet|brochure|menu|"
     r"programme|schedule|invoice|statement|rules|announcement|notice|message|form|log|timetable)"
 )
-_STATE = r"(?:contain|include|list|mention|cover|say|tell|provide|specify|state|answer|have|address|give|discuss|describe|indicate|show|name)"
+_STATE = r"(?:contain|include|list|mention|cover|say|tell|provide|specify|state|answer|have|address|give|discuss|describe|indicate|show|name|spell\\ out|set\\ out|go\\ into)"
 # "We do not sell data" is a claim, and so is "two complained, and no answer was given": who lacks what is asked for
 _ADMISSION = compile_later(
     rf"""\bI(?:['’]m|\ am)?\b[^.!?]{{0,20}}?\b(?:not|n['’]t|cannot|can['’]t|don['’]t|didn['’]t|couldn['’]t|unable|lack|have\ no)\b
@@ -34,7 +34,7 @@ _ADMISSION = compile_later(
       | \bI\ lack\b
       | \bwe\ (?:do\ not|don['’]t|cannot|can['’]t|could\ not|couldn['’]t)\ (?:have|find)\b[^.!?]{{0,60}}?\b{_FACTS}\b
       | \b{_RECORDS}\b[^.!?]{{0,30}}?\b(?:do|does|did)(?:\ not|n['’]t)\ (?:\w+\ ){{0,2}}?{_STATE}\b
-      | \b{_PAPERS}\b[^.!?]{{0,30}}?\b(?:do|does|did)(?:\ not|n['’]t)\ (?:say|tell|mention|specify|state|indicate|explain|record|show|reveal)\b
+      | \b{_PAPERS}\b[^.!?]{{0,30}}?\b(?:do|does|did)(?:\ not|n['’]t)\ (?:say|tell|mention|specify|state|indicate|explain|record|show|reveal|spell\ out|set\ out|go\ into|cover|give)\b
             [^.!?]{{0,20}}?\b(?:whether|if|how|what|when|who|which|why|where|anything)\b
       | \b(?:{_RECORDS}|{_PAPERS})\ says?\ nothing\ (?:on|about|of)\b
       | \b(?:{_RECORDS}|{_PAPERS})\ (?:gives?|names?|states?|mentions?|specif(?:y|ies)|records?)\ no\b
@@ -43,7 +43,7 @@ _ADMISSION = compile_later(
       | \b(?:no|not\ enough|insufficient)\ (?:\w+\ ){{0,2}}?(?:information|details?|data|evidence|context)\ (?:\w+\ ){{0,2}}?(?:available|
             provided|given|found|mentioned|retrieved|on|about|to\ answer)\b
       | \b(?:not|n['’]t)\ (?:mentioned|stated|specified|provided|covered|available|included|given|described)\b[^.!?]{{0,20}}?\b{_RECORDS}\b
-      | (?:\bnot|n['’]t)\ (?:mentioned|stated|specified|recorded)\ (?:in|by|on)\b[^.!?]{{0,20}}?\b{_PAPERS}\b
+      | (?:\bnot|n['’]t)\ (?:mentioned|stated|specified|recorded|spelled\ out|given)\ (?:in|by|on)\b[^.!?]{{0,20}}?\b{_PAPERS}\b
       | \bno\ mention\ of\b
       | \b(?:kein\w*|nicht\ genug)\ (?:\w+\ ){{0,2}}?(?:informationen|angaben|daten|hinweise?|quellen?)\b
       | \b(?:quellen|unterlagen|dokumente|daten)\b[^.!?]{{0,40}}?\b(?:nicht|keine?)\b | \bich\ weiß\ (?:es\ |das\ )?nicht\b
@@ -80,7 +80,11 @@ _CONNECTION = compile_later(
     r"""(?:(?:sure|certainly|of\ course|okay|ok|great|absolutely|hello|hi|hey|good\ (?:morning|day|evening)|welcome|thanks|thank\ you
             |no\ problem|gladly|(?:good)?bye|how\ are\ you|hallo|bonjour|gerne|merci)\b(?:\ (?:there|so\ much|for\ (?:asking|your\ \w+)))?[\s,!.?]*)+\Z
       | you(?:['’]re|\ are)\ (?:very\ |most\ )?welcome\b[^,;:]{0,20}\Z
-      | (?:i\ hope|hope)\ (?:this|that|it)\ (?:helps|answers\ your\ question)\b[^,;:]{0,20}\Z
+      | (?:(?:i|we)\ )?(?:hope|wish)\ (?:you|your|the|this|that|it|everything|all)\b[^,;:]{0,60}\Z
+      | (?:thanks|thank\ you|many\ thanks)\b[^,;:]{0,60}\Z
+      | (?:(?:my|our)\ )?(?:all\ the\ best|best\ wishes|best\ of\ luck|good\ luck|congratulations|condolences|(?:deepest\ |sincere\ )?sympathy
+            |get\ well|take\ care|have\ (?:a|an|fun|lots)|enjoy|safe\ (?:travels?|journey)|happy\ \w+ing|i(?:['’]m|\ am)\ (?:so\ |very\ )?sorry)\b
+            (?:(?!\b(?:is|are|was|were|has|had|because|since)\b)[^,;:]){0,60}\Z
       | (?:please\ |feel\ free\ to\ |just\ )?(?:let\ me\ know|ask(?:\ me)?)\ (?:if|whether|what|which)\b[^;:]*\Z
       | (?:if\ you\ [^,;:]{0,60},\ )?(?:i['’]m|i\ am|i['’]d\ be|i\ would\ be)\ (?:happy|glad)\ to\ help\b[^;:]*\Z
       | (?:(?:would|do|shall|should|can|could|may|want|is\ there\ anything|anything\ else|which|what)\b[^;:]*(?:\byou\b|\bi\b|\bme\b|\belse\b)[^;:]*\?)\Z""",

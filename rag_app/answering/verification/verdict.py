@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -11,11 +12,13 @@ from msgspec.structs import replace
 from rag_app.answering.citations import MARKER, cut_words, words_of
 from rag_app.answering.context import ContextBlock
 from rag_app.answering.kinds import THOUSANDS
+from rag_app.answering.verification.bars import LEAST, Doubt, least_odds
 from rag_app.answering.verification.claimed import is_unsupported
 from rag_app.answering.verification.entailment import LANGUAGE, Source, read_odds
-from rag_app.answering.verification.figures import UNITS, figures_of
+from rag_app.answering.verification.figures import UNITS, FigureSet, figures_of
 from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
 from rag_app.answering.verification.places import PlaceIndex
+from rag_app.answering.verification.results import Surroundings
 from rag_app.answering.verification.words import (
     MIN_CLAUSE,
     MIN_LEANING,
@@ -42,7 +45,7 @@ _TITLES = compile_later(rf"[ \t]*\|(?P<cells>[^\n]+)\n{_RULE}")
 _PARAGRAPH = compile_later(r"\n[ \t]*\n")
 _NUMBER_ALONE = compile_later(r"(?:\A|\n)[ \t]*(?:\d{1,3}[.)]|[-*•–])[ \t]*\Z")
 _OF_ALL = compile_later(
-    r"\b(?:(?:of|among|between) (?:all|the|these|those)|the other) (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b",
+    r"\b(?:(?:of|among|between|across|in|over|for) (?:all )?(?:the|these|those)|all|the other) (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b",
     re.I,
 )
 _CITATION = compile_later(rf"\s*{MARKER.pattern}")
@@ -60,14 +63,11 @@ _MARKS = " \"'“”‘’*_.…!"
 _MARKS_AND_BLANKS = _MARKS + "\n,;:?|>()-"
 _CHARACTERS_BESIDE, _LEAST_QUOTE = 20, 8
 _TITLE = compile_later(r"\A\s*Title: ([^|\n]*)(?:\| )?")
-_LEAST_WITH_WORDS, _LEAST_ALONE, _LEAST_CARRIED, _LEAST_SURE = -3.0, -1.5, 0.0, 1.0
-"""Log-odds that the sources state a claim, above which it is kept: of one whose words they have, of another, of another without
-a citation of its own or with next to none of their words, and of one that begins with what looks like a name."""
 _MOST_BEFORE = 12
-"""Sentences of a paragraph whose figures a later one may be worked out of: a long paragraph is not read again and again."""
+"""Sentences of a paragraph whose figures another may be worked out of: a long paragraph is not read again and again."""
 _FEW_WORDS = 0.3
-_LITTLE, _LEAST_OF_LITTLE = 0.6, -2.0
-"""The weight of the words of a sentence that says next to nothing ("Probably yes."), and its least log-odds."""
+_LITTLE = 0.6
+"""The weight of the words of a sentence that says next to nothing ("Probably yes.")."""
 
 
 class Unit(Struct, frozen=True):
@@ -106,34 +106,55 @@ class Ground:
         self._named = frozenset(re.findall(r"\w+", names.casefold()))
 
     def supports(
-        self, text: str, blocks: Iterable[int], counted: Iterable[int], *, before: str = "", leaning: bool = False
+        self, text: str, blocks: Iterable[int], counted: Iterable[int], *, beside: str = "", leaning: bool = False
     ) -> bool:
         """Whether these blocks hold what a claim states: its figures, names, words and negation.
 
-        Figures may be worked out of those of the question, and of what the answer says `before`; those of the question may be
+        Figures may be worked out of those of the question, and of the sentences `beside` it; those of the question may be
         repeated beside others.
         """
         cited = tuple(sorted(set(blocks)))
         if not cited:
             return False
-        passage = self._passage(cited)
-        if _is_quoted(text, passage.text):
+        if _is_quoted(text, self._passage(cited).text):
             return True
-        figures, language = figures_of(text), language_of(text)
-        known, beside = passage.figures, figures_of(f"{self._question}\n{before}")
-        if is_unsupported(
-            figures, self._figures_asked, text
-        ):  # "at 15 he is above the limit of 14", not "yes, it costs 50" of a question
-            known = known.join(self._figures_asked)
-        if is_unsupported(figures, known, text, (*counted, *self._counts_in(text, passage)), beside):
-            return False
+        return self._is_likely(text, cited, self.doubts_of(text, cited, counted, beside=beside, leaning=leaning))
+
+    def doubts_of(
+        self, text: str, cited: tuple[int, ...], counted: Iterable[int], *, beside: str = "", leaning: bool = False
+    ) -> list[Doubt]:
+        """What speaks against a claim that cites these blocks."""
+        passage, language = self._passage(cited), language_of(text)
+        doubts = [*self._doubts_of_figures(text, passage, counted, figures_of(beside))]
         spelt = passage.spellings | (self._in_question & self._passage(self._all).spellings)
-        if (names := unknown_names(text, spelt, german=language == "de")) and not self._is_common(names, text, cited):
-            return False
+        if names := unknown_names(text, spelt, german=language == "de"):
+            doubts.append(Doubt.FIRST_WORD if _is_common(names, text) else Doubt.NAME)
         if language and passage.language and language != passage.language:
-            return True
-        stated = len(figures.numbers) + len(figures.dates) + len(figures.times)
-        return self._says(text, cited, stated, leaning=leaning)
+            return doubts
+        return [*doubts, *self._doubts_of_words(text, passage, leaning=leaning)]
+
+    def lacks_figure(self, text: str, blocks: Iterable[int], counted: Iterable[int], beside: str) -> bool:
+        """Whether a claim has a figure that these blocks and the sentences beside it do not give."""
+        passage = self._passage(tuple(sorted(set(blocks))))
+        return Doubt.FIGURE in self._doubts_of_figures(text, passage, counted, figures_of(beside))
+
+    def _doubts_of_figures(
+        self, text: str, passage: Passage, counted: Iterable[int], said: FigureSet
+    ) -> Iterator[Doubt]:
+        figures, known = figures_of(text), passage.figures
+        is_of_question = not is_unsupported(figures, self._figures_asked, text)
+        if not is_of_question:  # "at 15 he is above the limit of 14", not "yes, it costs 50" of a question
+            known = known.join(self._figures_asked)
+        beside = Surroundings(self._figures_asked, said, passage.lines)
+        if is_unsupported(figures, known, text, (*counted, *self._counts_in(text, passage)), beside):
+            yield Doubt.ASKED if is_of_question and not figures.numbers else Doubt.FIGURE
+
+    def _is_likely(self, text: str, cited: tuple[int, ...], doubts: Sequence[Doubt]) -> bool:
+        """Whether the model is sure enough for these doubts; where it cannot read, whether there are none."""
+        if self._passage(cited).language != LANGUAGE or not _may_be_read(text):
+            return {*doubts} <= {Doubt.NONE}
+        least = least_odds(doubts) if doubts else -inf
+        return least < inf and self.read_odds(text, cited) > least
 
     def _counts_in(self, text: str, passage: Passage) -> Iterator[int]:
         """What a claim may count: "the cheapest of the three", of what was found; "three sizes: small, medium and large"."""
@@ -142,28 +163,23 @@ class Ground:
         if listed := _LIST_AFTER_COLON.search(text):
             yield len(_ITEM.split(listed[1]))
 
-    def _says(self, text: str, cited: tuple[int, ...], stated: int, *, leaning: bool) -> bool:
-        """Whether sources say a claim, by their words where these deny it or are of another language, else by the model."""
-        passage = self._passage(cited)
-        if misquotes(text, passage.text) or turns_round(text, passage) or contradicts(text, passage):
-            return False
+    def _doubts_of_words(self, text: str, passage: Passage, *, leaning: bool) -> Iterator[Doubt]:
+        figures = figures_of(text)
+        stated = len(figures.numbers) + len(figures.dates) + len(figures.times)
         overall, least = support(text, passage, self._asked, stated)
         has_words = overall >= (MIN_LEANING if leaning else MIN_SUPPORT) and least >= MIN_CLAUSE
-        is_idle = has_idle_aside(text, passage)
-        is_read = has_words or kind_of(text) is not Kind.ADVICE
-        if not is_read or passage.language != LANGUAGE or not _may_be_read(text):
-            return has_words and not is_idle
-        least_alone = _LEAST_CARRIED if leaning or overall < _FEW_WORDS else _LEAST_ALONE
-        return self._read(text, cited) > (_LEAST_SURE if is_idle else _LEAST_WITH_WORDS if has_words else least_alone)
+        if has_words:
+            yield Doubt.NONE
+        elif kind_of(text) is Kind.ADVICE:
+            yield Doubt.ADVICE
+        else:
+            yield Doubt.CARRIED if leaning else Doubt.FEW_WORDS if overall < _FEW_WORDS else Doubt.OTHER_WORDS
+        checks = (turns_round, Doubt.ORDER), (contradicts, Doubt.NEGATION), (has_idle_aside, Doubt.ASIDE)
+        yield from (doubt for check, doubt in checks if check(text, passage))
+        if misquotes(text, passage.text):
+            yield Doubt.QUOTATION
 
-    def _is_common(self, names: Sequence[str], text: str, cited: tuple[int, ...]) -> bool:
-        """Whether what looks like a name is the sentence's first word alone, a word of English, and its sources state it."""
-        name = names[0]
-        begins = len(names) == 1 and name.istitle() and text.lstrip(_MARKS_AND_BLANKS).startswith(name)
-        is_word = begins and tokenizer().token_to_id(name.casefold()) is not None
-        return is_word and _may_be_read(text) and self._read(text, cited) > _LEAST_SURE
-
-    def _read(self, text: str, cited: tuple[int, ...]) -> float:
+    def read_odds(self, text: str, cited: tuple[int, ...]) -> float:
         """The model's log-odds that these sources state a claim."""
         if (text, cited) not in self._odds:
             sources = [self._sources[number] for number in cited]
@@ -175,9 +191,9 @@ class Ground:
         cited = tuple(sorted(set(blocks)))
         if not cited or not _may_be_read(text) or self.invents(text):
             return False
-        return sum(telling_words(text).values()) < _LITTLE and self._read(text, cited) > _LEAST_OF_LITTLE
+        return sum(telling_words(text).values()) < _LITTLE and self.read_odds(text, cited) > LEAST[Doubt.LITTLE]
 
-    def exchanges(self, text: str) -> bool:
+    def is_exchanged(self, text: str) -> bool:
         """Whether a sentence, with its markers, says of one source what another of its sources says.
 
         A marker is of the text before it, since the marker before. The figures of that, or its names, are not to be those
@@ -187,12 +203,17 @@ class Ground:
         segments = _segments(text)
         everything = {number for _, blocks in segments for number in blocks}
         return any(
-            self._is_of_others(said, blocks, everything.difference(blocks))
-            or self._is_of_nobody(said, blocks)
-            or any(self._gives_another(said, number) for number in blocks)
-            or (len(everything) > 1 and any(contradicts(said, self._passage((number,))) for number in blocks))
+            not self._is_likely(said, blocks, [*self._doubts_of_markers(said, blocks, everything)])
             for said, blocks in segments
         )
+
+    def _doubts_of_markers(self, said: str, blocks: tuple[int, ...], everything: set[int]) -> Iterator[Doubt]:
+        if self._is_of_others(said, blocks, everything.difference(blocks)) or self._is_of_nobody(said, blocks):
+            yield Doubt.MARKER
+        if any(self._gives_another(said, number) for number in blocks):
+            yield Doubt.PLACE
+        if len(everything) > 1 and any(contradicts(said, self._passage((number,))) for number in blocks):
+            yield Doubt.NEGATION
 
     def _gives_another(self, said: str, number: int) -> bool:
         """Whether the source has another figure for what is said."""
@@ -315,7 +336,8 @@ class Verification:
             self._gap_left = gap  # of the gaps around what is left out the larger one stays
             return
         self._cited.update(unit.cited)
-        self._said.append(plain(unit.text))
+        if not unit.leaning:
+            self._said.append(plain(unit.text))
         self._waiting.append(unit)
         self._resolve(final=False)
 
@@ -334,18 +356,24 @@ class Verification:
             beside = clauses_without_admission(said)
             if not FINITE.search(beside):
                 return None if self._ground.invents(said) else Unit(text, gap, kind, cited)
-            said, kind = beside, Kind.CLAIM
+            said, kind = beside, kind_of(beside)
         if kind is Kind.CONNECTION or (kind is Kind.ADVICE and not self._advice_is_claim):
             return self._judge_unstated(Unit(text, gap, kind, cited, leads_in(text)), said)
-        if not cited:
-            return Unit(text, gap, Kind.CLAIM, (), leaning=True)
-        return Unit(text, gap, Kind.CLAIM, cited) if self._is_supported(text, said, cited) else None
+        unit = Unit(text, gap, Kind.CLAIM, cited, leaning=not cited)
+        if unit.leaning or self._is_supported(text, said, cited, self._sentences_around):
+            return unit
+        waits = self._ground.lacks_figure(said, cited, (len(cited),), self._sentences_around)
+        return replace(unit, leaning=True) if waits else None
+
+    @property
+    def _sentences_around(self) -> str:
+        return "\n\n".join(self._said)
 
     def _judge_unstated(self, unit: Unit, said: str) -> Unit | None:
         """Advice and a connection need no source; advice that has one counts as a claim."""
         if self._ground.invents(said):
             return None
-        if unit.kind is Kind.ADVICE and self._is_supported(unit.text, said, unit.cited):
+        if unit.kind is Kind.ADVICE and self._is_supported(unit.text, said, unit.cited, self._sentences_around):
             return replace(unit, kind=Kind.CLAIM, leaning=False)
         return unit
 
@@ -355,13 +383,12 @@ class Verification:
         stated = any(FINITE.search(each) or self._ground.invents(f"{each[:1].lower()}{each[1:]}") for each in titles)
         return None if stated else unit
 
-    def _is_supported(self, text: str, said: str, cited: Sequence[int]) -> bool:
+    def _is_supported(self, text: str, said: str, cited: Sequence[int], beside: str) -> bool:
         counted, ground, parts = (len(cited), len(self._cited | set(cited))), self._ground, _segments(text)
-        before = "\n".join(self._said)
-        supported = ground.supports(said, cited, counted, before=before) or (
-            len(parts) > 1 and all(ground.supports(part, blocks, counted, before=before) for part, blocks in parts)
+        supported = ground.supports(said, cited, counted, beside=beside) or (
+            len(parts) > 1 and all(ground.supports(part, blocks, counted, beside=beside) for part, blocks in parts)
         )
-        return supported and not ground.exchanges(text)
+        return supported and not ground.is_exchanged(text)
 
     def _resolve(self, *, final: bool) -> None:
         """Release what waits, in order, up to the first sentence that still leans on what is to come."""
@@ -380,9 +407,14 @@ class Verification:
     def _is_carried(self, unit: Unit, later: Sequence[Unit]) -> bool:
         if unit.kind is not Kind.CLAIM:
             return any(not each.leaning for each in later)
-        cited = {number for each in later for number in each.cited}
+        cited = {number for each in later if not each.leaning for number in each.cited}
         said = plain(unit.text)
-        return self._ground.supports(said, cited, (len(cited),), leaning=True) or self._ground.allows(said, cited)
+        if unit.cited:
+            return bool(cited) and self._is_supported(unit.text, said, unit.cited, self._sentences_around)
+        figures = (len(cited),)
+        return self._ground.supports(
+            said, cited, figures, beside=self._sentences_around, leaning=True
+        ) or self._ground.allows(said, cited)
 
     def _close(self) -> None:
         """A paragraph ends: what nothing has carried is left out."""
@@ -431,6 +463,13 @@ def _text_of(block: ContextBlock, units: Mapping[str, str]) -> str:
             field = rf"(?im)((?:^|\| ){re.escape(name).replace('_', ' ')}: [-+]?[\d.,]+)(?= \||$)"
             header = re.sub(field, rf"\g<1> {unit}", header)
     return f"{header}\n\n{block.body}".strip()
+
+
+def _is_common(names: Sequence[str], text: str) -> bool:
+    """Whether what looks like a name is the sentence's first word alone, and a word of English."""
+    name = names[0]
+    begins = len(names) == 1 and name.istitle() and text.lstrip(_MARKS_AND_BLANKS).startswith(name)
+    return begins and tokenizer().token_to_id(name.casefold()) is not None
 
 
 def _may_be_read(text: str) -> bool:
