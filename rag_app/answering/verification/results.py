@@ -6,7 +6,7 @@ only if few of its neighbours are results of the same kind: 246 for three nights
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise, product
+from itertools import chain, islice, pairwise, product
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rag_app.answering.verification.figures import MONEY, NO_FIGURES, Figure, FigureSet, figures_of, is_convertible
 from rag_app.domain import compile_later
 
-_MOST_NAMED, _MOST_KNOWN = 12, 40
+_MOST_NAMED, _MOST_OF_LINE, _MOST_KNOWN, _MOST_TOTALS = 12, 8, 40, 2_000
 """The figures of a claim, of what stands around it and of a line, the last ones, and those of the sources, the first ones, that
 others are worked out of."""
 _MOST_NEAR_NAMED, _MOST_NEAR_ASKED, _MOST_NEAR, _NEIGHBOURS = 0.25, 0.1, 0.05, 20
@@ -38,10 +38,10 @@ Result = tuple[str, float, float]
 
 
 class Layout(Struct, frozen=True):
-    """The figures of each line and sentence of the sources, the totals of neighbours in the columns of their tables and in their
-    text, and how many rows the tables have."""
+    """What the figures of each line and sentence of the sources give, the totals of neighbours in the columns of their tables and
+    in their text, and how many rows the tables have."""
 
-    figures: tuple[tuple[Figure, ...], ...] = ()
+    results: tuple[Result, ...] = ()
     totals: tuple[Result, ...] = ()
     rows: frozenset[int] = frozenset()
 
@@ -76,8 +76,11 @@ def read_lines(text: str) -> Layout:
     totals = chain(
         chain.from_iterable(map(find_totals, columns)), chain.from_iterable(map(find_totals, pairwise(prose)))
     )
-    lines = tuple(each[:_MOST_NAMED] for each in figures if each)
-    return Layout(lines, tuple(totals), frozenset(map(len, tables)))
+    lines = [each[:_MOST_OF_LINE] for each in figures if len(each) > 1][:_MOST_KNOWN]
+    results = chain.from_iterable(_combine(product(each, each)) for each in lines)
+    return Layout(
+        (*dict.fromkeys(results),), (*islice(dict.fromkeys(totals), _MOST_TOTALS),), frozenset(map(len, tables))
+    )
 
 
 def _read_tables(text: str) -> Iterator[list[list[tuple[Figure, ...]]]]:
@@ -99,12 +102,13 @@ def is_result(figure: Figure, claim: FigureSet, sources: FigureSet, beside: Surr
     `claim` has what is known of the claim already. Figures that it does not name are used only where it says that it reckons.
     """
     named = claim.numbers[-_MOST_NAMED:]
+    wanted, exact = max(figure.plain), _exactness_of(figure)
     steps = [_MOST_NEAR_NAMED, _MOST_NEAR_NAMED]
     if beside is not NO_SURROUNDINGS and _SAYS_RESULT.search(text):
         steps += [_MOST_NEAR, _MOST_NEAR, _MOST_NEAR, _MOST_NEAR_NAMED, _MOST_NEAR_ASKED, _MOST_NEAR, _MOST_NEAR]
     for most, results in zip(steps, _results_of(replace(claim, numbers=named), sources, beside), strict=False):
         values = [*_values_for(figure, results)]
-        if any(is_written(figure, value) for value in values):
+        if any(abs(value - wanted) <= exact for value in values):
             return _share_of_neighbours(figure, values) <= most
     return False
 
@@ -126,7 +130,7 @@ def _results_of(claim: FigureSet, sources: FigureSet, beside: Surroundings) -> I
     yield _products_of(product(asked, asked))
     yield _products_of(product(asked, known))
     yield chain(
-        chain.from_iterable(_combine(product(each, each)) for each in beside.lines.figures),
+        beside.lines.results,
         (_multiply(_as_result(one), 1 / _MONTHS_A_YEAR) for one in known),
     )
     yield _add_each([*_products_of(product([*asked, *named], known))], [*map(_as_result, (*asked, *named, *said))])
@@ -209,19 +213,19 @@ def find_totals(figures: Sequence[Figure]) -> Iterator[Result]:
 
 def _values_for(figure: Figure, results: Iterable[Result]) -> Iterator[float]:
     """The results in the unit of a figure; as they are where one of them has none."""
+    own = figure.scale
     for dimension, value, scale in results:
         if not dimension or not figure.dimension:
             yield value / scale
         elif is_convertible(dimension, figure.dimension):
-            yield value / figure.scale
+            yield value / own
 
 
-def is_written(figure: Figure, value: float) -> bool:
-    """Whether a figure is a value as exactly as it is written."""
+def _exactness_of(figure: Figure) -> float:
+    """How far a value may be from a figure that is as exact as it is written."""
     wanted, places = max(figure.plain), len(f"{max(figure.plain):g}".partition(".")[2])
     exact = 0.5 * 10**-places if places or figure.dimension == "percent" else _LEAST_CENT
-    exact = max(exact, _ROUNDING * wanted) if figure.about else exact
-    return abs(value - wanted) <= exact
+    return max(exact, _ROUNDING * wanted) if figure.about else exact
 
 
 def _share_of_neighbours(figure: Figure, values: Iterable[float]) -> float:

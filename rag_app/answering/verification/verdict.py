@@ -65,6 +65,8 @@ _CHARACTERS_BESIDE, _LEAST_QUOTE = 20, 8
 _TITLE = compile_later(r"\A\s*Title: ([^|\n]*)(?:\| )?")
 _MOST_BEFORE = 12
 """Sentences of a paragraph whose figures another may be worked out of: a long paragraph is not read again and again."""
+_MOST_WAITING = 4
+"""Sentences that may wait at once when one with an unknown figure comes, which then waits for the figures of later ones."""
 _FEW_WORDS = 0.3
 _LITTLE = 0.6
 """The weight of the words of a sentence that says next to nothing ("Probably yes.")."""
@@ -362,7 +364,9 @@ class Verification:
         unit = Unit(text, gap, Kind.CLAIM, cited, leaning=not cited)
         if unit.leaning or self._is_supported(text, said, cited, self._sentences_around):
             return unit
-        waits = self._ground.lacks_figure(said, cited, (len(cited),), self._sentences_around)
+        waits = len(self._waiting) < _MOST_WAITING and self._ground.lacks_figure(
+            said, cited, (len(cited),), self._sentences_around
+        )
         return replace(unit, leaning=True) if waits else None
 
     @property
