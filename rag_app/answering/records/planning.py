@@ -148,15 +148,7 @@ def read_question(
             if token.name == dating and says_year(spec, dating):
                 token.meaning = None
     reader = _Reader(spec, tokens, values, period, today, comparing, dating)
-    plan = reader.plan()
-    if plan is not None and (said := INCLUSION.findall(without_days(text, period))):
-        included = {each.name for each in read_names(" ".join(said), spec, values) if each.role == "value"}
-        plan = None if included & fields_of(plan.query.filters) else plan  # "booked, including what was cancelled"
-    if plan is not None and plan.is_list and (again := _ASKS_AGAIN.search(text)):
-        named = [token.name for token in read_words(again[0], spec) if token.role == "field"]
-        plan = replace(plan, figures=tuple(dict.fromkeys((*plan.figures, *named))))
-    if plan is not None and (asks_advice(text) or (period is not None and means_part(text, period))):
-        plan = None  # "at the end of January"
+    plan = _read_plan(reader, text, spec, values, period)
     left = [token for token in tokens if token.is_left]
     every = asks_for_all(tokens)
     places = any(token.role in ("high", "low") for token in tokens) and tokens[0].stem in word_set("where")
@@ -173,6 +165,25 @@ def read_question(
     about = unknown if stand_before_kind(tokens, left) else ()
     another = asks_of_another(tokens, spec)
     return Reading(None, unknown, missing, kind if missing else None, ranks, limits or ranked, about, another)
+
+
+def _read_plan(
+    reader: "_Reader", text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None
+) -> Plan | None:
+    """The reader's plan with the fields that are asked again; None where the text asks for what no plan gives."""
+    plan = reader.plan()
+    if (
+        plan is None or asks_advice(text) or (period is not None and means_part(text, period))
+    ):  # "at the end of January"
+        return None
+    if said := INCLUSION.findall(without_days(text, period)):  # "booked, including what was cancelled"
+        included = {each.name for each in read_names(" ".join(said), spec, values) if each.role == "value"}
+        if included & fields_of(plan.query.filters):
+            return None
+    if plan.is_list and (again := _ASKS_AGAIN.search(text)):
+        named = [token.name for token in read_words(again[0], spec) if token.role == "field"]
+        return replace(plan, figures=tuple(dict.fromkeys((*plan.figures, *named))))
+    return plan
 
 
 def _name_tokens(text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None) -> list[Token]:

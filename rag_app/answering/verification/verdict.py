@@ -153,9 +153,11 @@ class Ground:
 
     def _is_likely(self, text: str, cited: tuple[int, ...], doubts: Sequence[Doubt]) -> bool:
         """Whether the model is sure enough for these doubts; where it cannot read, whether there are none."""
+        if not doubts:
+            return True
         if self._passage(cited).language != LANGUAGE or not _may_be_read(text):
             return {*doubts} <= {Doubt.NONE}
-        least = least_odds(doubts) if doubts else -inf
+        least = least_odds(doubts)
         return least < inf and self.read_odds(text, cited) > least
 
     def _counts_in(self, text: str, passage: Passage) -> Iterator[int]:
