@@ -10,7 +10,7 @@ from functools import cache
 
 from msgspec import Struct, field
 
-from rag_app.domain import FieldType, column_name, read_table
+from rag_app.domain import FieldType, column_name, drop_vowels, lacks_one, read_table
 from rag_app.retrieval.text import singular
 
 _TABLE: Mapping[str, Mapping[str, str]] = read_table(__file__)
@@ -247,16 +247,11 @@ def _with_vowels(short: str) -> str:
     """
     if len(short) < _CODE or not short.isalpha() or {*short[1:]} & {*"aeiou"}:
         return short
-    longer = {word: word[0] + re.sub("[aeiou]", "", word[1:]) for word in _nouns() if len(word) > len(short)}
+    longer = {word: drop_vowels(word) for word in _nouns() if len(word) > len(short)}
     whole = [word for word, bare in longer.items() if bare == short]
-    almost = [word for word, bare in longer.items() if word.startswith(short) or _lacks_one(short, bare)]
+    almost = [word for word, bare in longer.items() if word.startswith(short) or lacks_one(short, bare)]
     found = whole if whole and len(short) > _CODE else [*whole, *almost]
     return found[0] if len(found) == 1 else short
-
-
-def _lacks_one(short: str, bare: str) -> bool:
-    """Whether one letter inside is left out."""
-    return any(bare[:place] + bare[place + 1 :] == short for place in range(1, len(bare) - 1))
 
 
 @cache

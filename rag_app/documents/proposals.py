@@ -40,7 +40,7 @@ from rag_app.documents.metadata import detect_language
 from rag_app.documents.readers.formats import attempt, format_of
 from rag_app.documents.readers.rows import says_nothing, typed_value
 from rag_app.documents.reading import File, ReaderPool
-from rag_app.domain import FieldType, RowMapping, RowsRule, column_name, read_table
+from rag_app.domain import FieldType, RowMapping, RowsRule, column_name, drop_vowels, read_table
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 from rag_app.retrieval.text import singular
 
@@ -476,7 +476,7 @@ def _abbreviates(short: str, word: str) -> bool:
     >>> _abbreviates("tnk", "tank"), _abbreviates("try", "try")
     (True, False)
     """
-    if len(short) > 1 and word[0] + re.sub("[aeiou]", "", word[1:]) == short != word:
+    if len(short) > 1 and drop_vowels(word) == short != word:
         return True
     letters = iter(word)
     most = len(word) // 2 if word.startswith(short) else len(word) - 2  # a singular is no abbreviation

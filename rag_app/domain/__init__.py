@@ -63,7 +63,7 @@ from rag_app.domain.errors import (
 from rag_app.domain.filters import FieldType, Filters, Value
 from rag_app.domain.patterns import compile_later
 from rag_app.domain.resources import read_table, resource_folder
-from rag_app.domain.rows import RowMapping, RowsRule, column_name, row_mapping, rules_as_written
+from rag_app.domain.rows import RowMapping, RowsRule, column_name, drop_vowels, lacks_one, row_mapping, rules_as_written
 from rag_app.domain.scope import MOST_REQUESTS, PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.source import (
     JsonObject,
@@ -144,6 +144,8 @@ __all__ = [
     "days_around",
     "days_text",
     "describe_problem",
+    "drop_vowels",
+    "lacks_one",
     "passage_link",
     "read_table",
     "require",

@@ -12,6 +12,24 @@ from rag_app.domain.filters import FieldType
 _BETWEEN_WORDS = re.compile(r"\W+")
 
 
+def drop_vowels(word: str) -> str:
+    """A word without the vowels behind its first letter, as many columns are called.
+
+    >>> drop_vowels("frame"), drop_vowels("apiary")
+    ('frm', 'apry')
+    """
+    return word[:1] + re.sub("[aeiou]", "", word[1:])
+
+
+def lacks_one(short: str, word: str) -> bool:
+    """Whether the first is the second without one letter inside.
+
+    >>> lacks_one("bkpr", "bkkpr"), lacks_one("kpr", "bkpr")
+    (True, False)
+    """
+    return any(word[:place] + word[place + 1 :] == short for place in range(1, len(word) - 1))
+
+
 def column_name(written: str) -> str:
     """A column's header as rules name it: lower case, words joined by underscores.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rag_app.domain import FieldType, column_name, read_table
+from rag_app.domain import FieldType, column_name, drop_vowels, lacks_one, read_table
 from rag_app.retrieval.formulas import names_in
 from rag_app.retrieval.index import IndexSpec, Kind, Vocabulary
 from rag_app.retrieval.records import NUMBER_FIELDS, NamedValue
@@ -893,8 +893,7 @@ def _lacks_vowels(name: Phrase, said: Sequence[str]) -> bool:
 def _is_said_by(name: str, said: str) -> bool:
     """Whether a word of a name is this one without its vowels, and perhaps one consonant inside."""
     bare = _without_vowels(said)
-    fewer = (bare[:place] + bare[place + 1 :] for place in range(1, len(bare) - 1))
-    return name in (said, bare) or (len(name) >= _SHORTEST_CUT and name in fewer)
+    return name in (said, bare) or (len(name) >= _SHORTEST_CUT and lacks_one(name, bare))
 
 
 @lru_cache(8192)
@@ -903,7 +902,7 @@ def _without_vowels(word: str) -> str:
     >>> _without_vowels("frame"), _without_vowels("cell"), _without_vowels("apiary")
     ('frm', 'cl', 'apry')
     """
-    return re.sub(r"(.)\1+", r"\1", word[:1] + re.sub("[aeiou]", "", word[1:]))
+    return re.sub(r"(.)\1+", r"\1", drop_vowels(word))
 
 
 def _is_short_of(name: str, said: str) -> bool:
