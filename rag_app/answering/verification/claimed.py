@@ -16,7 +16,7 @@ from rag_app.answering.verification.figures import (
     Ratio,
     is_convertible,
 )
-from rag_app.answering.verification.results import NO_SURROUNDINGS, Surroundings, is_result
+from rag_app.answering.verification.results import MONTHS_A_YEAR, NO_SURROUNDINGS, Surroundings, is_result
 from rag_app.domain import compile_later
 
 _TOTAL = compile_later(
@@ -52,7 +52,6 @@ _NEARLY_PART, _ROUNDING_PART = 1.25, 0.2
 _ANY_YEAR = 2025
 _LARGEST_COUNT = 50
 _MOST_TO_ADD = 40
-_MONTHS_A_YEAR = 12.0
 SPANS = frozenset(["time", "months"])
 _DAYS_A_MONTH = (28, 31)
 _SECONDS_A_DAY = 86400
@@ -87,7 +86,7 @@ def is_unsupported(
         for given in (sources, beside.asked, beside.said)
         for each in (*given.numbers, *given.implied)
     ):
-        bare.add(_MONTHS_A_YEAR)
+        bare.add(MONTHS_A_YEAR)
     return (
         _has_unknown_number(claim, sources, text, bare, beside)
         or any(_is_turned(each, sources, text) for each in claim.numbers)
@@ -217,7 +216,7 @@ def _products(figure: Figure, others: Sequence[Figure], sources: FigureSet, text
     shares = [value / 100 for each in others if each.dimension == "percent" for value in each.values]
     shares += [1 - share for share in shares]
     factors = {max(each.plain) for each in others if not each.dimension}
-    factors |= {_MONTHS_A_YEAR} if _YEARLY.search(text) else set()
+    factors |= {MONTHS_A_YEAR} if _YEARLY.search(text) else set()
     known = [max(each.values) for each in sources.numbers if each.dimension in ("", figure.dimension)]
     return [value * share for value in known for share in shares] + [
         value * factor for value in known for factor in factors if factor > 1

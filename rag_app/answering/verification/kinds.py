@@ -26,7 +26,7 @@ _PAPERS = (
     r"summary|summaries|listing|listings|reviews?|terms|price\ list|minutes|papers?|quote|offer|table|sheet|leaflet|brochure|menu|"
     r"programme|schedule|invoice|statement|rules|announcement|notice|message|form|log|timetable)"
 )
-_STATE = r"(?:contain|include|list|mention|cover|say|tell|provide|specify|state|answer|have|address|give|discuss|describe|indicate|show|name|spell\\ out|set\\ out|go\\ into)"
+_STATE = r"(?:contain|include|list|mention|cover|say|tell|provide|specify|state|answer|have|address|give|discuss|describe|indicate|show|name)"
 # "We do not sell data" is a claim, and so is "two complained, and no answer was given": who lacks what is asked for
 _ADMISSION = compile_later(
     rf"""\bI(?:['’]m|\ am)?\b[^.!?]{{0,20}}?\b(?:not|n['’]t|cannot|can['’]t|don['’]t|didn['’]t|couldn['’]t|unable|lack|have\ no)\b

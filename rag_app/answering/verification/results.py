@@ -29,7 +29,7 @@ _SAYS_RESULT = compile_later(
 _LEAST_PART = 0.01
 _STEPS = (1.0, 0.5, 0.1, 0.05, 0.01)
 _LEAST_CENT, _ROUNDING = 0.005, 0.03
-_MONTHS_A_YEAR = 12.0
+MONTHS_A_YEAR = 12.0
 _RULE = re.compile(r"[ \t]*\|?(?:[ \t]*:?-{2,}:?[ \t]*\|?)+[ \t]*")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s")
 
@@ -131,7 +131,7 @@ def _results_of(claim: FigureSet, sources: FigureSet, beside: Surroundings) -> I
     yield _products_of(product(asked, known))
     yield chain(
         beside.lines.results,
-        (_multiply(_as_result(one), 1 / _MONTHS_A_YEAR) for one in known),
+        (_multiply(_as_result(one), 1 / MONTHS_A_YEAR) for one in known),
     )
     yield _add_each([*_products_of(product([*asked, *named], known))], [*map(_as_result, (*asked, *named, *said))])
 
