@@ -83,7 +83,7 @@ async def _look(application: Application, findings: _Findings, models: bool) -> 
     if not await findings.check("PostgreSQL", application.database.check(), f"{where}; schema and role fit"):
         return
     if urls.owner is None:
-        findings.add("owner", "RAG_DATABASE_OWNER_URL is not set: `rag-app db upgrade` runs describe_other_store")
+        findings.add("owner", "RAG_DATABASE_OWNER_URL is not set here: run `rag-app db upgrade` where it is")
     else:
         await findings.check("owner", _connect(urls.owner), "can connect, for `rag-app db upgrade`")
     stores = ", ".join(sorted({application.backends.place(spec) for spec in application.indexes.values()}))
