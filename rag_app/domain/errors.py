@@ -8,6 +8,7 @@
     ├── Forbidden                 a principal who may not do this
     ├── RateLimited               `limit`, `resets_at` (Unix time, seconds)
     ├── TooManyAtOnce             `limit` requests of this caller are under way
+    │   └── ThreadBusy            ... and they are earlier messages of the same thread
     ├── QuotaExceeded             `limit`, `used`, `resets_at` (Unix time, seconds): a plan's messages of a month
     │   └── BudgetSpent           the same in tokens, of an organization
     ├── FeatureDisabled           switched off for everybody or for the caller's plan
@@ -99,6 +100,13 @@ class TooManyAtOnce(RagError):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         super().__init__(f"{limit} of your requests are running; wait until one of them has finished")
+
+
+class ThreadBusy(TooManyAtOnce):
+    """Earlier messages of the thread are still being answered."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
 
 
 class QuotaExceeded(RagError):

@@ -30,6 +30,7 @@ from rag_app.domain.errors import (
     NotFound,
     QuotaExceeded,
     StoreFailed,
+    ThreadBusy,
     TooManyAtOnce,
 )
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
@@ -425,7 +426,8 @@ ERRORS: list[tuple[Exception, int, str, bool, str]] = [
     (NotFound("thread", str(KEYWORD)), 404, "not_found", False, str(KEYWORD)),
     (FeatureDisabled("Ask LexyBrain is not part of the plan free"), 503, "feature_disabled", False, "plan free"),
     (CostCapReached("10.0.0.7"), 503, "cost_cap_reached", False, "tomorrow"),
-    (TooManyAtOnce(1), 429, "rate_limit_exceeded", True, "still being answered"),
+    (ThreadBusy(), 429, "rate_limit_exceeded", True, "still being answered"),
+    (TooManyAtOnce(3), 429, "rate_limit_exceeded", True, "3 of your requests are running"),
     (StoreFailed("10.0.0.7"), 503, "service_unavailable", True, "database"),
     (EmbeddingFailed("10.0.0.7"), 503, "service_unavailable", True, "embedded"),
     (ModelFailed("10.0.0.7"), 500, "generation_failed", True, "model"),

@@ -50,7 +50,7 @@ from rag_app.domain import (
     Refusal,
     ShownSource,
     StoreFailed,
-    TooManyAtOnce,
+    ThreadBusy,
     Usage,
 )
 from rag_app.http.fields import as_wire
@@ -135,7 +135,7 @@ class Conversations:
         """Store a user's message and reserve its answer. `Turn` describes the rest.
 
         Raises FeatureDisabled, CostCapReached, QuotaExceeded, BudgetSpent, Forbidden (an index or plan that is not the
-        caller's), NotFound (a thread), InvalidInput (a plan), TooManyAtOnce (the thread answers others for
+        caller's), NotFound (a thread), InvalidInput (a plan), ThreadBusy (the thread answers others for
         too long), StoreFailed: then nothing is charged.
         """
         if not self.enabled:
@@ -221,7 +221,7 @@ class Turn:
             hold_thread(self._services.database, user, thread, self._asked, taken, self._over)
         )
         if not await asyncio.shield(taken):
-            raise TooManyAtOnce(1)
+            raise ThreadBusy
 
     async def _undo(self, beginning: "asyncio.Task[BegunTurn] | None", error: BaseException) -> None:
         if beginning is None:

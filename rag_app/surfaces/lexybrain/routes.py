@@ -25,6 +25,7 @@ from rag_app.domain import (
     QuotaExceeded,
     RateLimited,
     StoreFailed,
+    ThreadBusy,
     TooManyAtOnce,
     Unauthenticated,
     UnknownField,
@@ -85,7 +86,8 @@ LEXYBRAIN_KINDS: Kinds = {
     QuotaExceeded: Kind(403, "quota_exceeded"),
     NotFound: Kind(404, "not_found"),
     RateLimited: Kind(429, "rate_limit_exceeded", KINDS[RateLimited].message),
-    TooManyAtOnce: Kind(
+    TooManyAtOnce: Kind(429, "rate_limit_exceeded"),
+    ThreadBusy: Kind(
         429, "rate_limit_exceeded", "Earlier messages of this thread are still being answered. Send yours again later."
     ),
     ModelFailed: Kind(500, "generation_failed", "The model did not generate an answer. Try again later."),
@@ -372,7 +374,7 @@ async def branch(
     f"{ONE}/answer",
     InvalidInput("thread_id", "1", "Invalid UUID"),
     NotFound("answer", THREAD),
-    TooManyAtOnce(1),
+    ThreadBusy(),
     summary="Resume the stream of an answer",
     opt={"window": READ_WINDOW},
     media_type="text/event-stream",

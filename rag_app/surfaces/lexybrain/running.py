@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from uuid import UUID, uuid5
 
 from rag_app.database.session import Database
-from rag_app.domain import NotFound, StoreFailed, TooManyAtOnce
+from rag_app.domain import NotFound, StoreFailed, ThreadBusy
 from rag_app.http.streaming import Resumable
 from rag_app.surfaces.lexybrain.threads import lease_id
 
@@ -38,20 +38,20 @@ class RunningAnswers:
         self._streams[user, thread] = stream, asyncio.create_task(self._watch(user, thread, stream))
 
     async def find(self, user: UUID | None, thread: UUID) -> Resumable:
-        """Raises NotFound if nothing is being answered, TooManyAtOnce if another process does it."""
+        """Raises NotFound if nothing is being answered, ThreadBusy if another process does it."""
         if user is not None:
             if found := self._streams.get((user, thread)):
                 return found[0]
             held = "SELECT id FROM request_leases WHERE id = $1 AND expires_at > now()"
             if await self.database.fetch(held, lease_id(user, thread)):
-                raise TooManyAtOnce(1)
+                raise ThreadBusy
         raise NotFound("answer", str(thread))
 
     async def stop(self, user: UUID | None, thread: UUID) -> None:
         """Stop the answer; the text so far is stored, marked `interrupted`. Raises NotFound if nothing is being answered."""
         try:
             stream = await self.find(user, thread)
-        except TooManyAtOnce:
+        except ThreadBusy:
             await self.database.fetch(_ASK_TO_STOP, _mark(user, thread), _STOP_S)
             return
         if stream.writing.done():
