@@ -58,6 +58,9 @@ CORS = CORSConfig(
         API_KEY_HEADER,
         EXTENSION_HEADER,
         REQUEST_ID_HEADER,
+        "prefer",
+        "last-event-id",
+        "idempotency-key",
     ],
     expose_headers=[
         "X-RateLimit-Limit",
@@ -65,6 +68,8 @@ CORS = CORSConfig(
         "X-RateLimit-Reset",
         "Retry-After",
         REQUEST_ID_HEADER,
+        "Location",
+        "Idempotency-Replayed",
     ],
 )
 

@@ -389,7 +389,10 @@ def test_without_origins_nobody_may_send_credentials(bare: httpx.Client) -> None
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize("origin", [APP, OTHER])
 def test_preflights(method: str, origin: str, client: httpx.Client) -> None:
-    wanted = "authorization, x-api-key, x-ext-client, content-type, x-request-id, apikey, x-client-info"
+    wanted = (
+        "authorization, x-api-key, x-ext-client, content-type, x-request-id, apikey, x-client-info, prefer, last-event-id,"
+        " idempotency-key"
+    )
     response = preflight(client, origin, method, wanted)
     assert response.status_code == 204
     assert set(response.headers["access-control-allow-methods"].split(", ")) == {

@@ -104,6 +104,8 @@ def test_responses_can_be_read_from_any_origin_without_credentials(
             "X-RateLimit-Reset",
             "X-Request-ID",
             "Retry-After",
+            "Location",
+            "Idempotency-Replayed",
         } == exposed
 
 
