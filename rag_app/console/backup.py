@@ -25,7 +25,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from typer import Argument, Option
 
-from rag_app.console.commands import Application, group, open_application, read_settings
+from rag_app.console.commands import Application, group, open_application, read_settings, say_home
 from rag_app.domain import InvalidInput, JsonObject, Misconfigured, StoreFailed, require, resource_folder
 from rag_app.stores.registry import store_named
 
@@ -74,13 +74,14 @@ def backup(
     from rag_app.database.urls import database_urls
 
     settings = read_settings()
+    say_home(settings)
     if file.exists():
         raise InvalidInput("FILE", str(file), f"{file} exists: name a new file")
     if not file.parent.is_dir():
         raise InvalidInput("FILE", str(file), f"there is no folder {file.parent}: create it first")
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
-        with os.fdopen(descriptor, "wb") as whole, database_urls(settings, migrated=False) as urls:
+        with os.fdopen(descriptor, "wb") as whole, database_urls(settings, migrated=False, create=False) as urls:
             told = asyncio.run(_write(settings, urls, whole, secrets))
             whole.flush()
             os.fsync(whole.fileno())
@@ -167,6 +168,7 @@ def restore(file: File) -> None:
     from rag_app.database.urls import database_urls
 
     settings = read_settings()
+    say_home(settings)
     home, private = settings.database.home, settings.database.url is None
     with _open_archive(file) as archive:
         manifest = _check_archive(file, archive)

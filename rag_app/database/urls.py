@@ -41,7 +41,7 @@ def database_urls(settings: "Settings", migrated: bool = True, create: bool = Tr
         if not create and not (chosen.home / "postgres" / "cluster").exists():
             raise Misconfigured(
                 f"there is no data in {chosen.home}: go to the folder of your project or set RAG_HOME; "
-                "`rag-app demo`, `serve`, `ingest`, `orgs create` and `db upgrade` begin with an empty database"
+                "only `rag-app demo`, `serve`, `ingest`, `import llamaindex`, `orgs create`, `db upgrade` and `restore` create one"
             )
         with private_postgres(chosen.home / "postgres") as server:
             if migrated and (chosen.gateway_role is not None or not asyncio.run(_is_migrated(server.app_url))):

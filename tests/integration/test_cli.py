@@ -658,7 +658,8 @@ def test_doctor_names_what_is_wrong(
             assert (result.status, result.err) == (1, "") and "hidden" not in result.out
             assert re.search(r"\n(1 of these needs|\d+ of these need) attention\n$", result.out)
             assert all(re.match(r"(ok|!!)  \S", line) for line in result.out.splitlines()[:-1])
-    unasked = main("doctor", RAG_LLM="openai_like", RAG_LLM_API_BASE="http://127.0.0.1:1/v1")
+    unasked = main("doctor", RAG_LLM="openai_like", RAG_LLM_API_BASE="http://127.0.0.1:1/v1", RAG_DATABASE_OWNER_URL="")
+    assert "RAG_DATABASE_OWNER_URL is not set here: run `rag-app db upgrade` where it is\n" in unasked.out
     assert unasked.out.endswith("all is well; no model was asked: `rag-app doctor --models` asks them\n")
     assert "\n--  answers" in unasked.out
 
@@ -919,7 +920,13 @@ def test_a_reading_command_begins_no_database(tmp_path: Path) -> None:
     home.mkdir(parents=True)
     folder.mkdir()
     unset = dict.fromkeys(("RAG_DATABASE_URL", "RAG_DATABASE_OWNER_URL", "RAG_HOME", "RAG_VECTOR_STORE"), "")
-    for command in (["orgs", "list"], ["search", "owls", "-i", "book", "-o", "public"], ["db", "url"]):
+    reading = (
+        ["orgs", "list"],
+        ["search", "owls", "-i", "book", "-o", "public"],
+        ["db", "url"],
+        ["backup", "a.ragbackup"],
+    )
+    for command in reading:
         done = run(*command, folder=folder, **unset)
         assert done.status == 1 and f"there is no data in {home}: " in done.err and f"data: {home}\n" in done.err
     assert not list(home.iterdir()) and not list(folder.iterdir())
