@@ -1,6 +1,6 @@
 """What operators see of a running process: logs, metrics, traces, errors. docs/telemetry.md has the tables.
 
-SDKs are imported only here, and only the configured ones. They come with `rag-app[telemetry]`. Everything is created in
+SDKs are imported only here, and only the configured ones. They come with the extra `telemetry`. Everything is created in
 the process that uses it, because threads and connections do not survive a fork.
 
 At the default level none of it contains users' text: `observing.safe_text` says what is kept of an error.
@@ -60,7 +60,8 @@ def check_telemetry_installed(wanted: "TelemetrySettings") -> None:
         ("RAG_SENTRY_DSN", wanted.sentry_dsn is not None, "sentry_sdk"),
     ):
         if asked and not _has_package(package):
-            raise Misconfigured(f"{setting} needs more than is installed: pip install 'rag-app[telemetry]'")
+            named = package.replace(".", "-").replace("_", "-")
+            raise Misconfigured(f"{setting} needs a package that is not installed: pip install {named}")
 
 
 def _has_package(package: str) -> bool:
