@@ -83,7 +83,16 @@ K2,03.03.2025,T2,Bo Falk,3,0,,no
 K3,09.03.2025,T1,Ada Lind,20,0,2.5,no
 K4,11.03.2025,T3,Bo Falk,7,1,1,yes
 """
+# Numbers of what came along, of which there may be none.
+HIRES = """hire_no,hire_date,guide,boat_type,adults,children,dog,price_eur
+H1,2025-03-02,Mara,double,2,0,no,60
+H2,2025-03-05,Jon,single,1,0,yes,35
+H3,2025-03-09,Mara,family,2,3,yes,90
+H4,2025-04-02,Lea,family,2,1,no,85
+H5,2025-05-12,Mara,family,1,2,yes,80
+"""
 TABLES = {
+    "canoe_hires": HIRES,
     "hostel_log": STAYS,
     "tank_checks": TANKS,
     "gym_members_2025": MEMBERS,
@@ -191,6 +200,15 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("tank_checks", ["average sludge per tank"], "3.25"),
         ("tank_checks", ["Show me every visit to tank T1"], "K3"),
         ("tank_checks", ["the worst snail count"], "I don't have enough"),
+        (
+            "canoe_hires",
+            ["How many hires did Mara guide?", "how many of those brought children?"],
+            "There are 2 hires with",
+        ),
+        ("canoe_hires", ["How many hires brought children?"], "There are 3 hires with children"),
+        ("canoe_hires", ["What did hires with children bring in?"], "I don't have enough"),
+        ("canoe_hires", ["How many hires mention the price?"], "I don't have enough"),
+        ("canoe_hires", ["Which hires brought children?"], "H3"),
         ("loan_default_sample", ["How many people defaulted?"], "There is 1 loan"),
         ("loan_default_sample", ["How many borrowers are over 30?"], "There are 2 loans"),
         ("loan_default_sample", ["How many loans above 600 did not default?"], "There are 2 loans"),

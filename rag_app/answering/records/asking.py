@@ -121,6 +121,12 @@ def asks_rank(tokens: Sequence[Token]) -> bool:
     return bool(roles & _RANKS) and bool(roles & NAMES_OF_FIELDS - {"value"} or (roles >= {"sum", "value"}))
 
 
+def figures_named(tokens: Sequence[Token], spec: IndexSpec) -> list[str]:
+    """The figures, and what holds or not, that a question names: a number, a total or a mean has to do with each of them."""
+    named = [token.name for token in tokens if token.role == "field"]
+    return [name for name in named if is_figure(spec, name) or spec.fields.get(name) is FieldType.BOOLEAN]
+
+
 def asks_for_all(tokens: Sequence[Token]) -> bool:
     """Whether all that is so is asked for: "everything that is on backorder"."""
     first, second = (*(token.stem for token in tokens[:2]), "", "")[:2]

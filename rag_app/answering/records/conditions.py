@@ -548,7 +548,9 @@ def condition_text(each: MetadataFilter, spec: IndexSpec) -> str:
     if kind is not None and not goes_by(each.key) and (kind in NUMBER_FIELDS or not is_word):
         name = name_field(spec, each.key)  # "district" of a field `dist`
     if is_presence(each) or each.operator is IS_EMPTY:
-        return f"{'no' if each.operator is IS_EMPTY else 'an' if name[:1] in 'aeiou' else 'a'} {name}"
+        several = name.endswith("s") or (kind is FieldType.INTEGER and words.adds_up)  # "leaks", "children"
+        article = "no " if each.operator is IS_EMPTY else "" if several else "an " if name[:1] in "aeiou" else "a "
+        return f"{article}{name}"
     values = each.value if isinstance(each.value, list) else [each.value]
     shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     shown = [{"True": "yes", "False": "no"}.get(value, value) for value in shown]

@@ -22,6 +22,7 @@ from rag_app.answering.records.asking import (
     asks_possession,
     asks_rank,
     bounds_somebody,
+    figures_named,
     is_missing_field,
     stand_before_kind,
     without_days,
@@ -348,17 +349,16 @@ class _Reader(OrderReader):
             if query.order is query.group is None or query.limit not in (1, MOST_TOLD, MOST_RANKED):
                 return None
             query = replace(query, limit=1)
-        unsaid = (self._has("each") and query.group is None and not self._orders_by_its_figure(query)) or (
-            query.aggregate is not None and self._names_a_state(query)
-        )
-        if unsaid:
+        if self._has("each") and query.group is None and not self._orders_by_its_figure(query):
             return None
         plan = self._plan_of(query, compared, values, place)
         if plan is not None and bound is not None:
             grouped = query.group is not None
             totals = [f"total {condition_text(bound, self.spec)}"] if grouped else []
             plan = replace(plan, bound=bound, conditions=(*plan.conditions, *totals), distinct=plan.distinct or grouped)
-        return None if plan is None or not can_run(plan.query, self.spec) or self._leaves_times(plan) else plan
+        if plan is None or plan.drops(figures_named(self.tokens, self.spec)):
+            return None
+        return plan if can_run(plan.query, self.spec) and not self._leaves_times(plan) else None
 
     def _plan_without(self) -> Plan | None:
         """The plan for the groups that have no record with what is denied; None where nobody knows which groups."""
@@ -383,11 +383,6 @@ class _Reader(OrderReader):
         denied = {each.name for each in self._denied_values()}
         asked = {self.dated, query.order, *self._fields("value")} - denied
         return tuple(name for name in times_of(self.spec) if name in asked and query.aggregate is None)
-
-    def _names_a_state(self, query: RecordQuery) -> bool:
-        """Whether a field that holds or not is named, and neither: "how many products have stock"."""
-        states = (name for name in self._fields("field") if self.spec.fields.get(name) is FieldType.BOOLEAN)
-        return any(name != query.group and not self._values_of(name) for name in states)
 
     def _bounds_of(self, query: RecordQuery, compared: Sequence[MetadataFilter]) -> list[MetadataFilter]:
         """The conditions on the very figure of which the total or the mean is asked for."""

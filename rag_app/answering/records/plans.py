@@ -102,6 +102,12 @@ class Plan(Struct, frozen=True):
         )
         return named and not self.theme
 
+    def drops(self, names: Collection[str]) -> bool:
+        """Whether a number, a total or a mean does without some of the fields that a question names."""
+        query = self.query
+        used = {query.of, query.group, query.order, *fields_of(query.filters), *query.having}
+        return query.aggregate is not None and not {*names} <= used | {self.bound.key if self.bound else ""}
+
     def narrow_to(self, words: Sequence[str], sources: Collection[str]) -> "Plan":
         """The same of these records alone, whose titles or texts have the words."""
         filters = (*self.query.filters, condition("source_id", IN, sorted(sources)))

@@ -11,7 +11,13 @@ from itertools import pairwise
 from msgspec import convert
 from msgspec.structs import replace
 
-from rag_app.answering.records.asking import asks_advice, asks_possession, bounds_somebody, without_period
+from rag_app.answering.records.asking import (
+    asks_advice,
+    asks_possession,
+    bounds_somebody,
+    figures_named,
+    without_period,
+)
 from rag_app.answering.records.measures import has_other_unit
 from rag_app.answering.records.parser import Item, parse
 from rag_app.answering.records.plans import Plan
@@ -66,7 +72,7 @@ def read_plan(question: Question, spec: IndexSpec, values: Sequence[NamedValue])
     query.kind = named_kinds.pop() if len(named_kinds) == 1 else query.kind
     query.filters = [_fit_to_field(each, spec) for each in query.filters]
     plan = plan_of(query, question, spec, values)
-    if plan is None:
+    if plan is None or plan.drops(figures_named(tokens, spec)):
         return None
     shown = dict.fromkeys(each for each in (*read.show, *plan.figures) if each in spec.fields)
     plan = replace(plan, figures=tuple(shown))

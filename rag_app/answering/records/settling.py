@@ -341,7 +341,8 @@ def _lead_of(tokens: Sequence[Token], place: int) -> tuple[Token | None, bool]:
     last = next((each for each in reversed(before) if not each.inside), None)
     if last is None or not (last is before[-1] or last.role == "not"):
         return None, article
-    there = last.stem in word_set("with") | word_set("has") | word_set("having") | word_set("gets") and not last.meaning
+    leads = word_set("with") | word_set("has") | word_set("having") | word_set("gets") | word_set("shows")
+    there = last.stem in leads and not last.meaning
     return (last if there or (last.role == "not" and last.stem in word_set("none")) else None), article
 
 
@@ -366,8 +367,10 @@ def _says_there(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool:
     lead, article = _lead_of(tokens, place)
     if lead is None:
         return article and _goes_on(tokens, place)
-    figured = any(each.role in _FIGURE_ROLES for each in tokens)
+    shows = lead.stem in word_set("shows")
+    figured = shows or any(each.role in _FIGURE_ROLES for each in tokens)
     named = any(each.role == "value" and each.name == token.name for each in behind[:1])
+    lead.said |= shows and not named
     return not named and (lead.role == "not" or article or figured)
 
 
