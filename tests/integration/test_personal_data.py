@@ -208,6 +208,23 @@ def _as_scripted(world: World) -> None:
     world.model.requests.clear()
 
 
+OTHERWISE = """
+    INSERT INTO index_roles (org_id, user_id, index_name, role) SELECT '{org}', '{user}', '*', 'write';
+    INSERT INTO page_sessions (digest, user_id, expires_at) SELECT 'digest of {word}', '{user}', now();
+    INSERT INTO sign_in_codes (digest, user_id, expires_at) SELECT 'digest of a code of {word}', '{user}', now();
+    INSERT INTO idempotency_keys (org_id, user_id, key, fingerprint, response)
+        SELECT '{org}', '{user}', 'key {word}', '', '{{"ids": ["{word}"]}}';
+    INSERT INTO originals (source_id, org_id, version, sha256, bytes, file_name)
+        SELECT id, org_id, version, '', 1, '{word}.txt' FROM sources WHERE id = '{private}';
+    INSERT INTO jobs (id, org_id, user_id, index_name, state, target, files, ended_at)
+        SELECT '{job}', '{org}', '{user}', 'marketplace', 'done', '{{}}', 1, now();
+    INSERT INTO job_files (job_id, position, org_id, name, document, content, bytes, state)
+        SELECT '{job}', 0, '{org}', '{word}.txt', '{{}}', 'text of {word}', 1, 'done';
+    INSERT INTO feedback_settlements (id, feedback_id, resolution, note, settled_by)
+        SELECT gen_random_uuid(), id, 'noted', 'seen: {word}', '{root}' FROM rag_feedback WHERE user_id = '{user}';
+"""  # what comes by other ways: uploads, the pages, an administrator
+
+
 def live(world: World, who: Person) -> str:
     """Fill every table with something of theirs; their thread."""
     assert world.client.put("/api/lexybrain/consent", json={"training": True}, headers=bearer(who.subject)).is_success
@@ -228,6 +245,9 @@ def live(world: World, who: Person) -> str:
     world.model.script[:] = [Reply("The drawer code is 4711 [Source 1].")]
     read = world.client.get(f"/api/lexybrain/threads/{thread}", headers=bearer(world.root))
     assert read.status_code == 200, "and an administrator has seen it"
+    ids = {"org": world.org, "user": who.id, "root": world.root, "private": who.private[0], "job": uuid4()}
+    for statement in OTHERWISE.format(**ids, word=who.word).split(";\n")[:-1]:
+        asyncio.run(fetch(world, statement))
     wait_for(lambda: len(world.found([who.word]).get("lexybrain_requests", ())) == 2)
     return thread
 
@@ -255,7 +275,8 @@ def test_nothing_of_an_erased_user_is_left_but_what_the_documentation_says(
     assert everywhere(before) >= {
         "users", "memberships", "rag_threads", "rag_messages", "rag_feedback", "judgments", "lexybrain_requests",
         "lexybrain_responses", "usage_counters", "ai_usage_events", "ai_failures", "rate_windows", "sources",
-        "source_builds", "audit_events", "g_marketplace_1", "g_marketplace_2", "qdrant g_marketplace_1",
+        "source_builds", "audit_events", "g_marketplace_1", "g_marketplace_2", "qdrant g_marketplace_1", "index_roles",
+        "page_sessions", "sign_in_codes", "idempotency_keys", "originals", "jobs", "job_files", "feedback_settlements",
     }, "or nothing would be shown by finding nothing"  # fmt: skip
     others = world.found(bob.needles)
     events = asyncio.run(fetch(world, "SELECT count(*), sum(tokens_out) FROM ai_usage_events"))
@@ -441,12 +462,22 @@ def test_an_export_has_it_all_and_nothing_of_others(
     assert told["usage"][0]["used"] >= 2 and len(told["usage_events"]) >= 2 and told["failures"]
     private = {each["visibility"]: each["passages"] for each in told["sources"]}
     assert bob.word in json.dumps(private["user"]) and private["team"] is None and private["global"] is None
+    assert [(each["index"], each["role"]) for each in told["roles"]] == [("*", "write")]
+    assert len(told["sessions"]) == 1 and told["sessions"][0].keys() == {
+        "created_at", "seen_at", "expires_at", "groups", "by_provider"
+    }  # fmt: skip
+    assert [each["original"] for each in told["sources"] if each["visibility"] == "user"] == [f"{bob.word}.txt"]
+    assert told["jobs"][0]["files"][0]["name"] == f"{bob.word}.txt" and told["idempotency_keys"][0]["response"]
+    assert told["settlements"] == []
     actions = [each["action"] for each in told["audit"]]
     assert actions.count("training.consent") == 1 and "threads.read" in actions
     whole = file.read_text("utf-8")
     assert not [other.word for name, other in world.people.items() if name != "bob" and other.word in whole]
-    assert "messages" not in told and "digest" not in whole
+    assert "messages" not in told and "digest" not in whole and "text of" not in whole
     assert bob.name in capsys.readouterr().err
+    users.export("root", file)
+    settled = json.loads(file.read_text("utf-8"))["settlements"]
+    assert {each["resolution"] for each in settled} == {"noted"} and f"seen: {bob.word}" in str(settled)
     with pytest.raises(NotFound):
         users.export("nobody", None)
 

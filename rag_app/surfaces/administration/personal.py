@@ -193,11 +193,13 @@ class Personal(Struct, frozen=True):
     _database: Database
 
     async def everything(self, organizations: Collection[UUID], user: UUID) -> JsonObject:
-        """The user's rows as dictionaries, by kind, without digests of API keys and without rate limits.
+        """The user's rows as dictionaries, by kind, without digests of keys and sessions and without rate limits.
 
-        The user's private sources have their text, shared ones do not.
+        The user's private sources have their text; shared ones and the files of jobs do not.
         """
-        async with self._database.scoped(Scope(frozenset(organizations), user), operator=True) as session:
+        scope = Scope(frozenset(organizations), user)
+        # as an administrator, if the user is one: others have settled no feedback
+        async with self._database.scoped(scope, operator=True, administrator=True) as session:
             found = {
                 kind: [dict(row) for row in (await session.execute(text(statement), {"user": user})).mappings()]
                 for kind, statement in _EXPORT_QUERIES.items()
@@ -371,6 +373,14 @@ _EXPORT_QUERIES = {
         JOIN groups g ON g.id = m.group_id JOIN organizations o ON o.id = g.org_id WHERE m.user_id = :user
         ORDER BY o.slug, g.slug
         """,
+    "roles": """
+        SELECT o.slug AS organization, r.index_name AS index, r.role, r.created_at FROM index_roles r
+        JOIN organizations o ON o.id = r.org_id WHERE r.user_id = :user ORDER BY o.slug, r.index_name
+        """,
+    "sessions": """
+        SELECT created_at, seen_at, expires_at, groups, by_provider FROM page_sessions WHERE user_id = :user
+        ORDER BY created_at
+        """,
     "threads": """
         SELECT id, title, created_at, updated_at, last_message_at, message_count, metadata, archived
         FROM rag_threads WHERE user_id = :user ORDER BY created_at, id
@@ -397,6 +407,10 @@ _EXPORT_QUERIES = {
         JOIN organizations o ON o.id = j.org_id
         WHERE :user IN (f.user_id, a.user_id) ORDER BY j.id
         """,
+    "settlements": """
+        SELECT feedback_id, answer_id, resolution, note, settled_at FROM feedback_settlements
+        WHERE settled_by = :user ORDER BY settled_at, id
+        """,
     "training": """
         SELECT q.id, q.message_id, q.capability, q.prompt, q.context, a.model_id AS model, a.content AS answer,
             q.created_at
@@ -421,8 +435,19 @@ _EXPORT_QUERIES = {
     "sources": """
         SELECT s.id, o.slug AS organization, s.index_name AS index, s.external_id, s.title, s.source_type, s.lang, s.uri,
             to_timestamp(s.date) AS date, s.metadata, s.origin, s.visibility, s.created_at, s.updated_at,
-            CASE WHEN s.visibility = 'user' THEN s.content END AS passages
-        FROM sources s JOIN organizations o ON o.id = s.org_id WHERE s.owner_id = :user ORDER BY s.created_at, s.id
+            f.file_name AS original, CASE WHEN s.visibility = 'user' THEN s.content END AS passages
+        FROM sources s JOIN organizations o ON o.id = s.org_id LEFT JOIN originals f ON f.source_id = s.id
+        WHERE s.owner_id = :user ORDER BY s.created_at, s.id
+        """,
+    "jobs": """
+        SELECT j.id, o.slug AS organization, j.index_name AS index, j.state, j.target, j.error, j.created_at, j.ended_at,
+            (SELECT jsonb_agg(jsonb_build_object('name', f.name, 'document', f.document, 'bytes', f.bytes,
+                'state', f.state, 'reason', f.reason) ORDER BY f.position) FROM job_files f WHERE f.job_id = j.id) AS files
+        FROM jobs j JOIN organizations o ON o.id = j.org_id WHERE j.user_id = :user ORDER BY j.created_at, j.id
+        """,
+    "idempotency_keys": """
+        SELECT o.slug AS organization, k.key, k.response, k.created_at FROM idempotency_keys k
+        JOIN organizations o ON o.id = k.org_id WHERE k.user_id = :user ORDER BY k.created_at, k.key
         """,
     "validations": """
         SELECT v.id, o.slug AS organization, v.index_name AS index, v.top_k, v.report, v.created_at
