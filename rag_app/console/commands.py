@@ -26,7 +26,7 @@ else:
 
 P = ParamSpec("P")
 
-Index = Annotated[str, Option("--index", "-i", metavar="I", help="index: a folder of indexes/")]
+Index = Annotated[str, Option("--index", "-i", metavar="I", help="index: its name or an alias")]
 Org = Annotated[str, Option("--org", "-o", metavar="O", help="organization: slug or id")]
 User = Annotated[str | None, Option("--user", metavar="U", help="also find what this user may see: name or id")]
 Site = Annotated[str | None, Option("--site", metavar="S", help="only this site of the organization")]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = group("Manage the generations of an index. A generation is one build of an index with one embedding model.")
 
-OneIndex = Annotated[str, Argument(metavar="INDEX", help="the name of a folder in indexes/")]
+OneIndex = Annotated[str, Argument(metavar="INDEX", help="the name of an index")]
 _GENERATION = "index=generation.index store=generation.store generation=generation.number state=generation.state"
 _HOLDING_LINE = (
     "{index}\t{store}\t{generation}\t{state}\t{embedding_model} ({dimension})\t{chunking[size]}/{chunking[overlap]} tokens"

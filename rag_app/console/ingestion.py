@@ -50,7 +50,7 @@ app = group()
 sources = group("Manage ingested sources.")
 bring = group("Import data of another application.")
 
-OptionalIndex = Annotated[str | None, Option("--index", "-i", metavar="I", help="index: a folder of indexes/")]
+OptionalIndex = Annotated[str | None, Option("--index", "-i", metavar="I", help="index: its name or an alias")]
 OptionalOrg = Annotated[str | None, Option("--org", "-o", metavar="O", help="organization: slug or id")]
 Lang = Annotated[
     str | None,

@@ -37,7 +37,7 @@ AnyIndex = Annotated[
         "--index",
         "-i",
         metavar="I",
-        help="index: a folder of indexes/; by default the only one with sources of the organization",
+        help="index: its name or an alias; by default the only one with sources of the organization",
     ),
 ]
 AnyOrg = Annotated[
@@ -144,7 +144,7 @@ async def ask(
 @on_application
 async def evaluate(
     application: Application,
-    index: Annotated[str | None, Option("--index", "-i", metavar="I", help="index: a folder of indexes/")] = None,
+    index: Annotated[str | None, Option("--index", "-i", metavar="I", help="index: its name or an alias")] = None,
     org: Annotated[str | None, Option("--org", "-o", metavar="O", help="organization: slug or id")] = None,
     answers: Annotated[
         Path | None,

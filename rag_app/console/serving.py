@@ -42,7 +42,7 @@ def demo(
         Option(help="fresh: move the samples to this week; fixed: leave them in January 2026"),
     ] = "fresh",
 ) -> None:
-    """Load the sample corpora, ask questions, then serve the API."""
+    """Load the sample corpora, ask questions, then serve the pages and the API."""
     from rag_app.console.demo import run_demo
 
     raise Exit(run_demo(check=check, fixed=dates == "fixed"))
@@ -54,7 +54,7 @@ def serve(
     port: Annotated[int | None, Option(min=0, max=65535, help="port to listen on; 0: any free port (RAG_PORT)")] = None,
     workers: Annotated[int | None, Option(min=1, max=64, help="number of server processes (RAG_WORKERS)")] = None,
 ) -> None:
-    """Serve the HTTP API."""
+    """Serve the pages and the HTTP API."""
     settings = read_settings()
     say_home(settings)
     api = settings.api

@@ -95,8 +95,9 @@ async def set_role(
 ) -> None:
     """Make a user an administrator or an ordinary user, at once.
 
-    An administrator may read the conversations of all organizations and apply other plans to their own messages. Reads of conversations are
-    recorded in the audit log.
+    An administrator may read the conversations of all users, change prompt versions and users' plans, and apply other
+    plans to their own messages. In their organizations, they manage members and keys and have the role `admin` in every
+    index. What they do is recorded in the audit log.
     """
     print(_USER.format(await application.people.set_role(await application.people.user(user), role)))
 
@@ -104,9 +105,10 @@ async def set_role(
 @users.command()
 @on_application
 async def export(application: Application, user: UserArgument, output: Output = None) -> None:
-    """Print all stored data about a user as JSON.
+    """Print the stored data about a user as JSON.
 
-    The export contains the user's messages and answers, usage counts and audit log entries.
+    The export contains the user's messages and answers, sources and jobs, usage counts and audit log entries, without
+    secrets. docs/privacy.md lists what it leaves out.
     """
     from rag_app.surfaces.administration.personal import Personal
 
