@@ -64,7 +64,11 @@ else:
 the index's `search_mode`."""
 
 Warnings = Annotated[
-    list[str], Meta(description="parts of the question that were not searched; absent if all of it was")
+    list[str],
+    Meta(
+        description="what to know about the result: parts of the question that were not searched, an uncalibrated "
+        "confidence, a step that failed; absent if there is nothing"
+    ),
 ]
 
 
