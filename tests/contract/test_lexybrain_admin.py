@@ -345,7 +345,7 @@ def _may(method: str, path: str) -> str:
     if path.startswith(("/api/lexybrain/", "/api/v1/answers/")):
         return "each user their own"
     if path.startswith("/api/v1/jobs"):
-        return "each user their own; administrators their organization's"
+        return "each user their own; with the role admin in every index, all of their organizations"
     if path.startswith("/api/v1/sources") and method != "GET":
         return "callers with the role write"
     return "everybody, within what they may see"
