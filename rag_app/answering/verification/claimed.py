@@ -173,40 +173,39 @@ def is_computed(
     others = [each for each in claim.numbers if each is not figure]
     if figure.dimension == "percent" and _is_change(figure, [each for each in others if _states(each, sources)], text):
         return True
-    computed = _sums(figure, others, sources, text) if _TOTAL.search(text) else []
-    computed += _differences(figure, others, sources, text)
-    computed += _products(figure, others, sources, text)
-    computed += _gaps(claim, sources, text) if figure.dimension == "time" else []
+    computed = chain(
+        _sums(figure, others, sources) if _TOTAL.search(text) else (),
+        _differences(figure, others, sources, text),
+        _products(figure, others, sources, text),
+        _gaps(claim, sources, text) if figure.dimension == "time" else (),
+    )
     if any(abs(value - wanted) < 1e-6 for value in computed for wanted in figure.values):
         return True
     shares = [each for each in claim.implied if each.dimension == "percent" and _states(each, sources)]
     return is_result(figure, replace(claim, numbers=(*shares, *others)), sources, beside, text)
 
 
-def _sums(figure: Figure, others: Sequence[Figure], sources: FigureSet, text: str) -> list[float]:
-    computed: list[float] = []
+def _sums(figure: Figure, others: Sequence[Figure], sources: FigureSet) -> Iterator[float]:
     named = {*_values_of(figure.dimension, others)}
     for known in _alike(figure.dimension, sources):
         parts = sorted(named if len(named) > 1 else known | named)
-        computed += [sum(parts), *map(sum, combinations(parts, 2))]
-    return computed
+        yield sum(parts)
+        yield from map(sum, combinations(parts, 2))
 
 
-def _differences(figure: Figure, others: Sequence[Figure], sources: FigureSet, text: str) -> list[float]:
+def _differences(figure: Figure, others: Sequence[Figure], sources: FigureSet, text: str) -> Iterator[float]:
     """Of one figure that the claim names, or none, and those of the sources where it compares."""
     named = {*_values_of(figure.dimension, others)}
-    computed: list[float] = []
     if _DIFFERENCE.search(text) or (figure.sign and not figure.written):
         for known in _alike(figure.dimension, sources):
             pairs = combinations(known | named, 2)
-            computed += [abs(one - other) for one, other in pairs if not named or {one, other} & named]
+            yield from (abs(one - other) for one, other in pairs if not named or {one, other} & named)
     if not figure.dimension and (
         _DIFFERENCE.search(text) or _REMAINDER_WORD.search(text)
     ):  # "26 hours, and another 12"
         known_units = [(each.dimension, max(each.plain)) for each in sources.numbers[:_MOST_TO_ADD]]
         units = [(each.dimension, max(each.plain)) for each in others]
-        computed += [abs(one[1] - other[1]) for one, other in product(units, known_units) if one[0] == other[0]]
-    return computed
+        yield from (abs(one[1] - other[1]) for one, other in product(units, known_units) if one[0] == other[0])
 
 
 def _products(figure: Figure, others: Sequence[Figure], sources: FigureSet, text: str) -> list[float]:
