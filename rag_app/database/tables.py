@@ -5,12 +5,14 @@ Row-level security, the functions it reads and the grants are in `migrations/ver
 `rag_app.database.session`: tables cannot express them.
 """
 
+from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Column, DateTime, MetaData, Uuid, func
+from sqlalchemy import Column, ColumnElement, DateTime, MetaData, Uuid, any_, func, literal
+from sqlalchemy.dialects.postgresql import ARRAY
 
 REVISION = "0026"
 """The migration that these tables describe: a server refuses a database at another one."""
@@ -36,6 +38,11 @@ def id_column() -> Column[Any]:
 def time_of_insert() -> Column[Any]:
     """When a row was inserted: the beginning of its transaction."""
     return Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now())
+
+
+def matches_any(column: ColumnElement[Any], values: Collection[Any]) -> ColumnElement[bool]:
+    """Binds all values as one parameter, so that any number of them uses one prepared statement."""
+    return column == any_(literal([*values], ARRAY(column.type)))
 
 
 def all_tables() -> MetaData:

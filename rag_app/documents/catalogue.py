@@ -19,12 +19,10 @@ from sqlalchemy import (
     ColumnElement,
     DateTime,
     Double,
-    Integer,
     Numeric,
     Row,
     Text,
     and_,
-    any_,
     case,
     cast,
     func,
@@ -39,6 +37,7 @@ from sqlalchemy.types import Uuid
 
 from rag_app.database.pages import EPOCH
 from rag_app.database.session import Database
+from rag_app.database.tables import matches_any
 from rag_app.documents.ledger import SOURCE, source_of, visibility_conditions
 from rag_app.documents.tables import originals_table, source_builds_table, sources_table
 from rag_app.domain import Filters, InvalidInput, NotFound, Scope, Source, require, storable
@@ -158,10 +157,7 @@ class Catalogue(Struct, frozen=True):
             table.id, table.org_id, table.index.label("index_name"), table.origin, table.file_name, table.external_id
         ).where(
             table.row.is_not(None),
-            or_(
-                table.file_name == any_(literal(last_parts, ARRAY(Text))),
-                table.origin == any_(literal(uploaded, ARRAY(Text))),
-            ),
+            or_(matches_any(table.file_name, last_parts), matches_any(table.origin, uploaded)),
             *_conditions_of(asked),
             *visibility_conditions(scope, operator),
         )
@@ -171,7 +167,7 @@ class Catalogue(Struct, frozen=True):
 
     async def existing_sources(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
         """The existing sources among these that the scope may not see, and so may not overwrite."""
-        there = select(sources_table.c.id).where(sources_table.c.id == any_(literal([*source_ids], ARRAY(Uuid))))
+        there = select(sources_table.c.id).where(matches_any(sources_table.c.id, source_ids))
         everybody = await self._database.read(scope, there, operator=True)
         seen = await self._database.read(scope, there.where(*visibility_conditions(scope)))
         return {found for (found,) in everybody} - {found for (found,) in seen}
@@ -208,7 +204,7 @@ _READY = func.coalesce(
 def _entries(generations: Collection[int]) -> Any:
     build = and_(
         source_builds_table.c.source_id == sources_table.c.id,
-        source_builds_table.c.generation_id == any_(literal(sorted(generations), ARRAY(Integer))),
+        matches_any(source_builds_table.c.generation_id, sorted(generations)),
     )
     original = and_(
         originals_table.c.source_id == sources_table.c.id, originals_table.c.version == sources_table.c.version
@@ -256,11 +252,11 @@ def _one_table(name: str, rows: list[Row[Any]]) -> Table:
 
 
 def _conditions_of(asked: SourceSelection) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = [sources_table.c.index == any_(literal([*asked.indexes], ARRAY(Text)))]
+    conditions: list[ColumnElement[bool]] = [matches_any(sources_table.c.index, asked.indexes)]
     if asked.organizations:
-        conditions.append(sources_table.c.org_id == any_(literal(sorted(asked.organizations), ARRAY(Uuid))))
+        conditions.append(matches_any(sources_table.c.org_id, sorted(asked.organizations)))
     if asked.external_ids:
-        conditions.append(sources_table.c.external_id == any_(literal([*asked.external_ids], ARRAY(Text))))
+        conditions.append(matches_any(sources_table.c.external_id, asked.external_ids))
     if asked.search:
         named = (sources_table.c.title, sources_table.c.external_id, sources_table.c.file_name)
         conditions.append(or_(*(column.icontains(asked.search, autoescape=True) for column in named)))

@@ -18,14 +18,14 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from msgspec.structs import fields
-from sqlalchemy import ColumnElement, Row, Select, and_, any_, exists, false, func, literal, or_, select, text, tuple_
-from sqlalchemy.dialects.postgresql import ARRAY, insert
+from sqlalchemy import ColumnElement, Row, Select, and_, exists, false, func, literal, or_, select, text, tuple_
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.elements import TextClause
-from sqlalchemy.types import Text, Uuid
 
 from rag_app.database.session import Database, constraint_of
+from rag_app.database.tables import matches_any
 from rag_app.documents.tables import source_builds_table, sources_table
 from rag_app.domain import (
     InvalidInput,
@@ -251,7 +251,7 @@ class SourceLedger:
             .join(source_builds_table, _build_in(generation_id))
             .where(
                 sources_table.c.org_id == org_id,
-                _matches_any(sources_table.c.id, source_ids),
+                matches_any(sources_table.c.id, source_ids),
                 sources_table.c.deleted_at.is_(None),
             )
         )
@@ -264,7 +264,7 @@ class SourceLedger:
         """The content of these sources as last written."""
         kept = select(sources_table.c.id, sources_table.c.content).where(
             sources_table.c.org_id == org_id,
-            _matches_any(sources_table.c.id, source_ids),
+            matches_any(sources_table.c.id, source_ids),
             sources_table.c.deleted_at.is_(None),
         )
         return {source: content for source, content in await self._read_rows({org_id}, kept)}  # noqa: C416 - rows
@@ -285,7 +285,7 @@ class SourceLedger:
     async def generations_holding(self, org_id: UUID, source_ids: Collection[UUID]) -> set[int]:
         """The generations whose stores may have chunks of these sources."""
         builds = select(source_builds_table.c.generation_id).where(
-            source_builds_table.c.org_id == org_id, _matches_any(source_builds_table.c.source_id, source_ids)
+            source_builds_table.c.org_id == org_id, matches_any(source_builds_table.c.source_id, source_ids)
         )
         return {generation for (generation,) in await self._read_rows({org_id}, builds.distinct())}
 
@@ -294,7 +294,7 @@ class SourceLedger:
         read = select(sources_table.c.id, sources_table.c.origin).where(
             sources_table.c.org_id == org_id,
             sources_table.c.index == index,
-            sources_table.c.origin == any_(literal([*origins], ARRAY(Text))),
+            matches_any(sources_table.c.origin, origins),
             sources_table.c.deleted_at.is_(None),
         )
         return {source: origin for source, origin in await self._read_rows({org_id}, read)}  # noqa: C416 - rows
@@ -379,7 +379,7 @@ class SourceLedger:
         standing = (
             select(sources_table.c.id, source_builds_table.c.version)
             .join(source_builds_table, _build_in(generation_id))
-            .where(_matches_any(sources_table.c.id, source_ids), *visibility_conditions(scope))
+            .where(matches_any(sources_table.c.id, source_ids), *visibility_conditions(scope))
         )
         return {source: version for source, version in await self._database.read(scope, standing)}  # noqa: C416 - rows
 
@@ -402,7 +402,7 @@ class SourceLedger:
     async def visible_sources(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
         """The visible ones of these sources, in any generation."""
         found = select(sources_table.c.id).where(
-            _matches_any(sources_table.c.id, source_ids), *visibility_conditions(scope)
+            matches_any(sources_table.c.id, source_ids), *visibility_conditions(scope)
         )
         return {source for (source,) in await self._database.read(scope, found)}
 
@@ -548,11 +548,6 @@ def _addresses(uri: str) -> list[str]:
     return [uri, *(f"{scheme}://{page}{end}" for scheme in ("https", "http") for end in ("", "/"))]
 
 
-def _matches_any(column: ColumnElement[Any], ids: Collection[UUID]) -> ColumnElement[bool]:
-    """Binds all ids as one parameter, so that any number of them uses one prepared statement."""
-    return column == any_(literal([*ids], ARRAY(Uuid)))
-
-
 def _build_in(generation_id: int) -> ColumnElement[bool]:
     return and_(
         source_builds_table.c.source_id == sources_table.c.id, source_builds_table.c.generation_id == generation_id
@@ -571,7 +566,7 @@ def visibility_conditions(scope: Scope, operator: bool = False) -> list[ColumnEl
     """Repeats the conditions of row-level security, and adds those it leaves to the query: the site, and no deleted source."""
     # IS TRUE keeps it a filter: counted twice as an index condition, it would outbid the ids on a fresh table
     seen: list[ColumnElement[bool]] = [
-        _matches_any(sources_table.c.org_id, sorted(scope.organizations)).is_(True),
+        matches_any(sources_table.c.org_id, sorted(scope.organizations)).is_(True),
         sources_table.c.deleted_at.is_(None),
     ]
     if not operator:
@@ -582,7 +577,7 @@ def visibility_conditions(scope: Scope, operator: bool = False) -> list[ColumnEl
                 and_(sources_table.c.visibility == Visibility.USER, own),
                 and_(
                     sources_table.c.visibility == Visibility.GROUP,
-                    _matches_any(sources_table.c.audience_id, sorted(scope.audiences)),
+                    matches_any(sources_table.c.audience_id, sorted(scope.audiences)),
                 ),
             )
         )

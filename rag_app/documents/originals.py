@@ -12,13 +12,13 @@ from pathlib import Path
 from shutil import copyfile, rmtree
 from uuid import UUID, uuid4
 
-from sqlalchemy import any_, delete, func, literal, select, update
-from sqlalchemy.dialects.postgresql import ARRAY, insert
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
+from rag_app.database.tables import matches_any
 from rag_app.documents.ledger import visibility_conditions
 from rag_app.documents.tables import originals_table, sources_table
 from rag_app.domain import NotFound, Scope, Source
@@ -88,7 +88,7 @@ class Originals:
             gone = await session.scalars(
                 delete(originals_table)
                 .where(
-                    originals_table.c.source_id == any_(literal([*source_ids], ARRAY(Uuid))),
+                    matches_any(originals_table.c.source_id, source_ids),
                     originals_table.c.org_id == org_id,
                 )
                 .returning(originals_table.c.sha256)

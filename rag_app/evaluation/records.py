@@ -13,8 +13,6 @@ from sqlalchemy import (
     Row,
     Select,
     Text,
-    Uuid,
-    any_,
     case,
     func,
     insert,
@@ -23,10 +21,10 @@ from sqlalchemy import (
     text,
     tuple_,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.database.session import Database
+from rag_app.database.tables import matches_any
 from rag_app.documents.ledger import Passages
 from rag_app.documents.tables import sources_table
 from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, InvalidInput, JsonObject, Principal, storable
@@ -156,9 +154,8 @@ class Validations(Struct, frozen=True):
         _organization_id(principal)
         if not sources:
             return {}
-        wanted = sources_table.c.id == any_(literal([*sources], ARRAY(Uuid)))
         statement = select(sources_table.c.id, sources_table.c.content).where(
-            wanted, sources_table.c.deleted_at.is_(None)
+            matches_any(sources_table.c.id, sources), sources_table.c.deleted_at.is_(None)
         )
         return {source: content for source, content in await self._database.read(principal.scope(), statement)}  # noqa: C416 - rows
 
@@ -176,10 +173,9 @@ async def held_sources(session: AsyncConnection, ids: Collection[UUID]) -> Seque
     """
     if not ids:
         return []
-    wanted = sources_table.c.id == any_(literal([*ids], ARRAY(Uuid)))
     statement = (
         select(sources_table.c.id, sources_table.c.org_id)
-        .where(wanted, sources_table.c.deleted_at.is_(None))
+        .where(matches_any(sources_table.c.id, ids), sources_table.c.deleted_at.is_(None))
         .order_by(sources_table.c.id)
     )
     return (await session.execute(statement.with_for_update(read=True, key_share=True))).all()
@@ -275,7 +271,7 @@ def _limit_to_visible(principal: Principal, statement: Select[Any]) -> Select[An
     statement = statement.where(validations_table.c.org_id == _organization_id(principal))
     if principal.indexes is None:
         return statement
-    return statement.where(validations_table.c.index_name == any_(literal(sorted(principal.indexes), ARRAY(Text))))
+    return statement.where(matches_any(validations_table.c.index_name, sorted(principal.indexes)))
 
 
 def _select_judgments(principal: Principal, index: str, *columns: Any) -> Select[Any]:

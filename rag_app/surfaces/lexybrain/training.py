@@ -13,16 +13,16 @@ from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import asdict
-from sqlalchemy import any_, bindparam, exists, func, literal, select, text, update
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy import bindparam, exists, func, select, text, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.types import Uuid
 
 from rag_app.access.audit import Act, write_down
 from rag_app.access.tables import api_keys_table, memberships_table, users_table
 from rag_app.answering.prompts import Prompt
 from rag_app.answering.synthesizers import messages_of
 from rag_app.database.session import Database
+from rag_app.database.tables import matches_any
 from rag_app.domain import PUBLIC_ORGANIZATION, Answer, Forbidden, Principal, Question, Scope, storable
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.quotas import Entitlements, lock_user
@@ -155,7 +155,7 @@ class Training:
         there = (
             select(messages_table.c.id, messages_table.c.training_eligible)
             .where(
-                messages_table.c.id == any_(literal(sorted(said), ARRAY(Uuid))),
+                matches_any(messages_table.c.id, sorted(said)),
                 messages_table.c.deleted_at.is_(None),
                 messages_table.c.created_at >= since,
             )
