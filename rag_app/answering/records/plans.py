@@ -129,9 +129,12 @@ class Plan(Struct, frozen=True):
         ]
         if len(zero) != 1 or zero[0].key in (self.query.of, self.query.order):
             return None
-        empty = condition(zero[0].key, IS_EMPTY)
-        filters = tuple(empty if each is zero[0] else each for each in self.query.filters)
-        told = condition_text(zero[0], spec), condition_text(empty, spec)
+        return self.swap(zero[0], condition(zero[0].key, IS_EMPTY), spec)
+
+    def swap(self, one: MetadataFilter, other: MetadataFilter, spec: IndexSpec) -> "Plan":
+        """The same with another one of its conditions, and how that is told."""
+        filters = tuple(other if each is one else each for each in self.query.filters)
+        told = condition_text(one, spec), condition_text(other, spec)
         conditions = tuple(told[1] if each == told[0] else each for each in self.conditions)
         return replace(self, query=replace(self.query, filters=filters), conditions=conditions)
 

@@ -34,14 +34,14 @@ def read_span(text: str) -> Span | None:
     >>> read_span("How long has it been since Ada's last trip?"), read_span("how long was the trip?")
     (Span(text="when was Ada's last trip?", number=1), None)
     """
-    if found := _DAYS_BETWEEN.search(text):
-        return Span(f"{text[: found.start()]}which were{text[found.end() :]}", 2)
-    if found := _TIME_SINCE.search(text):
-        return Span(f"{text[: found.start()]}when was{text[found.end() :]}", 1)
-    found = _AGO.search(text)
-    if found is None:
-        return None
-    return Span(f"{text[: found.start()]}when {found['verb']}{text[found.end() :]}", 1)
+    for span, asked, number in (
+        (_DAYS_BETWEEN, "which were", 2),
+        (_TIME_SINCE, "when was", 1),
+        (_AGO, r"when \g<verb>", 1),
+    ):
+        if span.search(text):
+            return Span(span.sub(asked, text, count=1), number)
+    return None
 
 
 def say_span(days: Sequence[date], today: date, cited: str) -> str:

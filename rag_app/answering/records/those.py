@@ -127,12 +127,9 @@ def say_those(text: str, plan: Plan, spec: IndexSpec) -> str:
     """
     kind = spec.records[plan.kind or ""]
     one, several = noun_of(kind, 1), f"all the {noun_of(kind)}"
-    if found := _OF_THEM.search(text):
-        return f"{text[: found.start()]}of {several}{text[found.end() :]}"
-    if found := _WHICH_ONE.search(text):
-        return f"{text[: found.start()]}which {one}{text[found.end() :]}"
-    if found := _THEY.search(text) or _IT.search(text):
-        return f"{text[: found.start()]}{several}{text[found.end() :]}"
+    for those, name in (_OF_THEM, f"of {several}"), (_WHICH_ONE, f"which {one}"), (_THEY, several), (_IT, several):
+        if found := those.search(text):
+            return f"{text[: found.start()]}{name}{text[found.end() :]}"
     bare = text.rstrip(" ?!.")
     return f"{bare} of {several}{text[len(bare) :]}"
 
@@ -362,10 +359,7 @@ def complement(plan: Plan, values: Sequence[str], spec: IndexSpec) -> Plan | Non
         other = condition(out.key, OPPOSITE[out.operator], out.value)
     else:
         return None
-    filters = tuple(other if each is out else each for each in plan.query.filters)
-    told = condition_text(out, spec), condition_text(other, spec)
-    conditions = tuple(told[1] if each == told[0] else each for each in plan.conditions)
-    return replace(plan, query=replace(plan.query, filters=filters), conditions=conditions)
+    return plan.swap(out, other, spec)
 
 
 def list_records(plan: Plan) -> Plan:
