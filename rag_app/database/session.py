@@ -15,7 +15,7 @@ widens nothing across organizations, and no request of a principal sets it.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from functools import cached_property, lru_cache
 from typing import Any, cast
 from uuid import UUID
@@ -341,12 +341,7 @@ class Database:
         A CTE sets the tenant for this statement only. `query` is joined laterally to it, so PostgreSQL cannot read a
         row before the tenant is set. The CTE has one row, so rows keep the order of `query`.
         """
-        statement = _scope_statement(query, len(values))
-        async with self.driver() as connection:
-            rows: list[asyncpg.Record] = await connection.fetch(
-                statement, *values, *_tenant_settings(scope)[:3], timeout=_SECONDS_TO_ANSWER
-            )
-            return rows
+        return await self.fetch(_scope_statement(query, len(values)), *values, *_tenant_settings(scope)[:3])
 
     @asynccontextmanager
     async def driver_scoped(self, scope: Scope, settings: Mapping[str, str]) -> AsyncIterator[asyncpg.Connection]:
@@ -362,11 +357,9 @@ class Database:
             )
             yield connection
 
-    @asynccontextmanager
-    async def own_connection(self) -> AsyncIterator[AsyncConnection]:
+    def own_connection(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """A connection beside the pool, in autocommit, closed at exit: for locks that last as long as a connection."""
-        async with self._unpooled_engine.connect() as connection:
-            yield connection
+        return self._unpooled_engine.connect()
 
     async def check(self) -> None:
         """Raises StoreFailed when PostgreSQL does not answer, Misconfigured when this role must not serve requests."""
