@@ -6,7 +6,6 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, date, datetime
-from hashlib import sha256
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo, available_timezones
@@ -17,6 +16,7 @@ from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.access.audit import Act, audited_session
+from rag_app.access.page_sessions import digest
 from rag_app.access.tables import (
     api_keys_table,
     memberships_table,
@@ -389,7 +389,7 @@ class Keys(Struct, frozen=True):
                 insert(api_keys_table).values(
                     id=key_id,
                     name=name.strip(),
-                    digest=_digest(secret),
+                    digest=digest(secret),
                     beginning=secret[:_BEGINNING_LENGTH],
                     user_id=user_id,
                     org_id=organization.id,
@@ -449,7 +449,7 @@ class Keys(Struct, frozen=True):
         One query for each request, so that a revoked key is refused at once. The time of the last use is recorded at most
         once a minute.
         """
-        rows = await self._database.fetch(_KEY_PRINCIPAL, _digest(key)) if _KEY.fullmatch(key) else []
+        rows = await self._database.fetch(_KEY_PRINCIPAL, digest(key)) if _KEY.fullmatch(key) else []
         if not rows:
             raise Unauthenticated("The API key is not valid")
         key_id, user_id, org_id, indexes, requests, at_once, audiences = rows[0]
@@ -566,11 +566,7 @@ def _key_condition(key: str) -> ColumnElement[bool]:
     if key_id := uuid_in(key):
         return api_keys_table.c.id == key_id
     if _KEY.fullmatch(key):
-        return api_keys_table.c.digest == _digest(key)
+        return api_keys_table.c.digest == digest(key)
     if re.fullmatch(PREFIX + "[A-Za-z0-9_-]{1,8}", key):  # of no characters it would be the beginning of any key
         return func.starts_with(api_keys_table.c.beginning, key)
     return false()
-
-
-def _digest(key: str) -> str:
-    return sha256(key.encode()).hexdigest()

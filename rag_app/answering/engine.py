@@ -171,17 +171,12 @@ class CapabilityEngine(BaseQueryEngine):
         super().__init__(CallbackManager())
         self._owner = owner
         self.capability, self.synthesizer = capability, synthesizer
-        self._gate, self._retriever, self._postprocessors = gate, retriever, postprocessors
+        self._gate, self.retriever, self._postprocessors = gate, retriever, postprocessors
         self._dated = dated
         self._prepare, self._question, self._foreign = prepare, question or Question(""), foreign or _convert_nodes
         self._languages, self._warn, self._records = languages, warn, records
         self._tell, self._units = tell, units
         self._ground: tuple[tuple[Sequence[ContextBlock], str, str], Ground] | None = None
-
-    @property
-    def retriever(self) -> BaseRetriever:
-        """What looks for the question."""
-        return self._retriever
 
     async def answer(self, question: Question) -> Answer:
         """Answer, or refuse in the capability's words: where hits are too weak, no model is called.
@@ -359,7 +354,7 @@ class CapabilityEngine(BaseQueryEngine):
         narrowed = question.sources and question.filters != self._question.filters
         if (narrowed or question.period != self._question.period) and self._prepare:
             return self._prepare(question)
-        return self._retriever, self._postprocessors
+        return self.retriever, self._postprocessors
 
     def _narrow_to_named(self, question: Question) -> Question:
         """The question of the sources alone that its request names, where it is about nothing else and no other days; a model
@@ -491,7 +486,7 @@ class CapabilityEngine(BaseQueryEngine):
         """
         if not self.synthesizer.asks_model or not evidence.context.blocks:
             return evidence
-        question, retriever, more = evidence.question, self._retriever, [*evidence.hits]
+        question, retriever, more = evidence.question, self.retriever, [*evidence.hits]
         if evidence.look is Look.ALL_TYPES and self._prepare:
             retriever, _ = self._prepare(question)
         if isinstance(retriever, ChunkRetriever):

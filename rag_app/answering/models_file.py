@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from rag_app.answering.capabilities import CAPABILITIES
+from rag_app.answering.capabilities import CAPABILITIES, groups
 from rag_app.answering.providers import EXTRACTIVE, PROVIDERS
 from rag_app.domain import JsonObject, Misconfigured, describe_problem, require
 from rag_app.domain.class_paths import Arguments, bare_secrets, load_class
@@ -193,8 +193,7 @@ def _check_tables(
     file: Path, section: str, tables: JsonObject, by_kind: Mapping[str, type[T]], others: type[T]
 ) -> dict[str, T]:
     """The entries of a section, which capabilities, their groups and "default" may have."""
-    groups = dict.fromkeys(each.group for each in CAPABILITIES if each.group is not None)
-    names = (DEFAULT, *groups, *(each.name for each in CAPABILITIES))
+    names = (DEFAULT, *groups(), *(each.name for each in CAPABILITIES))
     checked: dict[str, T] = {}
     for name, table in tables.items():
         if name not in names:

@@ -207,8 +207,7 @@ async def _show_people(
 ) -> Html:
     """`secret`: a new key's name and the key. `unknown`: whom the form would add, who is no user."""
     organizations = (await belonging.organizations(request.user)).organizations
-    slugs = [each.slug for each in organizations]
-    shown = organization or next(iter(slugs), None)
+    shown = organization or next((each.slug for each in organizations), None)
     members = keys = None
     if shown is not None:
         members = await belonging.members(request.user, shown)
