@@ -75,6 +75,7 @@ from rag_app.answering.records.telling import (
     OPENS,
     Outcome,
     Telling,
+    cite,
     missing_text,
     no_hours_text,
     no_total_text,
@@ -348,9 +349,8 @@ class RecordFinder:
         days = sorted(day_of(hit.date) for hit in hits if hit.date is not None)
         if told is None or not len(days) == len(hits) == span.number:
             return None
-        cited = " ".join(f"[Source {number}]" for number in range(1, span.number + 1))
-        text = f"{told.text} {say_span(days, question.today or datetime.now(UTC).date(), cited)}"
-        return replace(told, text=text, computed=True)
+        said = say_span(days, question.today or datetime.now(UTC).date(), cite(range(1, span.number + 1)))
+        return replace(told, text=f"{told.text} {said}", computed=True)
 
     def _values(self, text: str, period: Period | None) -> Work[Sequence[NamedValue]]:
         """The values of the scope that the words of a text may be, and the records whose titles have words of it.
@@ -430,7 +430,7 @@ class RecordFinder:
             return None
         periods = find_periods(text, question.today or datetime.now(UTC).date())
         for period in periods:
-            plan = read_question(text, spec, (yield from self._values(text, period)), period, question.today).plan
+            plan = yield from self._read_plan(replace(question, text=text, period=period))
             plans += [each for each in [plan and self._group_people(plan, text)] if each is not None]
         if len(plans) != _PAIR:
             return None
@@ -476,8 +476,7 @@ class RecordFinder:
         if spec.dated_types == () and any(side.period.grain != "year" for side in sides):
             return None
         for side in sides:
-            values = yield from self._values(side.text, side.period)
-            plan = read_question(side.text, spec, values, side.period, question.today, comparing=True).plan
+            plan = yield from self._read_plan(replace(question, text=side.text, period=side.period), comparing=True)
             if plan is None:
                 return None
             plans.append(plan)
@@ -721,6 +720,11 @@ class RecordFinder:
         return (
             replace(question, period=None) if name and any(is_name(each.value, name) for each in values) else question
         )
+
+    def _read_plan(self, question: Question, *, comparing: bool = False) -> Work[Plan | None]:
+        """The plan of a question by its words as they are."""
+        values, today = (yield from self._values(question.text, question.period)), question.today
+        return read_question(question.text, self._spec, values, question.period, today, comparing=comparing).plan
 
     def _understand(self, question: Question) -> Work[Reading]:
         """The question as a plan, of records with the time of day that it names."""
@@ -1074,8 +1078,7 @@ class RecordFinder:
         spec, said = self._spec, self._say(question, say_those(without_opening(question.text), first, self._spec))
         if first.period is not None and said.period is not None:
             said = replace(said, period=_period_after(first.period, said))
-        values = yield from self._values(said.text, said.period)
-        plan = read_question(said.text, spec, values, said.period, question.today).plan
+        plan = yield from self._read_plan(said)
         if plan is None:
             return None
         named = any(token.role in ("field", "unit", "total") for token in read_words(question.text, spec))
@@ -1184,8 +1187,7 @@ class RecordFinder:
         first, found = read_question(before.text, self._spec, values, before.period, text.today).plan, list[Question]()
         persons = people_field(self._spec), workers_field(self._spec)
         for each in exchange(before, text, self._spec, values) if first is not None else ():
-            named = yield from self._values(each.text, each.period)
-            plan = read_question(each.text, self._spec, named, each.period, text.today).plan
+            plan = yield from self._read_plan(each)
             found += [each] if first and plan and name_another(first, plan, persons) else []
         return found[0] if len(found) == 1 else None
 
@@ -1193,8 +1195,7 @@ class RecordFinder:
         """The question with the name of the group that the one before put first in place of "she" or "that one"."""
         if name_first(question.text, "") is None:
             return None
-        values = yield from self._values(before.text, before.period)
-        plan = read_question(before.text, self._spec, values, before.period, question.today).plan
+        plan = yield from self._read_plan(before)
         ranking = plan and self._ranking_behind(plan, question.text)
         if plan is None or ranking is None:
             return None
@@ -1458,8 +1459,7 @@ def _join_compared(
     """Two figures, and before them which of the sides has more."""
     both = _join(told, _PAIR)
     said = telling.comparison_text([each for each in figures if each is not None], names)
-    cited = " ".join(f"[Source {place}]" for place in sorted({*_places_of_first(both, told)}))
-    return replace(both, text=f"{said} {cited}. {both.text}") if said else both
+    return replace(both, text=f"{said} {cite(sorted({*_places_of_first(both, told)}))}. {both.text}") if said else both
 
 
 def _join(found: Sequence[FoundRecords], most: int) -> FoundRecords:

@@ -1,7 +1,7 @@
 """What a query about records found, in sentences that cite it: `[Source N]` is the Nth of its hits."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import islice
@@ -123,8 +123,7 @@ class Telling:
 
     def share_of_sum(self, part: float, whole: float, cited: Sequence[int]) -> str:
         """ "That is 25 percent", of the figure before."""
-        sources = " ".join(f"[Source {number}]" for number in dict.fromkeys(cited))
-        return f"That is {_figure(100 * part / whole)} percent {sources}."
+        return f"That is {_figure(100 * part / whole)} percent {cite(dict.fromkeys(cited))}."
 
     def rate(self, number: float, grain: str) -> str:
         """ "On average 1.67 bookings a day: 10 bookings (5 to 10 January 2026) in 6 days"."""
@@ -142,13 +141,12 @@ class Telling:
         if apart and first is not None and second is not None and first.label != second.label:
             less = "less" if field else "fewer"
             said += f", {'more' if figure > other else less} in {first.label} than in {second.label}"
-        return f"The difference is {said} {' '.join(f'[Source {number}]' for number in cited)}."
+        return f"The difference is {said} {cite(cited)}."
 
     def change(self, before: float, after: float, cited: Sequence[int]) -> str:
         """ "That is 25 percent more", of the figure before."""
         way = "more" if after > before else "less"
-        sources = " ".join(f"[Source {number}]" for number in cited)
-        return f"That is {_figure(100 * abs(after - before) / before)} percent {way} {sources}."
+        return f"That is {_figure(100 * abs(after - before) / before)} percent {way} {cite(cited)}."
 
     def comparison_text(self, figures: Sequence[float], names: Sequence[str]) -> str:
         """ "Yes: Ada has more bookings: 7 against 3", where the figures of all that is compared are there."""
@@ -512,7 +510,11 @@ class Telling:
 
     def _cite(self, sources: Sequence[UUID]) -> str:
         numbers = [self._hits[source][0] for source in dict.fromkeys(sources) if source in self._hits]
-        return " ".join(f"[Source {number}]" for number in numbers[:_MOST_CITED] if number <= self._cited)
+        return cite(number for number in numbers[:_MOST_CITED] if number <= self._cited)
+
+
+def cite(numbers: Iterable[int]) -> str:
+    return " ".join(f"[Source {number}]" for number in numbers)
 
 
 def missing_text(spec: IndexSpec, kind: str | None, missing: str) -> str:
