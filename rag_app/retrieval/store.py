@@ -146,7 +146,6 @@ class ScopedStore(BasePydanticVectorStore):
     model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
 
     stores_text: bool = True
-    is_embedding_query: bool = True
     spec: SkipValidation[IndexSpec]
     generation: str
     scope: SkipValidation[Scope]

@@ -954,7 +954,7 @@ class RecordFinder:
         for each in plans:
             step = yield from self._step(each)
             told += [] if step is None else [step]
-        return _combine_figures(steps, told, self._spec)
+        return _combine_figures(steps, told)
 
     def _step(self, plan: Plan) -> Work[Step | None]:
         """The figure of one plan, with the sources that it was computed from."""
@@ -1410,7 +1410,7 @@ def _titles_of(nodes: Sequence[NodeWithScore], words: Collection[str]) -> list[N
     return [*found.values()]
 
 
-def _combine_figures(steps: StepPair, told: Sequence[Step], spec: IndexSpec) -> FoundRecords | None:
+def _combine_figures(steps: StepPair, told: Sequence[Step]) -> FoundRecords | None:
     """What two figures make: a share, a difference; or one of them for each day."""
     if len(told) != (1 if steps.second is None else 2):
         return None

@@ -760,10 +760,10 @@ def _read_parts(tokens: Sequence[Token], values: Sequence[NamedValue], spec: Ind
         while length and not _read_part(tokens, place, length, values, spec):
             length -= 1
         place += length or 1
-    _part_names(tokens, spec)
+    _part_names(tokens)
 
 
-def _part_names(tokens: Sequence[Token], spec: IndexSpec) -> None:
+def _part_names(tokens: Sequence[Token]) -> None:
     """Two parts of different names, side by side, are the name of somebody else: "Peter Haddad" is no Hallam and no Samir.
 
     A comma parts those of a list with a last one, "Peter, Samir or Ada", and those that a question begins with: "Peter, Samir: who".
