@@ -80,7 +80,7 @@ class GenerationRegistry:
                 )
                 .returning(generations_table)
             )
-            return _generation(made.one())
+            return convert(made.one()._mapping, Generation)
 
     async def declare(self, index: str, source_types: Sequence[str]) -> None:
         """Record the source types of an index, for the SQL functions."""
@@ -129,7 +129,8 @@ class GenerationRegistry:
         """All, by index, store and number."""
         order = generations_table.c.index, generations_table.c.store, generations_table.c.number
         async with self._database.session() as session:
-            return [_generation(row) for row in await session.execute(select(generations_table).order_by(*order))]
+            found = await session.execute(select(generations_table).order_by(*order))
+            return [convert(row._mapping, Generation) for row in found]
 
 
 _ACTIVE = """
@@ -154,8 +155,4 @@ async def _lock_generation(session: AsyncConnection, generation_id: int) -> Row[
 async def _set_state(session: AsyncConnection, generation_id: int, state: str) -> Generation:
     this = update(generations_table).where(generations_table.c.id == generation_id)
     changed = await session.execute(this.values(state=state).returning(generations_table))
-    return _generation(changed.one())
-
-
-def _generation(row: Row[Any]) -> Generation:
-    return convert(row._mapping, Generation)
+    return convert(changed.one()._mapping, Generation)

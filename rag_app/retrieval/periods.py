@@ -1404,12 +1404,11 @@ def _shift(day: date, number: int, unit: str) -> date:
     from dateutil.relativedelta import relativedelta
 
     months = {"month": 1, "quarter": 3, "year": 12}.get(unit)
-    moved: date = day + (
+    return day + (
         relativedelta(months=number * months)
         if months
         else timedelta(days=number * {"day": 1, "fortnight": 14}.get(unit, 7))
     )
-    return moved
 
 
 def _feast_day(name: str, year: int) -> date:
@@ -1425,8 +1424,7 @@ def _feast_day(name: str, year: int) -> date:
         "new_years_eve": (12, 31),
     }
     moved = {"easter": 0, "easter_monday": 1, "good_friday": -2}
-    day: date = easter(year) + timedelta(days=moved[name]) if name in moved else date(year, *fixed[name])
-    return day
+    return easter(year) + timedelta(days=moved[name]) if name in moved else date(year, *fixed[name])
 
 
 def _grain_of(days: Days) -> Grain:

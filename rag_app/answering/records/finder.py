@@ -620,7 +620,8 @@ class RecordFinder:
         if len(kept) < len(shown) and not listed:
             return None if kept else FoundRecords((), "", "", computed=True)
         hits = to_hits(kept)
-        if hits and listed and not any(_has_all(hit, plan.figures) for hit in hits):
+        whole = (all(hit.metadata.get(name) is not None for name in plan.figures) for hit in hits)
+        if hits and listed and not any(whole):
             return None  # the texts may say what the fields do not hold
         telling = Telling(self._spec, plan, found, hits, outcome, self._most)
         computed = not listed or plan.is_first_of_each or plan.whole or plan.contest is not None
@@ -1482,10 +1483,6 @@ def _number_citations(text: str, numbers: Sequence[int]) -> str:
         return f" [Source {numbers[int(found[1]) - 1]}]" if int(found[1]) <= len(numbers) else ""
 
     return re.sub(r" \[Source (\d+)\]", number, text)
-
-
-def _has_all(hit: Hit, fields: Collection[str]) -> bool:
-    return all(hit.metadata.get(name) is not None for name in fields)
 
 
 def _nearest_queries(plan: Plan, filters: Filters) -> list[tuple[RecordQuery, float]]:
