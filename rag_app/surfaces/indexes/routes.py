@@ -8,6 +8,7 @@ from typing import Annotated
 from litestar import Response
 from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg, FromPath
+from msgspec.structs import replace
 
 from rag_app.answering.capabilities import capability_for
 from rag_app.domain import (
@@ -20,7 +21,7 @@ from rag_app.domain import (
 )
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.fields import SearchMode
-from rag_app.http.streaming import StreamedOperation
+from rag_app.http.streaming import StreamedOperation, wants_stream
 from rag_app.http.surface import MODEL_ERRORS, STRICT, Caller, Injected, Surface, example
 from rag_app.pipeline import Pipeline
 from rag_app.surfaces.knowledge.routes import (
@@ -28,8 +29,9 @@ from rag_app.surfaces.knowledge.routes import (
     IndexFilters,
     IndexRequest,
     SearchResponse,
-    answer_question,
-    search_index,
+    render_search,
+    responder,
+    stream_answer,
 )
 from rag_app.surfaces.sources.routes import NO_INDEX, SURFACE as SOURCES
 from rag_app.surfaces.sources.service import SourceService
@@ -86,7 +88,9 @@ async def search(
     """Finds the chunks that are most similar to the query, among those that the caller may see. With `mode: hybrid`, words
     count as well."""
     spec = sources.index(index, request.user)
-    return await search_index(request, data, spec.name, Mode(data.mode or spec.search_mode), pipeline)
+    question = replace(data.question(), mode=Mode(data.mode or spec.search_mode))
+    hits = await pipeline.search(spec.name, question, request.user.scope())
+    return render_search(request, data.query_text, hits, pipeline.warnings(question))
 
 
 @SURFACE.post(
@@ -105,5 +109,9 @@ async def answer(
     kept_answers: Injected[KeptAnswers],
 ) -> Response[AnswerResponse]:
     """Answers from sources of the index that the caller may see, or says that they do not contain enough evidence."""
-    capability = capability_for(sources.index(index, request.user).name)
-    return await answer_question(request, data, capability, pipeline, kept_answers)
+    capability, question = capability_for(sources.index(index, request.user).name), data.question()
+    respond = responder(request, data.query_text, question, capability, pipeline, kept_answers)
+    asked = (capability.name, question, request.user.scope())
+    if wants_stream(request):
+        return await stream_answer(request, data.query_text, pipeline.stream(*asked), respond)
+    return Response(respond(await pipeline.answer(*asked)))

@@ -3,7 +3,7 @@
 The contract's own words are kept: field names, ranges, defaults, texts. `/api/v1/indexes` uses them for any index.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,6 +21,7 @@ from rag_app.domain import (
     Answer,
     Confidence,
     EmbeddingFailed,
+    Event,
     Filters,
     Hit,
     InvalidInput,
@@ -246,7 +247,9 @@ async def search(
 ) -> SearchResponse:
     """Finds the chunks that are most similar to the query, among those that the caller may see. With `mode: hybrid`, words
     count as well."""
-    return await search_index(request, data, INDEX, Mode(data.mode or pipeline.search_mode(INDEX)), pipeline)
+    question = replace(data.question(), mode=Mode(data.mode or pipeline.search_mode(INDEX)))
+    hits = await pipeline.search(INDEX, question, request.user.scope())
+    return render_search(request, data.query_text, hits, pipeline.warnings(question))
 
 
 @SURFACE.post(
@@ -263,17 +266,18 @@ async def answer(
     kept_answers: Injected[KeptAnswers],
 ) -> Response[AnswerResponse]:
     """Answers from sources that the caller may see, or says that they do not contain enough evidence."""
-    return await answer_question(request, data, capability_named(CAPABILITY), pipeline, kept_answers)
+    question = data.question()
+    respond = responder(request, data.query_text, question, capability_named(CAPABILITY), pipeline, kept_answers)
+    asked = (CAPABILITY, question, request.user.scope())
+    if wants_stream(request):
+        return await stream_answer(request, data.query_text, pipeline.stream(*asked), respond)
+    return Response(respond(await pipeline.answer(*asked)))
 
 
 # -- what the routes of any index respond with, too
 
 
-async def search_index(
-    request: Caller, data: IndexRequest, index: str, mode: Mode, pipeline: Pipeline
-) -> SearchResponse:
-    question = replace(data.question(), mode=mode)
-    hits = await pipeline.search(index, question, request.user.scope())
+def render_search(request: Caller, query_text: str, hits: Sequence[Hit], warnings: list[str]) -> SearchResponse:
     results = [
         SearchResult(
             chunk_id=hit.chunk_id,
@@ -288,27 +292,8 @@ async def search_index(
         )
         for rank, hit in enumerate(hits, 1)
     ]
-    elapsed, warnings = exchange(request.scope).elapsed_ms, pipeline.warnings(question)
-    return SearchResponse("success", data.query_text, results, len(results), elapsed, warnings)
-
-
-async def answer_question(
-    request: Caller, data: IndexRequest, capability: Capability, pipeline: Pipeline, kept_answers: KeptAnswers
-) -> Response[Any]:
-    """The whole response, or a stream of it for a caller that wants one."""
-    question = data.question()
-    respond = responder(request, data.query_text, question, capability, pipeline, kept_answers)
-    asked = (capability.name, question, request.user.scope())
-    if not wants_stream(request):
-        return Response(respond(await pipeline.answer(*asked)))
-    return await event_stream(
-        request,
-        pipeline.stream(*asked),
-        meta={"query_text": data.query_text},
-        sources=_best_snippets,
-        citations=_supporting_citations,
-        body=respond,
-    )
+    elapsed = exchange(request.scope).elapsed_ms
+    return SearchResponse("success", query_text, results, len(results), elapsed, warnings)
 
 
 def responder(
@@ -345,6 +330,19 @@ def responder(
         )
 
     return respond
+
+
+async def stream_answer(
+    request: Caller, query_text: str, events: AsyncGenerator[Event, None], respond: Callable[[Answer], AnswerResponse]
+) -> Response[Any]:
+    return await event_stream(
+        request,
+        events,
+        meta={"query_text": query_text},
+        sources=_best_snippets,
+        citations=_supporting_citations,
+        body=respond,
+    )
 
 
 def _supporting_citations(given: Answer) -> list[RetrievalCitation]:
