@@ -341,7 +341,12 @@ class Database:
         A CTE sets the tenant for this statement only. `query` is joined laterally to it, so PostgreSQL cannot read a
         row before the tenant is set. The CTE has one row, so rows keep the order of `query`.
         """
-        return await self.fetch(_scope_statement(query, len(values)), *values, *_tenant_settings(scope)[:3])
+        statement = _scope_statement(query, len(values))
+        async with self.driver() as connection:  # not by `fetch`: a frame less
+            rows: list[asyncpg.Record] = await connection.fetch(
+                statement, *values, *_tenant_settings(scope)[:3], timeout=_SECONDS_TO_ANSWER
+            )
+            return rows
 
     @asynccontextmanager
     async def driver_scoped(self, scope: Scope, settings: Mapping[str, str]) -> AsyncIterator[asyncpg.Connection]:

@@ -148,7 +148,7 @@ class ChunkRetriever(BaseRetriever):
         }
         only = condition("source_id", IN, sorted({source for source, _ in places}))
         filters = (*self._question.filters, only)
-        store, vector = await self.opened_store(), await self._embed(text)
+        store, vector = self._store or await self._open_store(), await self._embed(text)
         nearest = await store.search(Search(vector, text, filters, Mode.DENSE, len(places) + at_most))
 
         def distance(node: NodeWithScore) -> int:
