@@ -177,7 +177,8 @@ class IndexSpec(_Strict):
     `dated_types` are the source types whose date is that of what they tell of: words of time choose among them. The date
     of another, a policy, is that of its last change. None: all types.
 
-    `search_mode` is how a search looks for chunks where the request names no mode: `/api/rag/search`, `/owner/search`.
+    `search_mode` is how a search looks for chunks where the request names no mode: `/api/rag/search`, `/owner/search`,
+    `/api/v1/indexes/{index}/search`.
 
     An entry of `[fields]` is a type, or a table of a type and its `Vocabulary`. `[records]` are the kinds of records that
     questions may be asked about, `said` words that say nothing in such a question here.
