@@ -52,6 +52,7 @@ from rag_app.answering.records.wording import (
     is_figure,
     key_fields,
     known_words,
+    may_be_summed,
     money_field,
     only_figure,
     people_field,
@@ -1020,7 +1021,8 @@ class _Reader(OrderReader):
         many_of_it = many and named and not of_a_key and whole
         per_group = self.group is not None and not many and self.figures == summed  # rainfall per year
         pieces = self._pieces_counted() if many else []
-        way, of = Aggregate.SUM, pieces or (summed if much or many_of_it or per_group else [])
+        alone = self._measured_alone() if self.group is None and not many else []
+        way, of = Aggregate.SUM, pieces or alone or (summed if much or many_of_it or per_group else [])
         if much and self.period is not None and not (adds_up or self.kind or self.group or of):
             way, of = Aggregate.AVERAGE, self.figures  # how warm was it on 4 July
         if len(of) == 1:
@@ -1034,6 +1036,20 @@ class _Reader(OrderReader):
         if self._has("rank") or self._has("each"):
             return RecordQuery(order=self.figures[0], limit=MOST_RANKED) if len(self.figures) == 1 else None
         return RecordQuery(limit=MOST_LISTED)
+
+    def _measured_alone(self) -> list[str]:
+        """What adds up, where the question begins with it and says only of which records: "kilos of fish from the south pier".
+
+        A price is that of one, but for its unit: "price of the walnut board", "euros from Ada".
+        """
+        first, named = self.tokens[0].role if self.tokens else "", self._measured_fields()
+        narrowed = self.period is not None or self._has("value")
+        if first not in ("field", "unit") or not narrowed or self.named or {*self.bounded} & {*named}:
+            return []
+        plain = first == "field"
+        price = price_field(self.spec) if plain else None
+        adds = [vocabulary_of(self.spec, each).adds_up if plain else may_be_summed(self.spec, each) for each in named]
+        return named if all(adds) and price not in named else []
 
     def _price_of_one(self) -> RecordQuery | None:
         """The records of one of what a value names: "how much is a short cut" is no total.

@@ -31,7 +31,7 @@ HIRES = _table(
         "children": {"type": "integer", "adds_up": True},
         "dog": {"type": "boolean", "values": {"true": ["dog"]}},
         "deposit_eur": {"type": "number", "words": ["deposit"], "unit": "euros"},
-        "price_eur": {"type": "number", "words": ["price"], "unit": "euros"},
+        "price_eur": {"type": "number", "words": ["price"], "unit": "euros", "adds_up": True},
     },
 )
 ROOFS = _table(
@@ -45,7 +45,19 @@ ROOFS = _table(
         "moss": {"type": "boolean", "values": {"true": ["moss"]}},
     },
 )
+ROUNDS = _table(
+    "round",
+    {
+        "van": "keyword",
+        "driver": {"type": "keyword", "asked": "who"},
+        "milk": {"type": "number", "words": ["milk"], "unit": "litres", "adds_up": True},
+        "eggs": {"type": "integer", "words": ["cartons of eggs", "eggs"], "adds_up": True},
+        "ice": {"type": "number", "unit": "kilos"},
+        "rating": "number",
+    },
+)
 VALUES = [
+    NamedValue("van", "V3"), NamedValue("driver", "Cleo"),
     NamedValue("guide", "Mara"), NamedValue("surveyor", "Pell"), NamedValue("district", "South"),
     NamedValue("boat_type", "family"),
 ]  # fmt: skip
@@ -120,3 +132,39 @@ def test_the_figure_that_is_asked_for_is_no_condition(
     plan = read(text, spec)
     assert (plan.query.aggregate, plan.query.of) == (aggregate, of)
     assert not {name for name, _, _ in filters(plan)} & {"children", "leaks"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "text", "of"),
+    [
+        (ROUNDS, "litres for van V3", "milk"),
+        (ROUNDS, "litres of milk from van V3", "milk"),
+        (ROUNDS, "The milk of Cleo in March", "milk"),
+        (ROUNDS, "cartons of eggs for Cleo", "eggs"),
+        (ROUNDS, "kilos from van V3", "ice"),
+        (ROOFS, "leaks in the South", "leaks"),
+        (ROOFS, "broken tiles by Pell, district South", "broken_tiles"),
+        (HIRES, "children with Mara in family boats", "children"),
+    ],
+)
+def test_a_measure_with_a_condition_alone_is_a_total(spec: IndexSpec, text: str, of: str) -> None:
+    plan = read(text, spec)
+    assert (plan.query.aggregate, plan.query.of) == (Aggregate.SUM, of)
+    assert filters(plan) or plan.period is not None
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (ROUNDS, "rounds of van V3 with their milk"),
+        (ROUNDS, "show the milk of van V3"),
+        (ROUNDS, "milk and eggs of van V3"),
+        (ROUNDS, "ratings of Cleo"),
+        (ROUNDS, "ice of Cleo"),
+        (HIRES, "price for Mara"),
+        (ROOFS, "leaks over 2 in the South"),
+    ],
+)
+def test_a_measure_that_is_shown_is_no_total(spec: IndexSpec, text: str) -> None:
+    plan = read(text, spec)
+    assert plan is None or plan.query.aggregate is None
