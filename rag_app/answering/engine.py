@@ -612,7 +612,8 @@ class CapabilityEngine(BaseQueryEngine):
     def _refusal_text(self, evidence: Evidence) -> str:
         """That nothing was found, or that what was found does not answer."""
         if not evidence.hits:
-            return self.capability.refusal
+            led = self.capability.near.endswith(":") and evidence.lacking
+            return f"{self.capability.refusal} {evidence.lacking}." if led else self.capability.refusal
         warning = self._warn(evidence.question.text) if self._warn else ""
         return near_miss_text(self.capability, evidence.question, self._languages, warning, evidence.lacking)
 

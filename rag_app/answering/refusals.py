@@ -72,14 +72,16 @@ def near_miss_text(
     In the language that the request asks for, else in the question's if the index declares it or the warning is in it;
     with what a result that no source states would take, and what the records are `lacking`, or else the `warning` that the
     embedding model may be why, in the question's own language. A capability without such words of its own has one refusal for all cases; to words
-    that lead to the sources only the warning is added, before those that do, and all of it is in the warning's language.
+    that lead to the sources the warning, or else what is lacking, is added before those that do, all of it in the warning's
+    language.
     """
     warned = _language_of_warning(warning)
     if not capability.near or capability.near.endswith(":"):
         if capability.near and warned in _TEXTS["led"]:
             return str(_TEXTS["led"][warned].format(warning))
         before, stop, leads = capability.near.rpartition(". ")
-        return f"{before}. {warning}. {leads}" if warning and stop else capability.near or capability.refusal
+        reason = warning or lacking
+        return f"{before}. {reason}. {leads}" if reason and stop else capability.near or capability.refusal
     asked = language_of(question.text)
     wanted = question.instructions.values.get("language", "en")
     if wanted == "en" and (asked in declared or (asked == warned and not lacking)):

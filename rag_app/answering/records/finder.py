@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from rag_app.answering.capabilities import RecordList
 from rag_app.answering.leaning import without_opening
 from rag_app.answering.records.asking import (
+    NAMES_OF_FIELDS,
     asks_of_records,
     figure_asked,
     is_name,
@@ -55,6 +56,7 @@ from rag_app.answering.records.measures import say_figures
 from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan, Reading
 from rag_app.answering.records.rephrasing import say_plainly, write_out
+from rag_app.answering.records.settling import times_of
 from rag_app.answering.records.sides import Side, first_side_has_day, share_words, split_sides
 from rag_app.answering.records.spans import read_span, say_span
 from rag_app.answering.records.steps import (
@@ -76,6 +78,7 @@ from rag_app.answering.records.telling import (
     Outcome,
     Telling,
     cite,
+    ended_text,
     missing_text,
     no_hours_text,
     no_total_text,
@@ -270,6 +273,7 @@ class RecordFinder:
     ) -> Work[FoundRecords | NotRecorded | None]:
         """Whether the question only goes on with another one; else the ways of reading it."""
         refused = (yield from self._explain_opening()) if goes_on else None
+        refused = refused or (yield from self._explain_future(self._question))
         return refused or (yield from self._read_question(before, asks=asks, briefs=briefs))
 
     def _read_question(
@@ -530,6 +534,24 @@ class RecordFinder:
         timed = RecordQuery((*self._filters, *filters), aggregate=Aggregate.COUNT, hours=(1, 24 * 60), limit=1)
         found: RecordResult = yield self._store.find_records(timed)
         return None if found.total else NotRecorded(no_hours_text(self._spec, plan.kind), limits=True)
+
+    def _explain_future(self, question: Question) -> Work[NotRecorded | None]:
+        """That rows end before the days of which a figure is asked: they hold what was, and no forecast.
+
+        None where any row has a day that is still to come: then there are dates that are planned.
+        """
+        period, spec, today = question.period, self._spec, question.today or datetime.now(UTC).date()
+        asked = {token.role for token in read_words(question.text, spec)} & (NAMES_OF_FIELDS | {"count", "much"})
+        if not (self.knows_rows_alone and asked) or period is None or (period.start or date.min) <= today:
+            return None
+        ahead = period.otherwise is None or {*stems(question.text)} & word_set("will")  # "in December", of any year
+        if not ahead or "date" in fields_of(self._filters):
+            return None
+        days = list[date]()
+        for name in ("date", *times_of(spec)):
+            last: RecordResult = yield self._store.find_records(RecordQuery(self._filters, order=name, limit=1))
+            days += [day_of(float(str(row.value))) for row in last.rows if row.value is not None]
+        return NotRecorded(ended_text(max(days)), limits=True) if days and max(days) <= today else None
 
     def _leaves_untold(self, plan: Plan) -> Work[bool]:
         """Whether some records of kinds that are told with a field that holds or not have none: nobody knows whether it holds."""

@@ -537,6 +537,15 @@ def no_hours_text(spec: IndexSpec, kind: str | None) -> str:
     return f"The time of day of the {what} is not recorded, only the day"
 
 
+def ended_text(last: date) -> str:
+    """That records end before the days of a question.
+
+    >>> ended_text(date(2026, 5, 12))
+    'The records end on 12 May 2026; they say nothing of what comes after'
+    """
+    return f"The records end on {day_text(last)}; they say nothing of what comes after"
+
+
 OPENS = "This goes on with another question, which is not known here. Please ask it in full"
 
 

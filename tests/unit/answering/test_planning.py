@@ -1,8 +1,10 @@
 """Questions over records as queries: over an index that the rules know nothing of but its declared words."""
 
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime
+from types import SimpleNamespace
 from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
@@ -383,6 +385,38 @@ def test_a_text_needs_the_words_that_are_asked_about(text: str, wanted: tuple[st
     reading = read_question(text, LOGS, VALUES, question.period, TODAY)
     told = finder._explain_unread(reading, text)
     assert (told and told.unknown) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "last", "ends"),
+    [
+        ("how much fish will there be next year?", date(2026, 1, 12), True),
+        ("how many will we catch in March?", date(2026, 1, 12), True),
+        ("how many trips in 2027", date(2026, 1, 12), True),
+        ("how many trips in 2027", date(2026, 2, 1), False),
+        ("how many trips last year", date(2026, 1, 12), False),
+        ("who moves house in 2027?", date(2026, 1, 12), False),
+    ],
+)
+def test_rows_that_end_before_a_period_say_nothing_of_it(text: str, last: date, ends: bool) -> None:
+    trips = BOATS.model_dump() | {
+        "source_types": ("trip",),
+        "records": {"trip": BOATS.records["trip"].model_dump()},
+        "rows": ({"files": "trips.csv", "source_type": "trip"},),
+    }
+    spec, none = IndexSpec.model_validate(trips), cast(Any, None)
+    question = Question(text, period=find_period(text, TODAY), today=TODAY)
+    finder = RecordFinder(question, spec, none, none, None, 5, None, ())
+    newest = datetime(last.year, last.month, last.day, tzinfo=UTC).timestamp()
+    finder._store = cast(Any, SimpleNamespace(find_records=lambda query: None))
+    work, told = finder._explain_future(question), None
+    try:
+        next(work)
+        while True:
+            work.send(RecordResult(rows=(Record((uuid4(),), newest),), total=1))
+    except StopIteration as done:
+        told = done.value
+    assert (told is not None and told.text.startswith(f"The records end on {last.day} ")) == ends
 
 
 def test_a_few_words_go_on_with_something() -> None:
