@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from rag_app.answering.records.conditions import BOUND_OPERATORS
 from rag_app.answering.records.wording import (
@@ -125,6 +125,21 @@ def figures_named(tokens: Sequence[Token], spec: IndexSpec) -> list[str]:
     """The figures, and what holds or not, that a question names: a number, a total or a mean has to do with each of them."""
     named = [token.name for token in tokens if token.role == "field"]
     return [name for name in named if is_figure(spec, name) or spec.fields.get(name) is FieldType.BOOLEAN]
+
+
+def counts_by_sort(tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    """Whether things are to be counted of which a field only tells the sort: "how many rooms", of a `room_type`."""
+    sorts = word_set("sorts") | word_set("different")
+    for place, token in enumerate(tokens):
+        behind = [*takewhile(lambda each: each.role in ("", "field", "value"), tokens[place + 1 :])]
+        counted = next((each for each in behind if each.role == "field"), None)
+        if token.role != "count" or counted is None or stems(counted.name.replace("_", " "))[-1] not in sorts:
+            continue
+        last = behind.index(counted)
+        phrase = [*behind[: last + 1], *takewhile(lambda each: each.inside, behind[last + 1 :])]
+        if not sorts & {each.stem for each in phrase}:
+            return True
+    return False
 
 
 def asks_for_all(tokens: Sequence[Token]) -> bool:

@@ -15,6 +15,7 @@ from rag_app.answering.records.asking import (
     asks_advice,
     asks_possession,
     bounds_somebody,
+    counts_by_sort,
     figures_named,
     without_period,
 )
@@ -209,7 +210,8 @@ def _takes_wrong_role(
     sort = (
         other and asked is not None and asked.is_left
     )  # "what kind of treatment" is no field that is called otherwise
-    return nobody or sort or asks_possession(tokens, spec) or bounds_somebody(tokens, spec)
+    unclear = asks_possession(tokens, spec) or bounds_somebody(tokens, spec) or counts_by_sort(tokens, spec)
+    return nobody or sort or unclear
 
 
 def _asks_of_fields_alone(question: Question, query: WrittenQuery, spec: IndexSpec) -> bool:

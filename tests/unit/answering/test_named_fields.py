@@ -27,7 +27,7 @@ HIRES = _table(
     "hire",
     {
         "guide": {"type": "keyword", "asked": "who"},
-        "boat_type": {"type": "keyword", "words": ["boat type", "boat"]},
+        "boat_type": {"type": "keyword", "words": ["boat type", "boat", "kind of boat"]},
         "children": {"type": "integer", "adds_up": True},
         "dog": {"type": "boolean", "values": {"true": ["dog"]}},
         "deposit_eur": {"type": "number", "words": ["deposit"], "unit": "euros"},
@@ -168,3 +168,20 @@ def test_a_measure_with_a_condition_alone_is_a_total(spec: IndexSpec, text: str,
 def test_a_measure_that_is_shown_is_no_total(spec: IndexSpec, text: str) -> None:
     plan = read(text, spec)
     assert plan is None or plan.query.aggregate is None
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("How many boats are there?", False),
+        ("How many boats did Mara guide?", False),
+        ("How many boat types are there?", True),
+        ("How many kinds of boats are there?", True),
+        ("How many different boats are there?", True),
+        ("How many hires had family boats?", True),
+        ("How many guides are there?", True),
+        ("Which boats are there?", True),
+    ],
+)
+def test_things_are_not_counted_by_their_sorts(text: str, counts: bool) -> None:
+    assert (read(text, HIRES) is not None) == counts
