@@ -42,7 +42,7 @@ from rag_app.documents.readers.rows import says_nothing, typed_value
 from rag_app.documents.reading import File, ReaderPool
 from rag_app.domain import FieldType, RowMapping, RowsRule, column_name, drop_vowels, read_table
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
-from rag_app.retrieval.text import singular
+from rag_app.retrieval.text import plural, singular
 
 _TABLE: Mapping[str, Mapping[str, str]] = read_table(__file__)
 _GUESSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME, FieldType.BOOLEAN)
@@ -207,7 +207,7 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         file=_toml(file),
         shown=_toml(file)[1:-1],
         rows=f"{rows:,}",
-        fields=[(field, *_declaration(kinds[name], said.get(name))) for name, field in fields.items()],
+        fields=[(field, *_declaration(name, kinds[name], said.get(name))) for name, field in fields.items()],
         decimal=decimal,
         ambiguous=ambiguous,
         language=language,
@@ -354,8 +354,8 @@ def _kind_of(name: str, column: _Column) -> FieldType | None:
     return FieldType.NUMBER if column.kind is FieldType.INTEGER and money else column.kind
 
 
-def _declaration(kind: FieldType | None, said: Mapping[str, str] | None) -> tuple[str, str]:
-    """A field's type with what is sure of it, and what a person may add."""
+def _declaration(name: str, kind: FieldType | None, said: Mapping[str, str] | None) -> tuple[str, str]:
+    """A column's type with what is sure of it, and what a person may add: no total of an age or a score."""
     figures = kind in NUMBER_TYPES
     if said is None or not (said or figures):
         return f'"{kind}"', ""
@@ -364,6 +364,8 @@ def _declaration(kind: FieldType | None, said: Mapping[str, str] | None) -> tupl
         more = dict(_TABLE["figure" if figures else "boolean"])
     if "adds_up" in said and said.get("unit", "").strip('"') in _TABLE["words"]["currencies"].split():
         more["totals"] = _TABLE["words"]["totals"]
+    if _end_of(_fold(without_unit(name)[0]).split(), _TABLE["words"]["no_total"].split()):
+        more = {key: value for key, value in more.items() if key not in ("adds_up", "totals")}
     return f"{{ {_entries(sure)} }}", _entries({key: value for key, value in more.items() if key not in sure})
 
 
@@ -438,7 +440,7 @@ def _nouns(file: str, key: str | None, language: str, kinds: Mapping[str, FieldT
     if not _FIELD.fullmatch(name):
         return _Nouns(avoided=avoided)
     of_file = noun == _singular(in_file, language) or in_file.startswith(noun)
-    several = in_file if of_file and (in_file != noun or language != _ENGLISH) else f"{noun}s"
+    several = in_file if of_file and (in_file != noun or language != _ENGLISH) else plural(noun)
     foreign = several == in_file and (language != _ENGLISH or several.removeprefix(noun) in _PLURALS)
     before = told[: told.index(in_file)] if of_file and in_file in told else []
     longer = [" ".join((*before, noun))] if before else []

@@ -85,6 +85,27 @@ def singular(word: str) -> str:
     return word if word.endswith(("ss", "us", "is")) else word.removesuffix("s")
 
 
+_HISSES = ("ch", "sh", "ss", "x")  # ends of words whose plural has "es"
+_PLURALS = {"child": "children", "foot": "feet", "man": "men", "person": "people", "tooth": "teeth", "woman": "women"}
+_UNCOUNTED = "equipment feedback furniture information luggage money staff traffic weather"
+
+
+def plural(noun: str) -> str:
+    """What several are called in English: of a noun of one or more words, or of a plural.
+
+    >>> [plural(each) for each in ("opportunity", "class", "days", "day", "box", "weather", "people", "boat man")]
+    ['opportunities', 'classes', 'days', 'days', 'boxes', 'weather', 'people', 'boat men']
+    """
+    lead, blank, last = noun.rpartition(" ")
+    if last in _PLURALS:
+        return f"{lead}{blank}{_PLURALS[last]}"
+    if last in (*_PLURALS.values(), *_UNCOUNTED.split()) or (noun.endswith("s") and not noun.endswith("ss")):
+        return noun
+    if noun.endswith(_HISSES):
+        return f"{noun}es"
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
+
+
 def sentences(text: str, lang: str = "en") -> list[str]:
     """The sentences of a text, without the white space around them.
 

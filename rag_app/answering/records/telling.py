@@ -356,7 +356,10 @@ class Telling:
         query, rows = self._plan.query, self._found.rows
         lines = [f"{self._group(row)}: {self._group_text(row)} {self._cite(row.sources)}".rstrip() for row in rows]
         if self._plan.distinct:
-            lead = f"{self._found.total} {plural_of(self._grouped_by, self._found.total)}{self._conditions}"
+            number, name = self._found.total, self._grouped_by
+            several = plural_of(name, number)
+            sorts = "kinds of " if number != 1 and several == name and not name.endswith("s") else ""  # of weather
+            lead = f"{number} {sorts}{several}{self._conditions}"
             return f"{lead}: {'; '.join(lines)}."
         if query.limit == 1:
             group, most = self._grouped_by, f"{self._ordinal}{self._extreme_phrase()}"

@@ -18,7 +18,7 @@ from rag_app.retrieval.formulas import names_in
 from rag_app.retrieval.index import IndexSpec, Kind, Vocabulary
 from rag_app.retrieval.records import NUMBER_FIELDS, NamedValue
 from rag_app.retrieval.spelling import SHORTEST
-from rag_app.retrieval.text import NUMBER_WORDS, singular
+from rag_app.retrieval.text import NUMBER_WORDS, plural, singular
 
 Phrase = tuple[str, ...]
 _WORD = re.compile(r"(?<![\w.,-])-\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|[^\W\d_]+")
@@ -34,7 +34,6 @@ SUPERLATIVES = frozenset({"high", "low", "most", "least", "newest", "oldest", "b
 BOUND_ROLES = frozenset({"under", "over", "least_of", "most_of"})
 _NEED = 5  # words before what is still to be done that say so
 _FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total"})
-_HISSES = ("ch", "sh", "ss", "x")  # ends of words whose plural has "es"
 _LONGEST = 6  # words of a phrase
 BEGINNING = 4  # letters by which "booked" is of a booking
 _SHORTEST_CUT, _CUT = 3, 3  # letters of a word that is cut short in a name, and what is cut off at least
@@ -291,11 +290,7 @@ def variants(word: str) -> tuple[str, ...]:
     (('trims', 'trim'), ('category', 'categorys', 'categories'))
     """
     word, one = word.casefold(), stem(word)
-    plural = (
-        f"{one}s",
-        *((f"{one[:-1]}ies",) if one.endswith("y") else (f"{one}es",) if one.endswith(_HISSES) else ()),
-    )
-    return tuple(dict.fromkeys((word, one, *plural)))
+    return tuple(dict.fromkeys((word, one, f"{one}s", plural(one))))
 
 
 def stem(word: str) -> str:
@@ -309,14 +304,10 @@ def stem(word: str) -> str:
 
 def plural_of(noun: str, number: int = 2) -> str:
     """
-    >>> plural_of("opportunity"), plural_of("bestseller"), plural_of("booking", 1), plural_of("days")
-    ('opportunities', 'bestsellers', 'booking', 'days')
+    >>> plural_of("bestseller"), plural_of("booking", 1)
+    ('bestsellers', 'booking')
     """
-    if number == 1 or noun.endswith("s"):
-        return noun
-    if noun.endswith(_HISSES):
-        return f"{noun}es"
-    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
+    return noun if number == 1 else plural(noun)
 
 
 def noun_of(kind: Kind, number: int = 2) -> str:

@@ -474,6 +474,17 @@ def test_what_is_not_sure_is_a_comment_to_fill_in(tmp_path: Path) -> None:
     assert {"grosse", "grosse_2"} <= {*spec.fields}
 
 
+def test_no_total_is_offered_of_ages_and_scores(tmp_path: Path) -> None:
+    table = tmp_path / "class.csv"
+    table.write_text("class_no,pupils,mean_age,test_score,air_temp,fuel\nC1,20,14.5,61,20.5,3.5\nC2,18,13,70,21,4\n")
+    text = proposed(table)
+    lines = {line.split(" = ")[0]: line for line in text.splitlines() if " = " in line}
+    for name in ("mean_age", "test_score", "air_temp"):
+        assert "can also have" in lines[name] and "adds_up" not in lines[name] and "totals" not in lines[name]
+    assert "adds_up" in lines["fuel"]
+    assert lines["# plural"].startswith('# plural = "classes"')
+
+
 def test_marks_of_nothing_are_no_values(tmp_path: Path) -> None:
     table = tmp_path / "birds.csv"
     table.write_text(
