@@ -87,7 +87,7 @@ def singular(word: str) -> str:
 
 _HISSES = ("ch", "sh", "ss", "x")  # ends of words whose plural has "es"
 _PLURALS = {"child": "children", "foot": "feet", "man": "men", "person": "people", "tooth": "teeth", "woman": "women"}
-_UNCOUNTED = "equipment feedback furniture information luggage money staff traffic weather"
+_SINGULAR_NOUNS = "equipment feedback furniture information luggage money staff traffic weather"
 
 
 def plural(noun: str) -> str:
@@ -99,7 +99,7 @@ def plural(noun: str) -> str:
     lead, blank, last = noun.rpartition(" ")
     if last in _PLURALS:
         return f"{lead}{blank}{_PLURALS[last]}"
-    if last in (*_PLURALS.values(), *_UNCOUNTED.split()) or (noun.endswith("s") and not noun.endswith("ss")):
+    if last in (*_PLURALS.values(), *_SINGULAR_NOUNS.split()) or (noun.endswith("s") and not noun.endswith("ss")):
         return noun
     if noun.endswith(_HISSES):
         return f"{noun}es"
