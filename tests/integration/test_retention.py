@@ -74,7 +74,7 @@ async def database(server: PrivatePostgres) -> Any:
 
 
 async def fill(server: PrivatePostgres, database: Database) -> tuple[str, str]:
-    """Two words: of rows that are 60 days old, and of rows of today; of two users in two organizations."""
+    """Two words: of rows that are 90 days old, and of rows of today; of two users in two organizations."""
     mark = uuid4().hex[:8]
     words = f"old{mark}", f"new{mark}"
     people = People(database)
@@ -92,7 +92,7 @@ async def fill(server: PrivatePostgres, database: Database) -> tuple[str, str]:
                     word=word, then=then, user=user.id, org=organization.id, source=source,
                     thread=uuid4(), message=uuid4(), feedback=uuid4(),
                 )
-                for word, then in zip(words, ("now() - interval '60 days'", "now()"), strict=True)
+                for word, then in zip(words, ("now() - interval '90 days'", "now()"), strict=True)
             ),
             "SELECT 1",
         )  # fmt: skip
@@ -113,7 +113,7 @@ async def test_of_a_kind_what_is_too_old_goes_and_nothing_else(
     everything = set().union(*LEFT_BY.values())
     assert await left(server, old) == await left(server, new) == everything, "or finding nothing would show nothing"
     assert await enforce(database, days()) == {}
-    assert await enforce(database, days(**{kind: 61})) == {kind.lower(): 0}
+    assert await enforce(database, days(**{kind: 91})) == {kind.lower(): 0}
     assert await left(server, old) == everything
 
     gone = await enforce(database, days(**{kind: 30}))
