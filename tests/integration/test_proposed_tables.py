@@ -195,6 +195,11 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("hostel_log", ["ST-102: what did it come to and which room type was it?"], "120"),
         ("hostel_log", ["Which country is ST-101 from and what type of room was it?"], "room type dorm"),
         ("hostel_log", ["When did Ana Costa arrive and how many nights did she stay?"], "2 March 2025"),
+        (
+            "hostel_log",
+            ["How many rooms are there?"],
+            "The room type is recorded, but no field says how many rooms there are",
+        ),
         ("hostel_log", ["average number of nights per dorm stay"], "4"),
         ("hostel_log", ["How much money did the Swedish guests bring in?"], "270"),
         ("hostel_log", ["priciest stay"], "ST-103"),

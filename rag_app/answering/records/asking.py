@@ -127,8 +127,8 @@ def figures_named(tokens: Sequence[Token], spec: IndexSpec) -> list[str]:
     return [name for name in named if is_figure(spec, name) or spec.fields.get(name) is FieldType.BOOLEAN]
 
 
-def counts_by_sort(tokens: Sequence[Token], spec: IndexSpec) -> bool:
-    """Whether things are to be counted of which a field only tells the sort: "how many rooms", of a `room_type`."""
+def counted_by_sort(tokens: Sequence[Token], spec: IndexSpec) -> Token | None:
+    """What is to be counted, where a field only tells the sort of it: the rooms of "how many rooms", of a `room_type`."""
     sorts = word_set("sorts") | word_set("different")
     for place, token in enumerate(tokens):
         behind = [*takewhile(lambda each: each.role in ("", "field", "value"), tokens[place + 1 :])]
@@ -138,8 +138,8 @@ def counts_by_sort(tokens: Sequence[Token], spec: IndexSpec) -> bool:
         last = behind.index(counted)
         phrase = [*behind[: last + 1], *takewhile(lambda each: each.inside, behind[last + 1 :])]
         if not sorts & {each.stem for each in phrase}:
-            return True
-    return False
+            return counted
+    return None
 
 
 def asks_for_all(tokens: Sequence[Token]) -> bool:

@@ -20,6 +20,7 @@ from rag_app.answering.leaning import without_opening
 from rag_app.answering.records.asking import (
     NAMES_OF_FIELDS,
     asks_of_records,
+    counted_by_sort,
     figure_asked,
     is_name,
     may_ask,
@@ -82,6 +83,7 @@ from rag_app.answering.records.telling import (
     missing_text,
     no_hours_text,
     no_total_text,
+    sort_text,
     unread_text,
 )
 from rag_app.answering.records.those import (
@@ -311,7 +313,8 @@ class RecordFinder:
             return NotRecorded(OPENS, limits=True) if goes_on else None
         parsed = (yield from self._parse(question)) if not before else None  # which reads no conversation
         told = (yield from self._tell_plan(parsed)) if parsed is not None else None
-        return told or (yield from self._answer_by_model(question)) or self._explain_unread(reading, question.text)
+        told = told or (yield from self._answer_by_model(question))
+        return told or self._explain_sort(question.text) or self._explain_unread(reading, question.text)
 
     def _answer_by_two(self, question: Question) -> Work[FoundRecords | None]:
         """What takes more than one query: two periods, or steps."""
@@ -861,6 +864,11 @@ class RecordFinder:
             return None
         text = missing_text(spec, plan.kind, next(iter(words.words), name))
         return NotRecorded(text, limits=True) if text else None
+
+    def _explain_sort(self, text: str) -> NotRecorded | None:
+        """That things are to be counted of which only the sort is recorded."""
+        counted = counted_by_sort(read_words(text, self._spec), self._spec)
+        return NotRecorded(sort_text(self._spec, counted.name, counted.stem), limits=True) if counted else None
 
     def _explain_unread(self, reading: Reading, text: str) -> NotRecorded | None:
         """What the records lack, or that the words make no query, where all of a kind, a figure or an order is asked for."""

@@ -22,7 +22,7 @@ from rag_app.answering.records.asking import (
     asks_possession,
     asks_rank,
     bounds_somebody,
-    counts_by_sort,
+    counted_by_sort,
     figures_named,
     is_missing_field,
     stand_before_kind,
@@ -787,7 +787,7 @@ class _Reader(OrderReader):
             or self._groups_twice()
             or asks_possession(self.tokens, self.spec)
             or bounds_somebody(self.tokens, self.spec)
-            or counts_by_sort(self.tokens, self.spec)
+            or counted_by_sort(self.tokens, self.spec) is not None
             or self._counts_debtors()
             or (self._names_spender() and not any(map(self._has, ("most", "least"))))
         ):

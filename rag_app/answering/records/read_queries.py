@@ -15,7 +15,7 @@ from rag_app.answering.records.asking import (
     asks_advice,
     asks_possession,
     bounds_somebody,
-    counts_by_sort,
+    counted_by_sort,
     figures_named,
     without_period,
 )
@@ -210,8 +210,8 @@ def _takes_wrong_role(
     sort = (
         other and asked is not None and asked.is_left
     )  # "what kind of treatment" is no field that is called otherwise
-    unclear = asks_possession(tokens, spec) or bounds_somebody(tokens, spec) or counts_by_sort(tokens, spec)
-    return nobody or sort or unclear
+    unclear = asks_possession(tokens, spec) or bounds_somebody(tokens, spec)
+    return nobody or sort or unclear or counted_by_sort(tokens, spec) is not None
 
 
 def _asks_of_fields_alone(question: Question, query: WrittenQuery, spec: IndexSpec) -> bool:

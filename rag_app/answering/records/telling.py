@@ -534,6 +534,11 @@ def no_total_text(spec: IndexSpec, field: str | None) -> str:
     return f"The {name_field(spec, field or '')} of several records does not add up to a total. Its average can be asked for"
 
 
+def sort_text(spec: IndexSpec, field: str, counted: str) -> str:
+    """That a field tells of what sort something is, and none how many there are of it."""
+    return f"The {name_field(spec, field)} is recorded, but no field says how many {plural_of(counted)} there are"
+
+
 def no_hours_text(spec: IndexSpec, kind: str | None) -> str:
     """That no record of a kind has a time of day."""
     what = noun_of(spec.records[kind]) if kind else plural_of("record", 2)
