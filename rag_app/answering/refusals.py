@@ -18,16 +18,22 @@ from rag_app.domain import Period, Question, read_table
 # By what is said, then by the two letters of the language.
 _TEXTS: Mapping[str, Mapping[str, Any]] = read_table(__file__)
 _WORDS = {language: frozenset(words.split()) for language, words in _TEXTS["words"].items()}
+_ALSO_ENGLISH = frozenset(_TEXTS["also_english"]["words"].split())
 
 
 def language_of(text: str) -> str:
-    """Two letters. English where a text says too little.
+    """Two letters. English where a text says too little, or only words of another language that are English, too.
 
     >>> language_of("Was kostet der Eintritt?"), language_of("opening hours of the shop"), language_of("Où êtes-vous ?")
     ('de', 'en', 'fr')
+    >>> language_of("average litres per fill"), language_of("Quanto costa per una notte?")
+    ('en', 'it')
     """
     said = re.findall(r"[^\W\d_]+", text.casefold())
-    known = {language: sum(word in words for word in said) for language, words in _WORDS.items()}
+    known = {
+        language: sum(word in words for word in said) if words.intersection(said) - _ALSO_ENGLISH else 0
+        for language, words in _WORDS.items()
+    }
     best = max(known, key=lambda language: known[language])
     return best if known[best] else detect_language(text, "en")
 
@@ -72,16 +78,14 @@ def near_miss_text(
     In the language that the request asks for, else in the question's if the index declares it or the warning is in it;
     with what a result that no source states would take, and what the records are `lacking`, or else the `warning` that the
     embedding model may be why, in the question's own language. A capability without such words of its own has one refusal for all cases; to words
-    that lead to the sources the warning, or else what is lacking, is added before those that do, all of it in the warning's
-    language.
+    that lead to the sources only the warning is added, before those that do, and all of it is in the warning's language.
     """
     warned = _language_of_warning(warning)
     if not capability.near or capability.near.endswith(":"):
         if capability.near and warned in _TEXTS["led"]:
             return str(_TEXTS["led"][warned].format(warning))
         before, stop, leads = capability.near.rpartition(". ")
-        reason = warning or lacking
-        return f"{before}. {reason}. {leads}" if reason and stop else capability.near or capability.refusal
+        return f"{before}. {warning}. {leads}" if warning and stop else capability.near or capability.refusal
     asked = language_of(question.text)
     wanted = question.instructions.values.get("language", "en")
     if wanted == "en" and (asked in declared or (asked == warned and not lacking)):

@@ -5,9 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from rag_app.answering.capabilities import CAPABILITIES, capability_named, register
 from rag_app.application import Application, open_readers
 from rag_app.documents.metadata import Target
 from rag_app.documents.proposals import propose
@@ -145,7 +143,7 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("visits", ["How often did somebody see the vets?"], "There are 4 visits"),
         ("visits", ["How many times was no chip seen?"], "There are 3 visits"),
         ("visits", ["How many animals were damaged?"], "1"),
-        ("visits", ["How many burglaries were there at Harbour?"], "I don't have enough"),
+        ("visits", ["How many burglaries were there at Harbour?"], "that answers this"),
         ("pools", ["How many pools were built before 1960?"], "There are 2"),
         ("pools", ["Which is the oldest pool?"], "1931"),
         ("pools", ["How many are in poor condition?"], "There is 1 pool"),
@@ -154,11 +152,11 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("pools", ["How many pools are deeper than 3 m?"], "There are 2"),
         ("tolls", ["How many people were over 20?"], "There is 1"),
         ("tolls", ["How many men were over 20?"], "None of"),
-        ("visits", ["How many visits took longer than half an hour?"], "I don't have enough"),
+        ("visits", ["How many visits took longer than half an hour?"], "that answers this"),
         ("visits", ["Which visits took longer than 0.7 hours?"], "Tom Parr"),
         ("swims", ["Who won the 1 k?"], "Bea Ford"),
         ("swims", ["Who was fastest over 2 km?"], "Cleo Hall"),
-        ("swims", ["What was the average time over the 2?"], "I don't have enough"),
+        ("swims", ["What was the average time over the 2?"], "that answers this"),
         ("swims", ["How many people dropped out?"], "1"),
         ("gym_members_2025", ["How many members are students?"], "There are 2 members"),
         ("gym_members_2025", ["What percentage of students churned?"], "50 percent"),
@@ -166,11 +164,11 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("gym_members_2025", ["How many members joined in March 2025?"], "There are 2 members"),
         ("gym_members_2025", ["How many members have no trainer?"], "There is 1 member"),
         ("gym_members_2025", ["For how many members is the locker empty?"], "There are 2 members"),
-        ("gym_members_2025", ["How many members lack a number of visits?"], "I don't have enough"),
-        ("gym_members_2025", ["How many members are missing?"], "I don't have enough"),
+        ("gym_members_2025", ["How many members lack a number of visits?"], "that answers this"),
+        ("gym_members_2025", ["How many members are missing?"], "that answers this"),
         ("gym_members_2025", ["How many people were born before 1980?"], "There are 2 members"),
         ("gym_members_2025", ["Who has the most visits?"], "Ada Holm"),
-        ("gym_members_2025", ["How many vegetarians are members?"], "I don't have enough"),
+        ("gym_members_2025", ["How many vegetarians are members?"], "that answers this"),
         ("bakery_loads_log", ["How many loads arrived late?"], "There is 1 load"),
         ("bakery_loads_log", ["For how many loads is the weight missing?"], "There is 1 load"),
         ("bakery_loads_log", ["How many loads never got a weight?"], "There is 1 load"),
@@ -183,12 +181,12 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("desk_calls", ["What share of the tickets were cancelled?"], "33"),
         ("desk_calls", ["How many calls were opened in 2026?"], "There are 2"),
         ("desk_calls", ["Which department is the most punctual on average?"], "Sales"),
-        ("desk_calls", ["Who is the captain of the sales tickets?"], "I don't have enough"),
-        ("desk_calls", ["Which department should we give more tickets to?"], "I don't have enough"),
+        ("desk_calls", ["Who is the captain of the sales tickets?"], "that answers this"),
+        ("desk_calls", ["Which department should we give more tickets to?"], "that answers this"),
         ("site_plant", ["How many cranes were erected in 2019?"], "There are 2 cranes"),
         ("site_plant", ["List the cranes with more than 60 hours of downtime."], "C2"),
         ("site_plant", ["How many cranes have no operator listed?"], "There is 1 crane"),
-        ("site_plant", ["What was the purchase price of the newest crane?"], "I don't have enough"),
+        ("site_plant", ["What was the purchase price of the newest crane?"], "that answers this"),
         ("loan_default_sample", ["What share of renters defaulted?"], "50 percent"),
         ("hostel_log", ["How many Swedish stays were there?"], "There are 2 stays"),
         ("hostel_log", ["Which Swedish guests haven't signed their form?"], "Nils Berg"),
@@ -210,15 +208,15 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("tank_checks", ["How many times was the filter not cleaned?"], "There are 2 checks"),
         ("tank_checks", ["average sludge per tank"], "3.25"),
         ("tank_checks", ["Show me every visit to tank T1"], "K3"),
-        ("tank_checks", ["the worst snail count"], "I don't have enough"),
+        ("tank_checks", ["the worst snail count"], "that answers this"),
         (
             "canoe_hires",
             ["How many hires did Mara guide?", "how many of those brought children?"],
             "There are 2 hires with",
         ),
         ("canoe_hires", ["How many hires brought children?"], "There are 3 hires with children"),
-        ("canoe_hires", ["What did hires with children bring in?"], "I don't have enough"),
-        ("canoe_hires", ["How many hires mention the price?"], "I don't have enough"),
+        ("canoe_hires", ["What did hires with children bring in?"], "that answers this"),
+        ("canoe_hires", ["How many hires mention the price?"], "that answers this"),
         (
             "canoe_hires",
             ["How many hires will there be next month?"],
@@ -250,13 +248,9 @@ async def test_a_proposed_table_is_asked(
         (folder / "index.toml").write_text(next(propose(readers, [table], [])))
     spec = application.indexes[file] = load_index(folder)
     await application.build_missing()
-    made = register(replace(capability_named("knowledge_answer"), name=file, index=file))
-    try:
-        owner = await organization()
-        await (await application.ingestor(spec, Target(owner.id))).ingest([table], base=tmp_path)
-        application.calendar.now = lambda: datetime(2026, 1, 14, tzinfo=UTC)
-        *before, text = asked
-        answer = await Rag(application).ask(text, index=file, organization=owner.slug, earlier_questions=before)
-        assert said in answer.text, answer.understood
-    finally:
-        CAPABILITIES.remove(made)
+    owner = await organization()
+    await (await application.ingestor(spec, Target(owner.id))).ingest([table], base=tmp_path)
+    application.calendar.now = lambda: datetime(2026, 1, 14, tzinfo=UTC)
+    *before, text = asked
+    answer = await Rag(application).ask(text, index=file, organization=owner.slug, earlier_questions=before)
+    assert said in answer.text, answer.understood
