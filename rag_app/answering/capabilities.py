@@ -86,6 +86,11 @@ class Capability(Struct, frozen=True):
     lists: tuple[RecordList, ...] = ()
     parts: Parts = NO_PARTS
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it answers from an index of which no capability speaks, in words that no client expects."""
+        return self.name.startswith(PLAIN)
+
 
 _INSUFFICIENT = "I don't have enough relevant information to answer this question confidently."
 _SOURCES_FOLLOW = f"{_INSUFFICIENT} Here are the most relevant sources I found:"
@@ -172,7 +177,7 @@ def register(capability: Capability) -> Capability:
     """Adds a capability, after those there are. Raises Misconfigured where its name is taken, or it has an embedder."""
     if capability.parts.embedder is not None:
         raise Misconfigured(f"capability {capability.name}: it names another embedder, but an index can have only one")
-    if capability.name.startswith(PLAIN) or any(each.name == capability.name for each in CAPABILITIES):
+    if capability.is_plain or any(each.name == capability.name for each in CAPABILITIES):
         raise Misconfigured(f"a capability named {capability.name} is already registered")
     CAPABILITIES.append(capability)
     if capability.group is not None:

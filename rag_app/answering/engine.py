@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rag_app.answering.asked import AnswerStream, EngineResponse, QuestionBundle, answer_metadata
-from rag_app.answering.capabilities import PLAIN, SEARCH_FAILED, Capability
+from rag_app.answering.capabilities import SEARCH_FAILED, Capability
 from rag_app.answering.citations import (
     SENTENCE_ENDS,
     CheckedAnswer,
@@ -612,7 +612,7 @@ class CapabilityEngine(BaseQueryEngine):
     def _refusal_text(self, evidence: Evidence) -> str:
         """That nothing was found, or that what was found does not answer."""
         if not evidence.hits:
-            lacking = evidence.lacking if self.capability.name.startswith(PLAIN) else ""
+            lacking = evidence.lacking if self.capability.is_plain else ""
             return f"{self.capability.refusal} {lacking}." if lacking else self.capability.refusal
         warning = self._warn(evidence.question.text) if self._warn else ""
         return near_miss_text(self.capability, evidence.question, self._languages, warning, evidence.lacking)

@@ -275,7 +275,7 @@ class RecordFinder:
     ) -> Work[FoundRecords | NotRecorded | None]:
         """Whether the question only goes on with another one; else the ways of reading it."""
         refused = (yield from self._explain_opening()) if goes_on else None
-        refused = refused or (yield from self._explain_future(self._question))
+        refused = refused or (yield from self._explain_future())
         return refused or (yield from self._read_question(before, asks=asks, briefs=briefs))
 
     def _read_question(
@@ -538,20 +538,22 @@ class RecordFinder:
         found: RecordResult = yield self._store.find_records(timed)
         return None if found.total else NotRecorded(no_hours_text(self._spec, plan.kind), limits=True)
 
-    def _explain_future(self, question: Question) -> Work[NotRecorded | None]:
+    def _explain_future(self) -> Work[NotRecorded | None]:
         """That rows end before the days of which a figure is asked: they hold what was, and no forecast.
 
         None where any row has a day that is still to come: then there are dates that are planned.
         """
-        period, spec, today = question.period, self._spec, question.today or datetime.now(UTC).date()
-        asked = {token.role for token in read_words(question.text, spec)} & (NAMES_OF_FIELDS | {"count", "much"})
-        if not (self.knows_rows_alone and asked) or period is None or (period.start or date.min) <= today:
+        question, period = self._question, self._question.period
+        today = question.today or datetime.now(UTC).date()
+        if period is None or (period.start or date.min) <= today or not self.knows_rows_alone:
             return None
         ahead = period.otherwise is None or {*stems(question.text)} & word_set("will")  # "in December", of any year
         if not ahead or "date" in fields_of(self._filters):
             return None
+        if not {token.role for token in read_words(question.text, self._spec)} & (NAMES_OF_FIELDS | {"count", "much"}):
+            return None
         days = list[date]()
-        for name in ("date", *times_of(spec)):
+        for name in ("date", *times_of(self._spec)):
             last: RecordResult = yield self._store.find_records(RecordQuery(self._filters, order=name, limit=1))
             days += [day_of(float(str(row.value))) for row in last.rows if row.value is not None]
         return NotRecorded(ended_text(max(days)), limits=True) if days and max(days) <= today else None

@@ -409,7 +409,7 @@ def test_rows_that_end_before_a_period_say_nothing_of_it(text: str, last: date, 
     finder = RecordFinder(question, spec, none, none, None, 5, None, ())
     newest = datetime(last.year, last.month, last.day, tzinfo=UTC).timestamp()
     finder._store = cast(Any, SimpleNamespace(find_records=lambda query: None))
-    work, told = finder._explain_future(question), None
+    work, told = finder._explain_future(), None
     try:
         next(work)
         while True:
