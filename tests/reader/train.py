@@ -12,9 +12,9 @@ half of each sentence's own. So a score tells sentences apart, and means the sam
 
 import argparse
 import random
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +22,21 @@ import numpy as np
 import onnx
 import torch
 from onnx import numpy_helper
-from torch import nn
 from torch.nn import functional
 
 from rag_app.answering.reader import MODEL_FILE, as_arrays, encode_question, encode_reading
 from rag_app.retrieval.embedding import MiniLM
 from tests.reader.compact import compute_in_bytes, store_in_bytes
-from tests.reader.network import Model, begin
+from tests.reader.network import Model, begin, train
 from tests.reader.questions import SECTORS, Asked, Candidate, questions, questions_of, worlds
 
 QUESTIONS_TOGETHER, SENTENCES, HARD = 8, 10, 14
-RATE, HEAD_RATE, WARM_UP, LEAST_RATE = 7e-5, 3e-4, 80, 0.02
+RATES, WARM_UP = (7e-5, 3e-4), 80
 ROW_WEIGHT, NONE_WEIGHT, PLAIN_WEIGHT = 2.5, 1.2, 0.6
 """How much oftener than its share a question is drawn: about a row of a table, without an answer, in plain words."""
 DRAWN = 1600
 """Questions that are drawn at once, none of them twice."""
 BARE, MISSPELT = 0.25, 0.06
-MEAN_EVERY, MEAN_SHARE = 4, 0.006
-"""How often the weights are added to their mean, and how much they count in it."""
 IN_THREADS, SAME_DOCUMENT = 0.2, 0.7
 MEASURED = 500
 """Pairs that say how large the numbers in the model become."""
@@ -71,64 +68,6 @@ def shipped_weights(file: Path) -> dict[str, Any]:
     layers = 1 + max(int(each.split(".")[3]) for each in values if "encoder.layer." in each)
     names = Model(layers).state_dict()
     return {name: torch.tensor(values[name]) for name in names if name in values or "position_ids" not in name}
-
-
-class Mean:
-    """That of the weights of a model's last steps, some 700 of them."""
-
-    def __init__(self, model: Model) -> None:
-        self._model, self._steps = model, 0
-        self._mean = {
-            name: weights.detach().clone() for name, weights in model.named_parameters() if weights.requires_grad
-        }
-
-    def add(self) -> None:
-        if self._steps % MEAN_EVERY == 0:
-            share = max(MEAN_SHARE, 1 / (1 + self._steps / MEAN_EVERY))
-            for name, weights in self._model.named_parameters():
-                if name in self._mean:
-                    self._mean[name].lerp_(weights.detach(), share)
-        self._steps += 1
-
-    def weights(self) -> dict[str, Any]:
-        return {**self._model.state_dict(), **self._mean}
-
-
-def steps_of(model: Model, rates: tuple[float, float], warm_up: int, minutes: float) -> Iterator[Any]:
-    """An optimizer at each step that fits into the minutes: its rate rises while it warms up and then falls to nothing."""
-    body = [weights for weights in model.bert.parameters() if weights.requires_grad]
-    groups = [{"params": body, "lr": rates[0]}, {"params": model.head.parameters(), "lr": rates[1]}]
-    optimizer = torch.optim.AdamW(groups, weight_decay=0.01, fused=True)
-    started, step, past = time.monotonic(), 0, 0.0
-    while past < 1:
-        step += 1
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate * min(1.0, step / warm_up) * max(LEAST_RATE, 1 - past)
-        yield optimizer
-        past = (time.monotonic() - started) / 60 / minutes
-        if step % 50 == 0:
-            print(f"step {step}, {past:.0%}", flush=True)
-
-
-def go_down(model: Model, optimizer: Any, loss: Any) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-
-
-def train(model: Model, asked: Sequence[Asked], minutes: float) -> dict[str, Any]:
-    """The mean of the weights of the last steps; those of `model` are the last ones."""
-    model.train()
-    mean, drawn, losses = Mean(model), draw(asked), []
-    for optimizer in steps_of(model, (RATE, HEAD_RATE), WARM_UP, minutes):
-        loss = loss_of(model, [next(drawn) for _ in range(QUESTIONS_TOGETHER)])
-        go_down(model, optimizer, loss)
-        mean.add()
-        losses.append(loss.item())
-        if len(losses) % 50 == 0:
-            print(f"loss {np.mean(losses[-50:]):.3f}", flush=True)
-    return mean.weights()
 
 
 def loss_of(model: Model, asked: Sequence[Asked]) -> Any:
@@ -249,7 +188,10 @@ def main() -> None:
     model = begin()
     if chosen.further:
         model.load_state_dict(shipped_weights(MODEL_FILE))
-    model.load_state_dict(train(model, asked, chosen.minutes))
+    drawn = draw(asked)
+    model.load_state_dict(
+        train(model, RATES, WARM_UP, chosen.minutes, lambda: loss_of(model, [*islice(drawn, QUESTIONS_TOGETHER)]))
+    )
     export(model, chosen.to, inputs_of(asked))
 
 

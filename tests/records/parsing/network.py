@@ -1,6 +1,5 @@
 """The network, begun from all-MiniLM-L6-v2, its loss, and how it becomes an ONNX file of 8 bits."""
 
-import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from rag_app.answering.records.parser import (
     item_ids,
 )
 from tests.reader.compact import store_in_bytes
+from tests.reader.network import Drop, attention
 
 WEIGHTS = Path(package).parent / "model"
 ALONE, DROP = 3, 0.15
@@ -37,20 +37,6 @@ ROLES = 1 + len(FIELD_ROLES) + len(VALUE_ROLES) + len(NUMBER_ROLES) + 1
 """What is said of a place: whether it is the kind, what it is as a field, value, figure, and whether it is in a title."""
 
 
-class Drop(nn.Module):  # type: ignore[misc]
-    """Dropout whose draws are reused from another place each time: to draw is dearer than to multiply."""
-
-    drawn: Any = None
-
-    def forward(self, hidden: Any) -> Any:
-        if not self.training or not DROP:
-            return hidden
-        if Drop.drawn is None or random.random() < 0.001:
-            Drop.drawn = ((torch.rand(1 << 22) >= DROP) / (1 - DROP)).to(torch.bfloat16)
-        begin = random.randrange(len(Drop.drawn) - hidden.numel())
-        return hidden * Drop.drawn[begin : begin + hidden.numel()].view(hidden.shape)
-
-
 class Layer(nn.Module):  # type: ignore[misc]
     """One of BERT."""
 
@@ -59,24 +45,12 @@ class Layer(nn.Module):  # type: ignore[misc]
         self.query, self.key, self.value, self.out = (nn.Linear(384, 384) for _ in range(4))
         self.wide, self.narrow = nn.Linear(384, 1536), nn.Linear(1536, 384)
         self.norm, self.last = nn.LayerNorm(384, eps=1e-12), nn.LayerNorm(384, eps=1e-12)
-        self.drop = Drop()
+        self.drop = Drop(DROP)
 
     def forward(self, hidden: Any, attend: Callable[[Any, Any, Any], Any]) -> Any:
         seen = attend(self.query(hidden), self.key(hidden), self.value(hidden))
         hidden = self.norm(hidden + self.drop(self.out(seen)))
         return self.last(hidden + self.drop(self.narrow(functional.gelu(self.wide(hidden)))))
-
-
-def attention(query: Any, key: Any, value: Any, mask: Any) -> Any:
-    """Of rows of places; `mask` is added, and -inf where a place is none."""
-    rows, width, size = query.shape
-
-    def heads(each: Any) -> Any:
-        return each.view(rows, width, 12, size // 12).transpose(1, 2)
-
-    odds = heads(query) @ heads(key).transpose(2, 3) * (size // 12) ** -0.5
-    odds = odds if mask is None else odds + mask
-    return (torch.softmax(odds, -1).to(value.dtype) @ heads(value)).transpose(1, 2).reshape(rows, width, size)
 
 
 class _Spread(torch.autograd.Function):  # type: ignore[misc]
@@ -177,7 +151,7 @@ class Model(nn.Module):  # type: ignore[misc]
             for name, there in names.items():
                 getattr(layer, name).load_state_dict(begun.get_submodule(there).state_dict())
         self.mentioned, self.mentions = nn.Embedding(3, 384), nn.Linear(384, 384)
-        self.sorts, self.begin = nn.Embedding(3 * len(SORTS) + 3, 384), Drop()
+        self.sorts, self.begin = nn.Embedding(3 * len(SORTS) + 3, 384), Drop(DROP)
         self.slots = nn.Embedding(SLOTS, 384)
         nn.init.normal_(self.slots.weight, std=0.05)
         self.slots.weight.data[0] = 0
