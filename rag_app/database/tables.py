@@ -14,7 +14,7 @@ from uuid import uuid4
 from sqlalchemy import Column, ColumnElement, DateTime, MetaData, Uuid, any_, func, literal
 from sqlalchemy.dialects.postgresql import ARRAY
 
-REVISION = "0026"
+REVISION = "0027"
 """The migration that these tables describe: a server refuses a database at another one."""
 
 

@@ -13,10 +13,14 @@ from sqlalchemy import (
     Row,
     Select,
     Text,
+    and_,
     case,
+    exists,
     func,
     insert,
     literal,
+    not_,
+    or_,
     select,
     text,
     tuple_,
@@ -28,15 +32,17 @@ from rag_app.database.tables import matches_any
 from rag_app.documents.ledger import Passages
 from rag_app.documents.tables import sources_table
 from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, InvalidInput, JsonObject, Principal, storable
-from rag_app.evaluation.tables import judgments_table, validations_table
+from rag_app.evaluation.tables import judgments_table, validation_sources_table, validations_table
 from rag_app.evaluation.validation import JudgedPassage, Span
 
 _LONGEST_QUERY = 2000  # bytes: an entry of an index in PostgreSQL holds 2,700
+_NOBODY = UUID(int=0)
 _DIGEST = "sha256:"  # what is kept of longer ones begins with it
 
 
 class Validations(Struct, frozen=True):
-    """A judgment is visible to whoever sees its source; a run to the keys that may search its index."""
+    """A judgment is visible to whoever sees its source; a run to the keys that may search its index and see all
+    sources that it found."""
 
     _database: Database
 
@@ -49,10 +55,12 @@ class Validations(Struct, frozen=True):
         top_k: int,
         report: Mapping[str, Any],
         judgments: Collection[tuple[str, UUID, Span | None]],
+        found: Collection[UUID],
     ) -> None:
         """Store a report (JSON), and judgments that these passages (None: the whole source) answer these queries.
 
-        Skips existing judgments, and sources that the principal may not see or that were deleted meanwhile.
+        `found`: the sources of all hits. Skips existing judgments, and sources that the principal may not see or that
+        were deleted meanwhile.
         """
         org_id = _organization_id(principal)
         async with self._database.scoped(principal.scope()) as session:
@@ -67,6 +75,8 @@ class Validations(Struct, frozen=True):
                     report=dict(report),
                 )
             )
+            sources = sorted({*found, *(source for _, source, _ in judgments)})
+            await session.execute(_SOURCES_OF_RUN, {"run": run, "org": org_id, "sources": sources})
             if judgments:
                 await session.execute(_JUDGE, _judge_values(org_id, index, judgments, grade=1))
 
@@ -219,6 +229,15 @@ async def judge(
     await session.execute(insert(judgments_table).values(**values, feedback_id=feedback, answer_id=answer))
 
 
+_SOURCES_OF_RUN = text(
+    """
+    INSERT INTO validation_sources (validation_id, org_id, source_id, audience_id, private)
+    SELECT :run, :org, seen.* FROM (
+        SELECT id, audience_id, visibility = 'user' FROM sources
+        WHERE id = ANY(CAST(:sources AS uuid[])) ORDER BY id FOR KEY SHARE
+    ) AS seen
+    """
+)
 _JUDGE = text(
     r"""
     WITH seen AS MATERIALIZED (
@@ -268,7 +287,16 @@ def _organization_id(principal: Principal) -> UUID:
 
 
 def _limit_to_visible(principal: Principal, statement: Select[Any]) -> Select[Any]:
-    statement = statement.where(validations_table.c.org_id == _organization_id(principal))
+    of = validation_sources_table.c
+    hidden = or_(
+        and_(of.audience_id.is_not(None), not_(matches_any(of.audience_id, principal.audiences))),
+        and_(of.private, validations_table.c.user_id.is_distinct_from(principal.user or _NOBODY)),
+        and_(of.source_id.is_not(None), not_(exists().where(sources_table.c.id == of.source_id))),
+    )
+    statement = statement.where(
+        validations_table.c.org_id == _organization_id(principal),
+        not_(exists().where(of.validation_id == validations_table.c.id, hidden)),
+    )
     if principal.indexes is None:
         return statement
     return statement.where(matches_any(validations_table.c.index_name, sorted(principal.indexes)))

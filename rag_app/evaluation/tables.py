@@ -2,6 +2,7 @@
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     DateTime,
@@ -36,6 +37,19 @@ validations_table = Table(
     time_of_insert(),
     Index(None, "org_id", "created_at"),
     CheckConstraint("top_k > 0", name="top_k"),
+)
+
+# The sources that a run found or expected. A run is visible to those who see all of them, and who could when it was made.
+# `audience_id`, `private`: for whom the source was then: these groups, or the run's user alone. They outlive the source.
+validation_sources_table = Table(
+    "validation_sources",
+    SCHEMA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("validation_id", ForeignKey(validations_table.c.id, ondelete="CASCADE"), index=True, nullable=False),
+    Column("org_id", ForeignKey(organizations_table.c.id, ondelete="CASCADE"), index=True, nullable=False),
+    Column("source_id", ForeignKey(sources_table.c.id, ondelete="SET NULL"), index=True),
+    Column("audience_id", Uuid),
+    Column("private", Boolean, nullable=False),
 )
 
 

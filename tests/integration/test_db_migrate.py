@@ -132,7 +132,7 @@ async def test_row_level_security_is_forced(migrated: PrivatePostgres) -> None:
             "index_roles", "job_files", "jobs", "judgments", "kept_answers", "lexybrain_requests", "lexybrain_responses",
             "organization_tokens", "originals", "rag_feedback", "rag_messages", "rag_threads", "read_files",
             "source_builds", "sources",
-            "usage_counters", "usage_reservations", "validations",
+            "usage_counters", "usage_reservations", "validation_sources", "validations",
         ]  # fmt: skip
     await database.close()
 

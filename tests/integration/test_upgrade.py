@@ -17,7 +17,7 @@ from rag_app.application import Application
 from rag_app.database import migrate
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.urls import DatabaseUrls
-from rag_app.domain import Misconfigured, Mode, Scope, StoreFailed
+from rag_app.domain import Misconfigured, Mode, Principal, Scope, StoreFailed
 from rag_app.domain.answer import Question
 from rag_app.settings import Settings
 from tests import migrating
@@ -159,3 +159,25 @@ def test_an_upgrade_keeps_every_value_and_what_is_found(server: PrivatePostgres,
         assert opened(server, search) == before
     except (Misconfigured, StoreFailed):
         assert f"rag-app indexes rebuild {INDEX}" in opened(server, problem)
+
+
+def test_of_runs_before_0027_nobody_sees_more_than_their_users(server: PrivatePostgres, who: Scope) -> None:
+    """What they found is not known, and the index has a private source."""
+    migrating.downgrade(server.owner_url, MIGRATIONS, "0026")
+    [org], private, plain = who.organizations, uuid4(), uuid4()
+    fetch(
+        server,
+        *(
+            "INSERT INTO validations (id, org_id, user_id, index_name, generation_id, top_k, report)"
+            f" SELECT '{run}', '{org}', '{who.user}', '{index}', min(id), 5, '{{}}' FROM generations"
+            for run, index in ((private, INDEX), (plain, "book"))
+        ),
+    )
+    migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS)
+
+    def runs_of(user: UUID | None) -> set[UUID]:
+        principal = Principal("x", user, who.organizations)
+        return {row.id for row in opened(server, lambda application: application.validations.newest(principal, 9))}
+
+    assert runs_of(who.user) == {private, plain}
+    assert runs_of(uuid4()) == runs_of(None) == {plain}

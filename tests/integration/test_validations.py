@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -242,6 +242,73 @@ def test_runs_are_stored_compared_and_kept_apart(school: School) -> None:
         problem(school.get(RUNS, key, before=first["validation_id"]), 404, "NOT_FOUND")
 
 
+@pytest.fixture
+def budget(school: School) -> Iterator[tuple[str, UUID]]:
+    """The key of a member of a group, and the audience that is this group alone; afterwards no source of its is left."""
+
+    async def found(application: Application) -> tuple[str, UUID]:
+        org = await application.people.organization(str(school.org))
+        key, secret = await application.keys.create(org, "of a member")
+        finance = await application.groups.create(org, f"finance-{uuid4().hex}")
+        await application.groups.add_member(finance, await application.people.user(f"key:{key.id}"))
+        return secret, await application.groups.audience(org, [finance.slug])
+
+    async def withdraw(application: Application) -> None:
+        ingestor = await application.ingestor(application.indexes["book"], Target(school.org))
+        await ingestor.delete([source_id(school.org, "book", "budget.md")])
+
+    yield prepare(found)
+    prepare(withdraw)
+
+
+def write_budget(school: School, audience: UUID | None) -> None:
+    file = school.folder / "budget.md"
+    file.write_text("# Budget\n\nThe zeppelin fund holds four thousand euros.\n", "utf-8")
+    target = Target(school.org, None, None, Visibility.GROUP if audience else Visibility.TEAM, audience)
+
+    async def work(application: Application) -> None:
+        ingestor = await application.ingestor(application.indexes["book"], target)
+        assert not (await ingestor.ingest([file], base=school.folder)).failed
+
+    prepare(work)
+
+
+ZEPPELIN = {"queries": [{"query": "What does the zeppelin fund hold?", "expected_chunks": ["x"]}], "top_k": 5}
+
+
+def runs_of(school: School, key: str) -> list[str]:
+    return [each["validation_id"] for each in school.get(RUNS, key).json()["validations"]]
+
+
+def test_a_run_that_found_what_a_group_sees_is_shown_to_the_group(school: School, budget: tuple[str, UUID]) -> None:
+    member, audience = budget
+    shared = school.post(VALIDATE, ZEPPELIN, member)["validation_id"]
+    assert school.get(f"{RUNS}/{shared}").status_code == 200
+    write_budget(school, audience)
+    run, mine = (school.post(VALIDATE, ZEPPELIN, key)["validation_id"] for key in (member, school.key))
+    assert school.get(f"{RUNS}/{run}", member, against=mine).json()["comparison"]["against"] == mine
+    assert runs_of(school, member)[:3] == [mine, run, shared]
+
+    def is_hidden() -> None:
+        problem(school.get(f"{RUNS}/{run}"), 404, "NOT_FOUND")
+        problem(school.get(f"{RUNS}/{mine}", against=run), 404, "NOT_FOUND")
+        assert runs_of(school, school.key)[:2] == [mine, shared]
+
+    is_hidden()
+    write_budget(school, None)  # what is for everybody now was not when it was found
+    is_hidden()
+
+
+def test_a_run_is_hidden_from_who_no_longer_sees_its_sources(school: School, budget: tuple[str, UUID]) -> None:
+    member, audience = budget
+    write_budget(school, None)
+    run = school.post(VALIDATE, ZEPPELIN, school.key)["validation_id"]
+    assert run in runs_of(school, school.key) and run in runs_of(school, member)
+    write_budget(school, audience)
+    assert run not in runs_of(school, school.key) and run in runs_of(school, member)
+    problem(school.get(f"{RUNS}/{run}"), 404, "NOT_FOUND")
+
+
 @SEVERAL
 def test_judgments_outlive_the_chunks_they_came_as(school: School) -> None:
     """A source is changed below and above what was judged: its chunks are others, the passage is still known."""
@@ -349,9 +416,9 @@ async def rewrite(database: Database, shelf: Shelf, texts: Sequence[str]) -> Non
     await SourceLedger(database).begin([(shelf.source, content)], shelf.generation)
 
 
-async def record(database: Database, shelf: Shelf, *judgments: Any, **report: Any) -> UUID:
+async def record(database: Database, shelf: Shelf, *judgments: Any, found: Sequence[UUID] = (), **report: Any) -> UUID:
     run = uuid4()
-    await Validations(database).record(shelf.principal, run, "book", shelf.generation, 10, report, judgments)
+    await Validations(database).record(shelf.principal, run, "book", shelf.generation, 10, report, judgments, found)
     return run
 
 
@@ -364,6 +431,29 @@ async def test_a_judgment_is_stored_once_and_found_by_its_words(database: Databa
     for _ in range(2):
         await record(database, shelf, ("What  is\tTWO?", source, (6, 10)), ("what is two?", source, None))
     assert await judged_of(database, shelf, " what is Two? ") == [(source, (6, 10)), (source, None)]
+
+
+async def test_a_run_outlives_its_sources_for_those_who_could_see_them(
+    database: Database, organization: NewOrganization, generation: int
+) -> None:
+    org, people, ledger = (await organization()).id, People(database), SourceLedger(database)
+    owner = (await people.create_user(f"u-{uuid4().hex}")).id
+    own = await _shelf(database, org, generation, owner_id=owner, visibility=Visibility.USER)
+    team = await _shelf(database, org, generation)
+    ada, everybody = replace(own, principal=Principal("key:a", owner, frozenset({org}))), team
+    private = await record(database, ada, found=[own.source.id, team.source.id])
+    shared = await record(database, ada, found=[team.source.id])
+    gone = [own.source.id, team.source.id]
+    await ledger.mark_deleting(org, gone)
+    await ledger.forget(org, gone)
+
+    async def read_runs(principal: Principal) -> list[UUID]:
+        return [row.id for row in await Validations(database).newest(principal, 10)]
+
+    assert await read_runs(ada.principal) == [shared, private]
+    assert await read_runs(everybody.principal) == [shared]
+    assert await Validations(database).report(everybody.principal, private) is None
+    assert await Validations(database).report(everybody.principal, shared) == {}
 
 
 async def test_contents_come_with_the_sources_that_were_hit(database: Database, shelf: Shelf) -> None:

@@ -144,7 +144,14 @@ class RetrievalValidation:
         )
         judgments = await self._judgments(asked.queries, found, spec, user)
         await self._validations.record(
-            user, run, spec.name, generation.id, asked.results_wanted, to_builtins(report), judgments
+            user,
+            run,
+            spec.name,
+            generation.id,
+            asked.results_wanted,
+            to_builtins(report),
+            judgments,
+            {hit.source_id for hits in found for hit in hits},
         )
         return report
 
