@@ -238,6 +238,13 @@ def test_null_is_the_same_as_absent(
     assert (question.top_k, question.threshold, question.filters) == (limit, least, ())
 
 
+def test_a_threshold_that_is_sent_is_told_from_the_default(client: httpx.Client, backstage: Backstage) -> None:
+    backstage.pipeline.given = answered()
+    for body in ({}, {"min_similarity": None}, {"min_similarity": 0.35}):
+        assert client.post(ASK, json={**FOUND[ASK], **body}).status_code == 200
+    assert [each[1].threshold_sent for each in backstage.pipeline.asked] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     ("path", "limit", "fetch"),
     [(ASK, 1, 20), (ASK, 10, 20), (ASK, 11, 22), (ASK, 50, 100), (SEARCH, 1, 100), (SEARCH, 50, 100)],

@@ -75,6 +75,14 @@ CALL = "123e4567-e89b-12d3-a456-426614174000"
 Text = limit_text(1000)
 Limit = Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 50")]
 MinSimilarity = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
+_UNSENT = Meta(
+    extra_json_schema={
+        "extra": {
+            "description": "a number from 0 to 1: chunks below it are not used. Omitted or null: chunks from "
+            f"{ASK_SIMILARITY} on, and those below where a model is asked or the confidence is high"
+        }
+    }
+)
 Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1, description="a whole number of at most 64 bits")]
 Day = Annotated[date, Meta(description="a date, YYYY-MM-DD: the whole day, UTC", examples=["2026-01-08"])]
 Reference = Annotated[str | None, Meta(examples=[CALL])]
@@ -130,7 +138,7 @@ class OwnerSearchRequest(RecordFilters, frozen=True, forbid_unknown_fields=True,
 class OwnerAskRequest(RecordFilters, frozen=True, forbid_unknown_fields=True, kw_only=True):
     question: Annotated[str, Text]
     limit: Limit | None = ASK_LIMIT
-    min_similarity: MinSimilarity | None = ASK_SIMILARITY
+    min_similarity: Annotated[MinSimilarity, _UNSENT] | None = None
     earlier_questions: EarlierQuestions | None = None
 
     def to_question(self) -> Question:
@@ -140,8 +148,7 @@ class OwnerAskRequest(RecordFilters, frozen=True, forbid_unknown_fields=True, kw
             self.conditions(),
             limit,
             threshold=ASK_SIMILARITY if self.min_similarity is None else self.min_similarity,
-            # the default itself, and not a number like it: msgspec gives a field that was not sent this very object
-            threshold_sent=self.min_similarity is not None and self.min_similarity is not ASK_SIMILARITY,
+            threshold_sent=self.min_similarity is not None,
             fetch=max(LEAST_FETCHED, 2 * limit),
         )
         return go_on(question, self.earlier_questions or ())
