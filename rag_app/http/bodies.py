@@ -41,6 +41,19 @@ AnyRequest = Request[Any, Any, Any]
 _LONGEST_NAME = 100
 _MOST_DIGITS = 4000  # Python refuses to read more than 4300
 
+_EXPECTED = re.compile(r"Expected `(?P<kinds>[^`]+)`(?P<rule>.*?)(, got .*)?( - at .*)?", re.DOTALL)
+_KINDS = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "uuid": "a UUID",
+    "date": "a date, YYYY-MM-DD",
+    "datetime": "an ISO 8601 timestamp",
+}
+
 
 @cache
 def _decoder(of: type[Any]) -> msgspec.json.Decoder[Any]:
@@ -163,12 +176,27 @@ def _refusal_before_the_end(of: type[msgspec.Struct], body: bytes) -> InvalidInp
 
 def _refusal(annotation: Any, sent: Any, path: str, problem: str) -> InvalidInput:
     raises: type[InvalidInput] = InvalidInput
+    problem = in_words(problem)
     for meta in _unwrap(annotation)[1]:
         raises = (meta.extra or {}).get("raises", raises)
         problem = f"must be {meta.description}" if meta.description else problem
     if isinstance(sent, str) and "\0" in sent:  # PostgreSQL has no text with it
         return InvalidInput(path, sent, f"{problem}, without a NUL character (U+0000)")
     return raises(path, sent, problem)
+
+
+def in_words(problem: str) -> str:
+    """What msgspec says of a type, in words.
+
+    >>> in_words("Expected `object | null`, got `array`"), in_words("Expected `array` of length <= 20")
+    ('must be an object', 'must be a list of length <= 20')
+    """
+    expected = _EXPECTED.fullmatch(problem)
+    if expected is None:
+        return problem
+    kinds = [_KINDS.get(kind, kind) for kind in expected["kinds"].split(" | ") if kind != "null"]
+    rule = " in another form" if expected["rule"].startswith(" matching") else expected["rule"]
+    return f"must be {' or '.join(kinds)}{rule}"
 
 
 def _unwrap(annotation: Any) -> tuple[Any, list[msgspec.Meta]]:

@@ -85,17 +85,27 @@ def exchange(scope: Scope) -> Exchange:
 
 
 async def finish(message: Message, scope: Scope) -> None:
-    """Litestar's `before_send`: add the headers and write the access log as the response starts."""
+    """Litestar's `before_send`: add the headers, allow HEAD with GET, and write the access log as the response starts."""
     if message["type"] != "http.response.start" or scope["type"] != ScopeType.HTTP:
         return
     current = exchange(scope)
     current.status = message["status"]
     message["headers"] = [
-        *message.get("headers", ()),
+        *((name, _with_head(value) if name == b"allow" else value) for name, value in message.get("headers", ())),
         *((name.lower().encode(), value.encode()) for name, value in current.headers.items()),
     ]
     path = quote(scope["path"])  # a line break in it would be a line of the log
     logger.info("%s %s %d in %d ms", scope["method"], path, message["status"], current.elapsed_ms)
+
+
+def _with_head(allowed: bytes) -> bytes:
+    """The methods of an `Allow` header, with HEAD where there is GET.
+
+    >>> _with_head(b"OPTIONS, GET"), _with_head(b"POST")
+    (b'GET, HEAD, OPTIONS', b'POST')
+    """
+    methods = {each.strip() for each in allowed.split(b",")}
+    return b", ".join(sorted(methods | {b"HEAD"} if b"GET" in methods else methods))
 
 
 class Client:

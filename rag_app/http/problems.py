@@ -1,5 +1,6 @@
 """Errors as responses: status and code of each kind, and the envelope."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -35,6 +36,7 @@ from rag_app.domain import (
     Unauthenticated,
     UnknownField,
 )
+from rag_app.http.bodies import in_words
 from rag_app.http.exchange import SECONDS_FOR_BODY, exchange, logger
 from rag_app.http.fields import NOT_BLANK, WORD
 from rag_app.telemetry import observing
@@ -92,6 +94,7 @@ _VALUES: Mapping[object, str] = {
     date: "must be a date, YYYY-MM-DD",
     datetime: "must be an ISO 8601 timestamp",
 }
+_MISSING = re.compile("Missing required query parameter '([^']+)'")
 LONGEST_VALUE = 200  # characters of a value, as JSON, that is shown to whoever sent it
 
 
@@ -164,8 +167,7 @@ def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
         case Unauthenticated():
             headers["WWW-Authenticate"] = "Bearer"
         case MethodNotAllowedException():
-            # one header: Allow
-            headers |= {name: f"{it}, HEAD" if "GET" in it else it for name, it in (error.headers or {}).items()}
+            headers |= error.headers or {}  # one header: Allow
         case CostCapReached():
             headers["Retry-After"] = str(86_400 - int(time()) % 86_400)  # the first second of tomorrow, UTC
         case FeatureDisabled():
@@ -205,12 +207,14 @@ def respond(request: AnyRequest, error: Exception, kinds: Kinds, envelope: Envel
 
 def _refused_parameter(request: AnyRequest, error: ValidationException) -> Exception:
     """Litestar's refusal of a path or query parameter, in the form of a field's refusal."""
+    if missing := _MISSING.match(error.detail):
+        return InvalidInput(missing[1], None, "is required")
     match error.extra:
         case [{"key": str(name), "message": str(what), "source": "query" | "path"}, *_]:
             declared = request.route_handler.parsed_fn_signature.parameters.get(name)
             if declared is not None and isinstance(declared.kwarg_definition, ParameterKwarg):
                 name = declared.kwarg_definition.name or name  # as callers write it, where Python cannot
-                what = _accepted_values(declared.annotation, declared.kwarg_definition) or what
+                what = _accepted_values(declared.annotation, declared.kwarg_definition) or in_words(what)
             return InvalidInput(name, request.query_params.get(name, request.path_params.get(name)), what)
     return error
 
@@ -233,6 +237,8 @@ def _accepted_values(annotation: Any, said: ParameterKwarg) -> str:
     if annotation is str and said.max_length is not None:
         rule = {WORD: ", none of them white space", NOT_BLANK: ", not all of them blank"}.get(said.pattern or "", "")
         return f"must be a text of {said.min_length or 0} to {said.max_length} characters{rule}"
+    if annotation is str and said.pattern and said.description:  # which begins with what the pattern means
+        return f"must be {said.description.partition(';')[0]}"
     if annotation is int and said.ge is not None and said.le is not None:
         return f"must be a whole number from {said.ge} to {said.le}"
     return _VALUES.get(annotation, "")
