@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 from litestar import Response
-from litestar.openapi.spec import Schema, Tag
+from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from rag_app.domain import (
     Filters,
     Hit,
     InvalidInput,
+    JsonObject,
     MetadataValue,
     Mode,
     Question,
@@ -60,16 +61,19 @@ else:
 DEFAULT_TOP_K = 8
 SNIPPET = 200
 """Characters."""
+_PLACE = ("chunk_id", "span")  # of a citation, in its `meta`
 MOST_CITATIONS = 5
 
 QUERY = "What did the customer say about pricing?"
 QUOTE = "The yearly plan is more than we can spend."
 QueryText = Annotated[str, Meta(description="as it was sent", examples=[QUERY])]
+_MOMENTS = [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]
 Moment = Annotated[
     str,
     Meta(
         description="an ISO 8601 date (the whole day, UTC) or timestamp (UTC if it has no zone)",
-        extra_json_schema={"extra": {"any_of": [Schema(format="date"), Schema(format="date-time")]}},  # Litestar's way
+        # Litestar's way; its own `one_of` would say the same again, without the formats
+        extra_json_schema={"extra": {"any_of": [*_MOMENTS, {"type": "null"}], "one_of": None}},
     ),
 ]
 
@@ -150,9 +154,9 @@ class RetrievalSource(Struct, frozen=True, kw_only=True):
     source_title: Annotated[str, Meta(examples=["Call with Ada, 14 January"])]
     source_uri: Annotated[str | None, Meta(description="a link to the source, if it has one", examples=[None])]
     meta: Annotated[
-        dict[str, str | float | bool | list[str]],
+        JsonObject,
         Meta(
-            description="metadata of the source: call_sid, org_id, date, section, page ...",
+            description="metadata of the source as they were sent, and org_id, date, section, page ...",
             examples=[{"call_sid": "CA1", "date": "2025-01-14T00:00:00Z"}],
         ),
     ]
@@ -358,7 +362,7 @@ def _supporting_citations(given: Answer) -> list[RetrievalCitation]:
             each.hit,
             each.quote,
             relevance[each.hit.source_id],
-            {"chunk_id": str(each.hit.chunk_id), "span": f"{each.start}-{each.end}"},
+            dict(zip(_PLACE, (str(each.hit.chunk_id), f"{each.start}-{each.end}"), strict=True)),
         )
         for each in given.citations[:MOST_CITATIONS]
     ]
@@ -386,11 +390,13 @@ def _citation(
     )
 
 
-def _meta(hit: Hit) -> dict[str, str | float | bool | list[str]]:
+def _meta(hit: Hit) -> JsonObject:
+    """The source's metadata, without fields that have the name of one of ours; and ours that are known."""
     date = hit.untyped.get("date") or (_iso(hit.moment) if hit.moment else None)
     shown = ("section", "page", "external_id", "file_name", "link", "row", "sheet")
     ours = {"org_id": str(hit.org_id), "date": date, **{name: getattr(hit, name) for name in shown}}
-    return {**hit.sent_metadata, **{name: value for name, value in ours.items() if value is not None}}
+    sent = {name: value for name, value in hit.sent_metadata.items() if name not in ours and name not in _PLACE}
+    return {**sent, **{name: value for name, value in ours.items() if value is not None}}
 
 
 def _iso(moment: datetime) -> str:
