@@ -13,6 +13,9 @@ from rag_app.retrieval.filters import DEEPEST, LIST_OPERATORS, MOST_CONDITIONS, 
 
 T = TypeVar("T", bound=Struct)
 
+COMPONENT = "#/components/schemas/"
+"""Where the OpenAPI document has its named schemas."""
+
 # What is white space to Python and what to JSON Schema differ by some: none of either counts here.
 WORD = r"^[^\s\x00\x1c-\x1f\x85\ufeff]+$"
 """A pattern: one or more characters, none of them white space or NUL."""
@@ -130,6 +133,7 @@ _EXAMPLE = {
     "condition": "and",
 }
 _CONDITION = {
+    "title": "MetadataFilter",
     "type": "object",
     "properties": {
         "key": {"type": "string", "description": "a field of the index, as listed by `/api/v1/indexes/{index}/fields`"},
@@ -150,19 +154,25 @@ _CONDITION = {
 }
 
 
-def _group(deep: int) -> JsonObject:
-    """A group that may contain others, at most `deep` levels with itself."""
-    members = [_CONDITION, _group(deep - 1)] if deep > 1 else [_CONDITION]
-    return {
-        "type": "object",
-        "properties": {
-            "filters": {"type": "array", "items": {"anyOf": members}, "minItems": 1},
-            "condition": {"type": "string", "enum": [each.value for each in FilterCondition], "default": "and"},
+_GROUP = {
+    "title": "MetadataFilters",
+    "type": "object",
+    "description": f"Conditions, and groups of them up to {DEEPEST} deep.",
+    "properties": {
+        "filters": {
+            "type": "array",
+            "items": {"anyOf": [{"$ref": f"{COMPONENT}MetadataFilter"}, {"$ref": f"{COMPONENT}MetadataFilters"}]},
+            "minItems": 1,
         },
-        "required": ["filters"],
-        "additionalProperties": False,
-    }
-
+        "condition": {"type": "string", "enum": [each.value for each in FilterCondition], "default": "and"},
+    },
+    "required": ["filters"],
+    "additionalProperties": False,
+}
+_WHERE = {
+    "$ref": f"{COMPONENT}MetadataFilters",
+    "$defs": {"MetadataFilter": _CONDITION, "MetadataFilters": _GROUP},  # these become components
+}
 
 # LlamaIndex' MetadataFilters as JSON; `rag_app.retrieval.filters.parse_where` reads it and reports what is wrong and where.
 Where = Annotated[
@@ -174,6 +184,6 @@ Where = Annotated[
             f"with at most {MOST_CONDITIONS} conditions"
         ),
         examples=[_EXAMPLE],
-        extra_json_schema={"extra": {"one_of": [_group(DEEPEST), {"type": "null"}]}},
+        extra_json_schema={"extra": {"one_of": [_WHERE, {"type": "null"}]}},
     ),
 ]

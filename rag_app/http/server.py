@@ -30,6 +30,7 @@ from rag_app.access.tokens import bearer_token
 from rag_app.domain import Forbidden, JsonObject, Unauthenticated
 from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Access, Entrance, gate, is_local_client
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish, logger
+from rag_app.http.openapi import DocumentConfig
 from rag_app.http.problems import KINDS, UNTIL_BACK, AnyRequest, error_body, respond
 from rag_app.http.surface import Injected, Surface, security, surface_of
 from rag_app.telemetry.observing import RequestSpan
@@ -220,7 +221,7 @@ def _openapi(version: str, surfaces: Sequence[Surface], cookie: str) -> OpenAPIC
         ),
     }
     used = {name for surface in surfaces for way in security(surface.credentials) for name in way}
-    return OpenAPIConfig(
+    return DocumentConfig(
         title="rag_app",
         version=version,
         description="Answers questions with verified citations, over content that only some people may see.",
@@ -310,8 +311,6 @@ def _with_options(handlers: Sequence[HTTPRouteHandler]) -> list[HTTPRouteHandler
     for handler in handlers:
         for path in handler.paths:
             allowed.setdefault(path, {"OPTIONS"}).update(handler.http_methods)
-            if "GET" in handler.http_methods:
-                allowed[path].add("HEAD")
     return [*(_options(path, methods) for path, methods in allowed.items() if len(methods) > 2), *handlers]
 
 

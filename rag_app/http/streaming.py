@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from litestar import Response
-from litestar.openapi.spec import Example, OpenAPIMediaType, Operation, Schema
+from litestar.openapi.spec import Example, OpenAPIMediaType, Operation, Parameter, Schema
 from litestar.openapi.spec.enums import OpenAPIType
 from litestar.serialization import encode_json
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -32,6 +32,21 @@ KEEP_ALIVE = 15.0
 
 RESUMABLE = "resumable"
 """In the header `Prefer`: the stream goes on without its client, who may come back to it."""
+
+PREFER_RESUMABLE = Parameter(
+    "Prefer",
+    "header",
+    Schema(type=OpenAPIType.STRING),
+    f"`{RESUMABLE}`: a stream goes on after the client has disconnected, and its events have an `id`",
+    required=False,
+)
+LAST_EVENT_ID = Parameter(
+    "Last-Event-ID",
+    "header",
+    Schema(type=OpenAPIType.STRING),
+    "the `id` of the last event that was received; without it, all events are sent",
+    required=False,
+)
 
 _HEADERS = {
     "Content-Type": f"{MEDIA_TYPE}; charset=utf-8",

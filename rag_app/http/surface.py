@@ -161,12 +161,12 @@ class Surface(Struct, frozen=True):
                 **options.pop("responses", {}),
             },
             "response_headers": [
-                ResponseHeader("X-RateLimit-Limit", True, str(limit), "requests allowed in any 60 seconds"),
-                ResponseHeader("X-RateLimit-Remaining", True, str(limit - 1), "requests left now"),
+                ResponseHeader("X-RateLimit-Limit", True, cast(str, limit), "requests allowed in any 60 seconds"),
+                ResponseHeader("X-RateLimit-Remaining", True, cast(str, limit - 1), "requests left now"),
                 ResponseHeader(
                     "X-RateLimit-Reset",
                     True,
-                    "1704067200",
+                    cast(str, 1704067200),  # its type is the documented one
                     "when the next request will be accepted: Unix time in seconds",
                 ),
                 *options.pop("response_headers", ()),

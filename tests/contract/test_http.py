@@ -86,6 +86,12 @@ def test_options_without_an_origin_needs_no_token_either(path: str, anonymous: h
     assert response.status_code == 204 and "POST" in response.headers["allow"]
 
 
+def test_head_is_allowed_where_get_is(anonymous: httpx.Client) -> None:
+    for path in ("/health/live", "/openapi.json", "/docs", "/api/v1/sources"):
+        allowed = anonymous.options(path).headers["allow"].split(", ")
+        assert {"GET", "HEAD", "OPTIONS"} <= set(allowed) and allowed == sorted(allowed)
+
+
 @pytest.mark.parametrize("cookie", [{}, {"Cookie": "session=1"}])
 def test_responses_can_be_read_from_any_origin_without_credentials(
     cookie: dict[str, str], client: httpx.Client
@@ -223,7 +229,7 @@ def test_the_document_as_a_whole(document: dict[str, Any]) -> None:
 
 def test_the_documents_example_request_works(client: httpx.Client, document: dict[str, Any]) -> None:
     schema = document["components"]["schemas"]["SearchRequest"]
-    assert schema["required"] == ["query_text"] and schema["properties"]["top_k"]["default"] == 8
+    assert schema["required"] == ["query_text"] and schema["properties"]["top_k"]["oneOf"][0]["default"] == 8
     [example] = schema["examples"]
     Draft202012Validator({**schema, "components": document["components"]}).validate(example)
     assert client.post("/api/rag/search", json=example).status_code == 200
@@ -241,3 +247,10 @@ def test_a_parameter_that_is_not_declared_is_refused_under_api_v1(client: httpx.
     for path in ("/api/v1/jobs?colour=red", "/api/v1/sources?index=book&colour=red"):
         refused = client.get(path)
         assert refused.status_code == 400 and "colour" in refused.text
+
+
+def test_a_parameter_that_is_missing_or_refused_is_named(client: httpx.Client) -> None:
+    missing = client.delete("/api/v1/sources?filter=author=x").json()["error"]
+    assert (missing["message"], missing["details"]["field"]) == ("index: is required", "index")
+    month = client.get("/api/v1/admin/usage?month=May").json()["error"]
+    assert (month["message"], month["details"]["field"]) == ("month: must be a month such as 2026-01", "month")

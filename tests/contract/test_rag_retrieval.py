@@ -217,14 +217,16 @@ def test_where_is_refused_with_its_place(client: httpx.Client, where: object, pr
 
 
 def test_the_document_describes_where(anonymous: httpx.Client) -> None:
-    schemas = anonymous.get("/openapi.json").json()["components"]["schemas"]
+    components = anonymous.get("/openapi.json").json()["components"]
     for name in ("RetrievalFilters", "OwnerSearchRequest", "OwnerAskRequest"):
-        where = schemas[name]["properties"]["where"]
-        (group,) = [each for each in where.get("oneOf", where.get("anyOf", [where])) if each.get("type") == "object"]
-        Draft202012Validator(group).validate(WHERE)
-        unknown, deep = {"key": "lang", "operator": "like"}, {"filters": [{"filters": [WHERE]}]}
-        wrong: list[JsonObject] = [{}, {"filters": []}, {"filters": [unknown]}, deep]
-        assert not any(Draft202012Validator(group).is_valid(each) for each in wrong)
+        (group,) = [
+            each for each in components["schemas"][name]["properties"]["where"]["oneOf"] if each.get("type") != "null"
+        ]
+        described = Draft202012Validator({**group, "components": components})
+        described.validate(WHERE)
+        unknown = {"key": "lang", "operator": "like"}
+        wrong: list[JsonObject] = [{}, {"filters": []}, {"filters": [unknown]}, {"filters": [{"filters": [unknown]}]}]
+        assert not any(described.is_valid(each) for each in wrong)
 
 
 @pytest.mark.parametrize(
@@ -388,6 +390,19 @@ def test_a_citation_is_as_relevant_as_the_best_chunk_of_its_source(client: httpx
         ("so it says on page 3", 0.61, 3),
         ("of no hit", 0.9, None),
     ]
+
+
+def test_metadata_may_be_nested_and_do_not_pose_as_fields_of_ours(
+    client: httpx.Client, backstage: Backstage, validator: Validate
+) -> None:
+    ours = dict.fromkeys(("chunk_id", "span", "section", "page", "row", "sheet", "link", "org_id", "file_name"), "mine")
+    sent = {"nested": {"a": [1, None]}, "nums": [1, 2], **ours}
+    backstage.pipeline.hits = (hit(0.5, section=None, untyped=sent),)
+    response = client.post("/api/rag/search", json=ASK)
+    validator(response)
+    meta = response.json()["results"][0]["meta"]
+    assert (meta["nested"], meta["nums"]) == ({"a": [1, None]}, [1, 2]) and "mine" not in meta.values()
+    assert not {"chunk_id", "span", "section", "page"} & meta.keys()
 
 
 def test_citations_are_at_most_five(client: httpx.Client, backstage: Backstage) -> None:

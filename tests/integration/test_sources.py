@@ -388,7 +388,8 @@ def test_files_are_uploaded_told_by_their_content_and_given_back_as_downloads(wr
 
 
 def test_bodies_are_described_and_their_examples_work(writer: Writer) -> None:
-    described = writer.client.get("/openapi.json").json()["paths"]
+    document = writer.client.get("/openapi.json").json()
+    described, components = document["paths"], document["components"]
     for method, path, wanted in (
         ("post", PATH, {"index", "documents"}),
         ("put", PATH, {"index", "external_id"}),
@@ -396,11 +397,12 @@ def test_bodies_are_described_and_their_examples_work(writer: Writer) -> None:
     ):
         content = described[path][method]["requestBody"]["content"]
         plain, form = content["application/json"], content["multipart/form-data"]
-        assert {*plain["schema"]["required"]} == wanted
+        sent = components["schemas"][plain["schema"]["$ref"].rpartition("/")[2]]
+        assert {*sent["required"]} == wanted
         assert {*form["schema"]["properties"]} == {*FORM_FIELDS, "file"}
         assert {*form["schema"]["required"]} == (wanted - {"documents"}) | {"file"}
         [body], [fields] = ([each["value"] for each in of["examples"].values()] for of in (plain, form))
-        Draft202012Validator(plain["schema"]).validate(body)
+        Draft202012Validator({**sent, "components": components}).validate(body)
         Draft202012Validator(form["schema"]).validate(fields)
         at = path.removeprefix(PATH).replace("{source_id}", "hours")
         sent = writer.call(method.upper(), at, json=body)
@@ -448,6 +450,9 @@ def test_limits_hold_while_a_body_is_read(writer: Writer) -> None:
         {"index": INDEX, "visibility": "all"},
     ):
         assert writer.call("POST", "", None, files=many[:1], data=data).status_code == 400, data
+    for field, written, problem in (("metadata", "{bad", "is not valid JSON"), ("rows", "[1]", "must be an object")):
+        broken = writer.call("POST", "", 400, files=many[:1], data={"index": INDEX, field: written})
+        assert broken["error"]["details"] == {"field": field, "problem": problem}
     broken = {"Content-Type": "multipart/form-data; boundary=x"}
     assert writer.call("POST", "", 400, content=b"--x\r\nnothing", headers=broken)
     assert writer.call("POST", "", 415, content=b"hello", headers={"Content-Type": "text/plain"})

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from litestar import Response
@@ -25,7 +25,7 @@ from rag_app.domain import (
     uuid_in,
 )
 from rag_app.http.fields import PageSize
-from rag_app.http.streaming import progress_stream
+from rag_app.http.streaming import MEDIA_TYPE, progress_stream
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
 
 
@@ -143,8 +143,10 @@ async def get_files(
     return JobFilesResponse(*await jobs.files(request.user, job_id, in_state, after, limit))
 
 
-@SURFACE.get(f"{ONE}/events", NO_JOB, summary="Stream the progress of a job as server-sent events")
-async def get_events(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> Response[Any]:
+@SURFACE.get(
+    f"{ONE}/events", NO_JOB, summary="Stream the progress of a job as server-sent events", media_type=MEDIA_TYPE
+)
+async def get_events(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> Response[str]:
     """Sends `progress` after each update and `done` at the end. The data of both events is the job."""
     job = await jobs.call(Jobs.get, request.user, job_id)  # not found is an error like any other: nothing has been sent
     watched = jobs.watch(request.user, job)

@@ -32,7 +32,16 @@ from rag_app.domain import (
 )
 from rag_app.http.fields import NOT_BLANK, WORD, PageSize, limit_text
 from rag_app.http.problems import INTERNAL, KINDS, Kind, Kinds, Problem
-from rag_app.http.streaming import RESUMABLE, StreamedOperation, event_stream, prefers, wants_stream
+from rag_app.http.streaming import (
+    LAST_EVENT_ID,
+    MEDIA_TYPE,
+    PREFER_RESUMABLE,
+    RESUMABLE,
+    StreamedOperation,
+    event_stream,
+    prefers,
+    wants_stream,
+)
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
@@ -146,6 +155,16 @@ class RagOperation(LexyBrainOperation, StreamedOperation):
         StreamedOperation.__post_init__(self)
         succeeded: Any = (self.responses or {})["200"]
         succeeded.content["application/json"].examples = {"answer": example(__package__, "answer")}
+        self.parameters = [*(self.parameters or ()), PREFER_RESUMABLE]
+
+
+@dataclass
+class ResumeOperation(LexyBrainOperation):
+    """Has the header with the last event that the client read."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.parameters = [*(self.parameters or ()), LAST_EVENT_ID]
 
 
 @SURFACE.post(
@@ -377,9 +396,10 @@ async def branch(
     ThreadBusy(),
     summary="Resume the stream of an answer",
     opt={"window": READ_WINDOW},
-    media_type="text/event-stream",
+    media_type=MEDIA_TYPE,
+    operation_class=ResumeOperation,
 )
-async def resume(request: Caller, conversations: Injected[Conversations], thread_id: FromPath[UUID]) -> Response[Any]:
+async def resume(request: Caller, conversations: Injected[Conversations], thread_id: FromPath[UUID]) -> Response[str]:
     """For a client that sent `Prefer: resumable` and lost its connection. Returns the events after `Last-Event-ID`, or
     all events without that header.
 

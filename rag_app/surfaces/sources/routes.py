@@ -12,7 +12,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Tag
 from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response import File
-from msgspec import Meta, Struct, json
+from msgspec import DecodeError, Meta, Struct, json
 from msgspec.structs import replace
 
 from rag_app.documents.uploads import OrganizationFull, Upload
@@ -89,6 +89,7 @@ NO_ROLE = Forbidden(
     "This requires the role write in book, and you have read. An operator can grant it with `rag-app grant`"
 )
 FULL = OrganizationFull("The organization would have 1,001 sources; the limit is 1,000 (RAG_ORGANIZATION_SOURCES)")
+KEY_IN_USE = KeyInUse("Idempotency-Key", "1", "was already used for a different request")
 UNREADABLE = UnreadableDocument("a.pdf", "encrypted: a password is needed")
 QUEUED_RESPONSE = ResponseSpec(
     QueuedResponse,
@@ -193,7 +194,7 @@ async def get_text(request: Caller, source_id: FromPath[str], sources: Injected[
     FULL,
     UNREADABLE,
     EmbeddingFailed(),
-    KeyInUse("Idempotency-Key", "1", "was already used for a different request"),
+    KEY_IN_USE,
     summary="Add or replace documents",
     dto=None,
     operation_class=UploadOperation,
@@ -217,13 +218,17 @@ async def upload(request: Caller, sources: Injected[SourceService]) -> Response[
     FULL,
     UNREADABLE,
     EmbeddingFailed(),
+    KEY_IN_USE,
     summary="Add or replace one document",
     dto=None,
     operation_class=PutOperation,
     request_max_body_size=None,
 )
 async def put_document(request: Caller, sources: Injected[SourceService]) -> Response[UploadResponse]:
-    """Replaces the source with this `external_id`, or adds it if there is none."""
+    """Replaces the source with this `external_id`, or adds it if there is none.
+
+    With an `Idempotency-Key`, a repeated request is executed only once.
+    """
     return await _upload(request, sources, None)
 
 
@@ -235,6 +240,7 @@ async def put_document(request: Caller, sources: Injected[SourceService]) -> Res
     FULL,
     UNREADABLE,
     EmbeddingFailed(),
+    KEY_IN_USE,
     summary="Add or replace one document, with its external id in the path",
     dto=None,
     operation_class=PutAtPathOperation,
@@ -244,7 +250,10 @@ async def put_source(
     request: Caller, source_id: FromPath[str], sources: Injected[SourceService]
 ) -> Response[UploadResponse]:
     """The last part of the path is the external id, percent-encoded. If the external id contains a slash, use
-    `PUT /api/v1/sources` and send it in the body."""
+    `PUT /api/v1/sources` and send it in the body.
+
+    With an `Idempotency-Key`, a repeated request is executed only once.
+    """
     return await _upload(request, sources, source_id)
 
 
@@ -433,8 +442,8 @@ def _read_form(form: Form, external_id: str | None, several: bool) -> Sending:
     fields = form.fields
     if len(form.files) > 1 and {"external_id", "title"} & fields.keys():
         raise InvalidInput("external_id", None, "and `title` can only be used with a single file")
-    written = ", ".join(f'"{name}": {fields[name]}' for name in ("metadata", "rows") if name in fields)
-    parts = decode(_JsonFields, f"{{{written}}}".encode())
+    written = {name: _read_json(name, fields[name]) for name in ("metadata", "rows") if name in fields}
+    parts = decode(_JsonFields, json.encode(written))
     # the same rules as in JSON
     body: dict[str, Any] = {name: value for name, value in fields.items() if name not in ("metadata", "rows")}
     if "groups" in fields:
@@ -453,6 +462,13 @@ def _read_form(form: Form, external_id: str | None, several: bool) -> Sending:
         for each in form.files
     ]
     return Sending(one, uploads if several else [_set_external_id(uploads[0], external_id)])
+
+
+def _read_json(name: str, text: str) -> Any:
+    try:
+        return json.decode(text)
+    except (DecodeError, RecursionError):
+        raise InvalidInput(name, text[:100], "is not valid JSON") from None
 
 
 def _set_external_id(upload: Upload, external_id: str | None) -> Upload:

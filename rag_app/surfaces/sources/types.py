@@ -1,15 +1,25 @@
 """The requests and responses of `/api/v1/sources`, and the OpenAPI description of bodies that handlers read piece by piece."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 from uuid import UUID
 
-from litestar.openapi.spec import OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
+from litestar.openapi.spec import (
+    OpenAPIHeader,
+    OpenAPIMediaType,
+    OpenAPIResponse,
+    OpenAPIType,
+    Operation,
+    Parameter,
+    RequestBody,
+    Schema,
+)
 from msgspec import Meta, Struct, convert, json, to_builtins
 
 from rag_app.documents.uploads import UploadedDocument
 from rag_app.domain import JsonObject, RowsRule
+from rag_app.http.fields import COMPONENT
 from rag_app.http.surface import example
 
 SOURCE = "6f2d0e5c-58f3-5c0e-9a53-3b1d8c6f7a10"
@@ -171,6 +181,17 @@ class RowsBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return convert(to_builtins(self), RowsRule)
 
 
+ExternalId = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=500,
+        description="a text of 1 to 500 characters that identifies the source when it is replaced; by default the URL or a generated id",
+        examples=["handbook/hours.md"],
+    ),
+]
+
+
 class DocumentBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One document, with either `text` or `url`."""
 
@@ -187,18 +208,7 @@ class DocumentBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         ]
         | None
     ) = None
-    external_id: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=500,
-                description="a text of 1 to 500 characters that identifies the source when it is replaced; by default the URL or a generated id",
-                examples=["handbook/hours.md"],
-            ),
-        ]
-        | None
-    ) = None
+    external_id: ExternalId | None = None
     title: Annotated[str, Meta(min_length=1, max_length=300, description="a text of 1 to 300 characters")] | None = None
     file_name: (
         Annotated[
@@ -268,6 +278,12 @@ class PutBody(DocumentBody, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     groups: GroupNames | None = None
 
 
+class PutNamedBody(PutBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One document, with its external id and either `text` or `url`."""
+
+    external_id: ExternalId
+
+
 class ChangeBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Omitted fields keep their value."""
 
@@ -306,30 +322,6 @@ class DeletedResponse(Struct, frozen=True):
     deleted: Annotated[int, Meta(description="number of deleted sources")]
 
 
-@dataclass(eq=False)
-class _FixedSchema(Schema):
-    written: JsonObject = field(default_factory=dict)
-
-    def to_schema(self) -> JsonObject:
-        return self.written
-
-
-def _schema(of: type[Struct]) -> JsonObject:
-    """The schema with its references inlined, because no other operation uses them."""
-    (written,), parts = json.schema_components([of], ref_template="{name}")
-
-    def inline(value: Any) -> Any:
-        if isinstance(value, list):
-            return [inline(each) for each in value]
-        if not isinstance(value, dict):
-            return value
-        if "$ref" in value:
-            return inline(parts[value["$ref"]])
-        return {key: inline(each) for key, each in value.items()}
-
-    return cast(JsonObject, inline(written))
-
-
 _TEXTS = {
     "index": "the name of an index",
     "organization": "the slug or id of one of your organizations; required if you belong to several",
@@ -344,9 +336,28 @@ _TEXTS = {
 _FILE = Schema(type=OpenAPIType.STRING, content_media_type="application/octet-stream", format="binary")  # type: ignore[arg-type]
 
 
-def _body(of: type[Struct], named: str, *required: str, several: bool = False) -> RequestBody:
-    """JSON or a form, with `examples/NAMED.json` and `examples/NAMED_form.json`. `required`: fields besides those of the structs."""
-    written = _schema(of)
+IDEMPOTENCY_KEY = Parameter(
+    "Idempotency-Key",
+    "header",
+    Schema(type=OpenAPIType.STRING, pattern="^[!-~]([ -~]{0,198}[!-~])?$"),
+    "1 to 200 printable ASCII characters: a request that is repeated with the same key is executed only once",
+    required=False,
+)
+PREFER_JOB = Parameter(
+    "Prefer", "header", Schema(type=OpenAPIType.STRING), "`respond-async` makes the documents a job", required=False
+)
+_REPLAYED = OpenAPIHeader(
+    schema=Schema(type=OpenAPIType.STRING, enum=["true"]), description="sent with the response of an earlier request"
+)
+_LOCATION = OpenAPIHeader(schema=Schema(type=OpenAPIType.STRING), description="the path of the job", required=True)
+
+
+def _add_body(operation: Operation, of: type[Struct], named: str, *required: str, several: bool = False) -> None:
+    """JSON or a form, with `examples/NAMED.json` and `examples/NAMED_form.json`; and the headers of all such requests.
+
+    Handlers read these bodies piece by piece, so Litestar does not know them. `required`: fields of the form.
+    """
+    (written,), parts = json.schema_components([of], ref_template=f"{COMPONENT}{{name}}")
     texts = {name: Schema(type=OpenAPIType.STRING, description=said, min_length=1) for name, said in _TEXTS.items()}
     form = Schema(
         type=OpenAPIType.OBJECT,
@@ -354,28 +365,37 @@ def _body(of: type[Struct], named: str, *required: str, several: bool = False) -
         required=["index", "file", *required],
         additional_properties=False,
     )
-    json_schema = _FixedSchema(written={**written, "required": [*written["required"], *required]})
-    return RequestBody(
+    operation.request_body = RequestBody(
         content={
-            "application/json": OpenAPIMediaType(schema=json_schema, examples={named: example(__package__, named)}),
+            "application/json": OpenAPIMediaType(
+                schema=cast(Schema, {**written, "$defs": parts}), examples={named: example(__package__, named)}
+            ),
             "multipart/form-data": OpenAPIMediaType(
                 schema=form, examples={named: example(__package__, f"{named}_form")}
             ),
         },
         required=True,
     )
+    operation.parameters = [*(operation.parameters or ()), IDEMPOTENCY_KEY]
+    for status, response in (operation.responses or {}).items():
+        if status.startswith("2"):
+            succeeded = cast(OpenAPIResponse, response)
+            succeeded.headers = {**(succeeded.headers or {}), "Idempotency-Replayed": _REPLAYED}
 
 
 @dataclass  # without it, Operation's constructor passes over __post_init__
 class UploadOperation(Operation):
     def __post_init__(self) -> None:
-        self.request_body = _body(UploadBody, "upload", several=True)
+        _add_body(self, UploadBody, "upload", several=True)
+        self.parameters = [*(self.parameters or ()), PREFER_JOB]
+        queued: Any = (self.responses or {})["202"]
+        queued.headers["Location"] = _LOCATION
 
 
 @dataclass
 class PutOperation(Operation):
     def __post_init__(self) -> None:
-        self.request_body = _body(PutBody, "put", "external_id")
+        _add_body(self, PutNamedBody, "put", "external_id")
 
 
 @dataclass
@@ -383,4 +403,4 @@ class PutAtPathOperation(Operation):
     """The external id is in the path, so the body need not have it."""
 
     def __post_init__(self) -> None:
-        self.request_body = _body(PutBody, "put_at_path")
+        _add_body(self, PutBody, "put_at_path")
