@@ -41,7 +41,7 @@ AnyRequest = Request[Any, Any, Any]
 _LONGEST_NAME = 100
 _MOST_DIGITS = 4000  # Python refuses to read more than 4300
 
-_EXPECTED = re.compile(r"Expected `(?P<kinds>[^`]+)`(?P<rule>.*?)(, got .*)?( - at .*)?", re.DOTALL)
+_TYPE_REFUSAL = re.compile(r"Expected `(?P<kinds>[^`]+)`(?P<rule>.*?)(, got .*)?( - at .*)?", re.DOTALL)
 _KINDS = {
     "str": "a text",
     "int": "a whole number",
@@ -191,7 +191,7 @@ def in_words(problem: str) -> str:
     >>> in_words("Expected `object | null`, got `array`"), in_words("Expected `array` of length <= 20")
     ('must be an object', 'must be a list of length <= 20')
     """
-    expected = _EXPECTED.fullmatch(problem)
+    expected = _TYPE_REFUSAL.fullmatch(problem)
     if expected is None:
         return problem
     kinds = [_KINDS.get(kind, kind) for kind in expected["kinds"].split(" | ") if kind != "null"]

@@ -94,7 +94,7 @@ _VALUES: Mapping[object, str] = {
     date: "must be a date, YYYY-MM-DD",
     datetime: "must be an ISO 8601 timestamp",
 }
-_MISSING = re.compile("Missing required query parameter '([^']+)'")
+_NO_PARAMETER = re.compile("Missing required query parameter '([^']+)'")
 LONGEST_VALUE = 200  # characters of a value, as JSON, that is shown to whoever sent it
 
 
@@ -207,7 +207,7 @@ def respond(request: AnyRequest, error: Exception, kinds: Kinds, envelope: Envel
 
 def _refused_parameter(request: AnyRequest, error: ValidationException) -> Exception:
     """Litestar's refusal of a path or query parameter, in the form of a field's refusal."""
-    if missing := _MISSING.match(error.detail):
+    if missing := _NO_PARAMETER.match(error.detail):
         return InvalidInput(missing[1], None, "is required")
     match error.extra:
         case [{"key": str(name), "message": str(what), "source": "query" | "path"}, *_]:

@@ -346,7 +346,7 @@ IDEMPOTENCY_KEY = Parameter(
 PREFER_JOB = Parameter(
     "Prefer", "header", Schema(type=OpenAPIType.STRING), "`respond-async` makes the documents a job", required=False
 )
-_REPLAYED = OpenAPIHeader(
+_REPEAT_MARK = OpenAPIHeader(
     schema=Schema(type=OpenAPIType.STRING, enum=["true"]), description="sent with the response of an earlier request"
 )
 _LOCATION = OpenAPIHeader(schema=Schema(type=OpenAPIType.STRING), description="the path of the job", required=True)
@@ -380,7 +380,7 @@ def _add_body(operation: Operation, of: type[Struct], named: str, *required: str
     for status, response in (operation.responses or {}).items():
         if status.startswith("2"):
             succeeded = cast(OpenAPIResponse, response)
-            succeeded.headers = {**(succeeded.headers or {}), "Idempotency-Replayed": _REPLAYED}
+            succeeded.headers = {**(succeeded.headers or {}), "Idempotency-Replayed": _REPEAT_MARK}
 
 
 @dataclass  # without it, Operation's constructor passes over __post_init__
