@@ -476,11 +476,11 @@ async def _read(
             scores = np.append(scores, await _odds(text, further))
         odds[row], odds[row, nearest[: len(scores)]] = scores.min(), scores
         rows = [place for place in nearest[: len(scores)] if cells_of(ranked[place].text)]
-        if rows:
-            best = max(rows, key=odds[row].__getitem__)
-            told = [write_out_days(each) for each in retell_row(ranked[best], text, pool)]
-            retold = [replace(readings[best], text=each, before="") for each in told]  # not behind another row
-            odds[row, best] = max(odds[row, best], *await _odds(text, retold))
+        best = max((odds[row, place] for place in rows), default=0.0)
+        for place in [each for each in rows if odds[row, each] > best - CLEARLY]:
+            told = [write_out_days(each) for each in retell_row(ranked[place], text, pool)]
+            retold = [replace(readings[place], text=each, before="") for each in told]  # not behind another row
+            odds[row, place] = max(odds[row, place], *await _odds(text, retold))
     return odds
 
 

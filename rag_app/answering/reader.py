@@ -1,4 +1,5 @@
-"""How well a sentence answers a question: a small model that reads both together (docs/adr/0029-a-reader.md)."""
+"""How well a sentence answers a question: small models that read both together, the deeper one what may answer
+(docs/adr/0029-a-reader.md, docs/adr/0073-a-second-reader.md)."""
 
 import asyncio
 import os
@@ -17,7 +18,9 @@ from rag_app.domain import EmbeddingFailed
 from rag_app.retrieval.embedding import RememberedVectors, asking, shared_session
 from rag_app.retrieval.text import tokens
 
-MODEL_FILE = Path(__file__).with_name("reader.onnx")
+MODEL_FILE, DEEPER_FILE = (Path(__file__).with_name(name) for name in ("reader.onnx", "deeper_reader.onnx"))
+MAY_ANSWER = -1.0
+"""The log-odds from which the deeper model reads a sentence, too: of some 34 sentences three or four."""
 LANGUAGES = ("en",)
 # Tokens, of which the first count; of the question and of the sentence before, the last.
 _MOST_QUESTION, _MOST_TEXT, _MOST_HEADING, _MOST_BEFORE = 48, 80, 24, 32
@@ -61,7 +64,8 @@ def as_arrays(asked: Sequence[int], told: Sequence[int]) -> dict[str, NDArray[np
 
 
 class Reader:
-    """all-MiniLM-L6-v2, trained to tell the sentence that answers from those beside it; in int8, on the CPU, offline.
+    """all-MiniLM-L6-v2 and, for sentences that may answer, ms-marco-MiniLM-L-12-v2 as well, both trained to tell the sentence
+    that answers from those beside it; in int8, on the CPU, offline.
 
     >>> says = [Reading("Refunds are paid within five working days."), Reading("Refunds are paid by bank transfer.")]
     >>> scores = Reader().scores("How soon do I get my money back?", says)
@@ -73,16 +77,22 @@ class Reader:
         self._remembered = RememberedVectors(_MOST_REMEMBERED)
         self._pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="read")
 
-    def load(self) -> Any:
+    def load(self) -> tuple[Any, Any]:
         """By the first question, or before it."""
-        return shared_session(MODEL_FILE)
+        return shared_session(MODEL_FILE), shared_session(DEEPER_FILE)
 
     def scores(self, question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
-        """Log-odds that each sentence answers the question, about -8 to 8; each is the same whatever it is read with."""
-        session = self.load()
+        """Log-odds that each sentence answers the question, about -8 to 8; each is the same whatever it is read with.
+
+        Of a sentence that may answer, the mean of both models'.
+        """
+        first, deeper = self.load()
         asked = encode_question(question)
         pairs = [as_arrays(asked, encode_reading(each)) for each in readings]
-        return np.array([session.run(None, pair)[0][0] for pair in pairs], np.float64)
+        odds = np.array([first.run(None, pair)[0][0] for pair in pairs], np.float32)
+        for place in np.flatnonzero(odds >= MAY_ANSWER):
+            odds[place] = (odds[place] + deeper.run(None, pairs[place])[0][0]) / 2
+        return odds.astype(np.float64)
 
     async def read(self, question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
         """`scores`; those that are not remembered for the organizations that ask are read, half of them on each of two threads

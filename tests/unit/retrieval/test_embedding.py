@@ -128,7 +128,7 @@ async def test_a_remembered_vector_has_the_same_figures(model: MiniLM) -> None:
 def test_no_session_keeps_a_plan_for_each_shape_of_input() -> None:
     model = MiniLM(threads=2)
     model.load()
-    for session in (model._session, model._session_alone, Reader().load()):
+    for session in (model._session, model._session_alone, *Reader().load()):
         assert not session.get_session_options().enable_mem_pattern
 
 
