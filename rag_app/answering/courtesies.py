@@ -6,7 +6,7 @@ from rag_app.retrieval.text import sentences
 
 # A message of these alone is a courtesy, of the first of these kinds that is in it.
 _WORDS = {
-    "greeting": "hi|hello|hey|good (?:morning|afternoon|evening|day)|how are you|hallo|guten (?:tag|morgen|abend)|moin|servus|bonjour|salut|bonsoir",
+    "greeting": "hi|hello|hey|good (?:morning|afternoon|evening|day)|how are you(?: doing)?(?: today)?|hallo|guten (?:tag|morgen|abend)|moin|servus|bonjour|salut|bonsoir",
     "thanks": "thanks|thank you|thx|cheers|danke|vielen dank|merci",
     "farewell": "bye|goodbye|see you|tschüss|auf wiedersehen|au revoir",
     "help": "help|(?:what|which questions) can (?:i|we) ask(?: you)?|what can you (?:do|answer|tell me)|what do you know|who are you"

@@ -607,7 +607,7 @@ class CapabilityEngine(BaseQueryEngine):
     def _asks_nothing(self, question: Question) -> bool:
         """Whether nothing is searched for: a greeting, and without a model what only gives orders to whoever answers."""
         orders = not self.synthesizer.asks_model and orders_answerer(question.text)
-        return orders or self._is_courtesy(question)
+        return orders or bool(courtesy(question.text))
 
     def _refusal_text(self, evidence: Evidence) -> str:
         """That nothing was found, or that what was found does not answer."""
