@@ -114,12 +114,14 @@ DELETE = f"""
             SELECT each FROM (SELECT unnest(w.postings) AS each OFFSET 0) every WHERE (each >> {CHUNK}) <> ALL(h.gone)) END
         FROM held h WHERE w.ctid = h.place AND cardinality(w.postings) > cardinality(h.gone)
         RETURNING w.org_id, w.term, cardinality(w.postings) AS kept),
+    fewer AS MATERIALIZED (
+        SELECT org_id, count(*) AS chunks, count(*) FILTER (WHERE private_to IS NULL) AS shared,
+            coalesce(sum(length) FILTER (WHERE private_to IS NULL), 0) AS length FROM old GROUP BY org_id),
     sizes AS (
         UPDATE {{t}}_sizes s
         SET chunks = s.chunks - n.chunks, shared = s.shared - n.shared, length = s.length - n.length
-        FROM (SELECT org_id, count(*) AS chunks, count(*) FILTER (WHERE private_to IS NULL) AS shared,
-                  coalesce(sum(length) FILTER (WHERE private_to IS NULL), 0) AS length FROM old GROUP BY org_id) n
-        WHERE s.org_id = n.org_id),
+        FROM fewer n WHERE s.org_id = n.org_id AND s.chunks > n.chunks),
+    without AS (DELETE FROM {{t}}_sizes s USING fewer n WHERE s.org_id = n.org_id AND s.chunks <= n.chunks),
     chunks AS (DELETE FROM {{t}}_chunks c USING old WHERE c.no = old.no RETURNING c.no)
     SELECT ARRAY(SELECT no FROM chunks) AS gone, array_agg(org_id) AS organizations, array_agg(term) AS terms
     FROM trimmed WHERE kept < {BLOCK // 2}"""

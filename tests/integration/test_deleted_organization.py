@@ -95,8 +95,7 @@ async def rows_with(url: str, org: UUID, needle: str) -> set[str]:
         )
         found = set()
         for name in [row["name"] for row in names]:
-            counts = " AND chunks > 0" if name.endswith("_sizes") else ""  # a count of none stays, of the bare id
-            statement = f"SELECT EXISTS (SELECT FROM {name} each WHERE position($1 IN each::text) > 0{counts})"
+            statement = f"SELECT EXISTS (SELECT FROM {name} each WHERE position($1 IN each::text) > 0)"
             if await connection.fetchval(statement, needle):
                 found.add(str(name))
         return found
