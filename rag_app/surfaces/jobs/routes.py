@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from rag_app.access.roles import EVERY_INDEX, Role, RoleDirectory
 from rag_app.documents.jobs import JOB, PATH, JobFileInfo, JobInfo, Jobs
 from rag_app.domain import (
+    PUBLIC_ORGANIZATION,
     Forbidden,
     InvalidInput,
     NotFound,
@@ -87,7 +88,7 @@ class JobService:
         """Whose jobs these are, and whether the caller sees all of an organization's."""
         roles = [await self._roles.role(principal, each, EVERY_INDEX) for each in principal.organizations]
         administers = bool(roles) and all(role is Role.ADMIN for role in roles)
-        return Scope(principal.organizations, principal.user), administers
+        return Scope(principal.organizations or frozenset({PUBLIC_ORGANIZATION}), principal.user), administers
 
 
 def _job_id(name: str) -> UUID:
