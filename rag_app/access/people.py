@@ -42,16 +42,17 @@ from rag_app.domain import (
 Kind = TypeVar("Kind")
 
 _PRINCIPAL = """
-    SELECT users.id, theirs.*, ARRAY(
-        SELECT a.audience_id FROM audience_groups a JOIN group_members USING (group_id) WHERE user_id = users.id
-        UNION SELECT a.audience_id FROM organizations o JOIN groups g ON g.org_id = o.id
-            JOIN audience_groups a ON a.group_id = g.id
-            WHERE o.id = ANY (theirs.organizations) AND (o.slug || '/' || g.slug = ANY ($3::text[])
-                OR (cardinality(theirs.organizations) = 1 AND g.slug = ANY ($3::text[])))
-    ) FROM users, LATERAL (
+    SELECT users.id, theirs.*, mine.groups,
+        ARRAY(SELECT DISTINCT audience_id FROM audience_groups WHERE group_id = ANY (mine.groups))
+    FROM users, LATERAL (
         SELECT array_agg(org_id), max(requests_per_minute), max(concurrent_requests)
         FROM memberships JOIN organizations ON organizations.id = org_id WHERE user_id = users.id
-    ) AS theirs (organizations, requests, at_once)
+    ) AS theirs (organizations, requests, at_once), LATERAL (SELECT ARRAY(
+        SELECT group_id FROM group_members WHERE user_id = users.id
+        UNION SELECT g.id FROM organizations o JOIN groups g ON g.org_id = o.id
+            WHERE o.id = ANY (theirs.organizations) AND (o.slug || '/' || g.slug = ANY ($3::text[])
+                OR (cardinality(theirs.organizations) = 1 AND g.slug = ANY ($3::text[])))
+    )) AS mine (groups)
     WHERE subject = $1 OR users.id = $2::uuid ORDER BY subject = $1 DESC NULLS LAST LIMIT 1
     """
 PREFIX = "rag_"
@@ -71,9 +72,10 @@ _KEY_PRINCIPAL = """
     )
     SELECT api_keys.id, user_id, org_id, indexes, coalesce(api_keys.requests_per_minute, theirs.requests_per_minute),
         coalesce(api_keys.concurrent_requests, theirs.concurrent_requests),
-        ARRAY(SELECT DISTINCT a.audience_id FROM audience_groups a JOIN group_members m USING (group_id)
-              WHERE m.user_id = api_keys.user_id)
-    FROM api_keys JOIN organizations AS theirs ON theirs.id = org_id WHERE digest = $1 AND revoked_at IS NULL
+        mine.groups, ARRAY(SELECT DISTINCT audience_id FROM audience_groups WHERE group_id = ANY (mine.groups))
+    FROM api_keys JOIN organizations AS theirs ON theirs.id = org_id,
+        LATERAL (SELECT ARRAY(SELECT group_id FROM group_members WHERE user_id = api_keys.user_id)) AS mine (groups)
+    WHERE digest = $1 AND revoked_at IS NULL
     """
 # skip locked: of many requests at once one writes the time down, and none waits for it
 _ROLES = ("admin", "user")
@@ -322,9 +324,9 @@ class People(Struct, frozen=True):
         found = await self._database.fetch(_PRINCIPAL, subject, uuid_in(subject), named)
         if not found:
             return Principal(subject)
-        user, organizations, requests, at_once, audiences = found[0]
+        user, organizations, requests, at_once, theirs, audiences = found[0]
         belongs = frozenset(organizations or ())
-        return Principal(subject, user, belongs, None, requests, at_once, frozenset(audiences))
+        return Principal(subject, user, belongs, None, requests, at_once, frozenset(audiences), frozenset(theirs))
 
     async def member_of(self, organization: str) -> Principal:
         """An anonymous principal that sees what all members of an organization see. Raises NotFound."""
@@ -452,9 +454,9 @@ class Keys(Struct, frozen=True):
         rows = await self._database.fetch(_KEY_PRINCIPAL, digest(key)) if _KEY.fullmatch(key) else []
         if not rows:
             raise Unauthenticated("The API key is not valid")
-        key_id, user_id, org_id, indexes, requests, at_once, audiences = rows[0]
-        bound = None if indexes is None else frozenset(indexes)
-        return Principal(f"key:{key_id}", user_id, frozenset({org_id}), bound, requests, at_once, frozenset(audiences))
+        key_id, user_id, org_id, indexes, requests, at_once, *belongs = rows[0]
+        bound, (groups, audiences) = None if indexes is None else frozenset(indexes), map(frozenset, belongs)
+        return Principal(f"key:{key_id}", user_id, frozenset({org_id}), bound, requests, at_once, audiences, groups)
 
 
 def has_subject(subject: str) -> ColumnElement[bool]:

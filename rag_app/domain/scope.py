@@ -47,7 +47,7 @@ class Principal(Struct, frozen=True):
 
     `indexes` are the names of those that the caller may search, all of them where it is None: an API key may be bound
     to some. `requests` (a minute) and `at_once` are limits of the caller's own; None: those of each surface.
-    `audiences`: see Scope.
+    `groups` are those that the caller is in, `audiences` the sets that contain one of them (see Scope).
 
     >>> Principal(subject="nobody-we-know").scope().organizations == {PUBLIC_ORGANIZATION}
     True
@@ -60,6 +60,7 @@ class Principal(Struct, frozen=True):
     requests: int | None = None
     at_once: int | None = None
     audiences: frozenset[UUID] = frozenset()
+    groups: frozenset[UUID] = frozenset()
 
     def scope(self, site: UUID | None = None) -> Scope:
         return Scope(self.organizations | {PUBLIC_ORGANIZATION}, self.user, site, self.audiences)
