@@ -223,7 +223,7 @@ class Application:
             lambda spec: shipped_fit(resource_folder("indexes"), spec.name, self.embedding[0]),
         )
         files = settings.uploads.originals_folder or settings.database.home / "originals"
-        self.originals = Originals(database, files if settings.uploads.originals == "files" else None)
+        self.originals = Originals(database, files, keeps=settings.uploads.originals == "files")
         self.fit_for = self.calibrations.fit_for
         self._parts, self._owner = parts, None
         self._closing = AsyncExitStack()  # the last first
@@ -483,7 +483,8 @@ class Application:
         store = self.backends.scoped(spec, generation, Scope(frozenset({target.org_id}), target.owner_id))
 
         async def erase(source_ids: Collection[UUID]) -> None:
-            await self.originals.forget(target.org_id, source_ids)
+            for missing in await self.originals.forget(target.org_id, source_ids):
+                log.warning("an original was to be deleted, but it is not here: %s", missing)
             holding = await self.ledger.generations_holding(target.org_id, source_ids)
             for each in await self.generations.list():
                 if each.id in holding and each.store in STORES:

@@ -59,7 +59,7 @@ async def delete_organization(
 
     Deletes its sources from every index and store, their original files, its keys, groups, sites, jobs and usage, and the
     users who belong to no other organization, with their conversations. Safe to repeat: an interrupted command
-    continues. Exit status 2 if data is left in a store that is not configured here.
+    continues. Exit status 2 if data is left in a store or folder that is not configured here.
     """
     from rag_app.surfaces.administration.personal import erase_organization
 

@@ -266,12 +266,18 @@ def format_limits(limited: "Organization | ApiKey") -> str:
 
 
 def report_leftovers(done: "ErasureResult") -> None:
-    """Print on stderr what is left in stores that are not configured here; if there is any, exit with status 2."""
+    """Print on stderr what is left in stores and folders that are not configured here; if there is any, exit with status 2."""
     for (store, collection), sources in done.left.items():
         print(
             f"!! {store} is not configured here, but its {collection} may contain chunks of what was deleted:"
             f" delete that collection, or its points with one of these source_ids: {', '.join(map(str, sorted(sources)))}",
             file=sys.stderr,
         )
-    if done.left:
+    for file in done.files:
+        print(
+            f"!! an original may be left: expected at {file}. Set RAG_ORIGINALS_FOLDER, or RAG_HOME, as the servers have it,"
+            " and delete this file there",
+            file=sys.stderr,
+        )
+    if done.left or done.files:
         raise Exit(2)

@@ -129,8 +129,8 @@ def erase(
     """Delete a user and all data about them permanently.
 
     Deletes the sources that only this user sees from every index. Shared sources stay, without an owner. docs/privacy.md
-    lists what remains. Safe to repeat: an interrupted command continues. Exit status 2 if data is left in a store that
-    is not configured here.
+    lists what remains. Safe to repeat: an interrupted command continues. Exit status 2 if data is left in a store or
+    folder that is not configured here.
     """
     if not yes:
         try:

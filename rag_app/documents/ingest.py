@@ -33,7 +33,7 @@ from msgspec.structs import asdict
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Documents, Passage
-from rag_app.documents.ledger import NO_BUILD, Build, FileRead, SourceLedger, WriteLock, locate, version_number
+from rag_app.documents.ledger import NO_BUILD, Basis, Build, FileRead, SourceLedger, WriteLock, locate, version_number
 from rag_app.documents.metadata import Target, to_source
 from rag_app.documents.reading import File, ReaderPool, digest_of, documents_below
 from rag_app.domain import InvalidInput, RowsRule, Source, UnreadableDocument, row_mapping
@@ -211,16 +211,18 @@ class Ingestor:
         summary: Summary | None = None,
         dry_run: bool = False,
         standing: Collection[UUID] = (),
+        basis: Basis | None = None,
     ) -> Summary:
         """The same for documents already read, or read while `reading` is iterated, in a thread.
 
         No source is removed for a file without an origin. Sources in `standing` belong to other files.
+        Raises SourceChanged, and leaves the source of `basis` as it is, if that is no longer stored so.
         """
         summary = summary or Summary()
         if not dry_run:
             await self.finish_deletions()
         async with self._ledger.writer(self._target.org_id, self._spec.name) as writing:
-            run = _Run(self, summary, progress, writing, dry_run, {*standing})
+            run = _Run(self, summary, progress, writing, dry_run, {*standing}, basis)
             if dry_run:
                 async for split in run.batches(reading):
                     await run.foresee(split)
@@ -256,15 +258,16 @@ class Ingestor:
                 summary.removed += len(sources)
         return gone
 
-    async def delete(self, source_ids: Collection[UUID]) -> None:
-        """Delete these sources of the organization from every generation and from the ledger."""
+    async def delete(self, source_ids: Collection[UUID], basis: Basis | None = None) -> None:
+        """Delete these sources of the organization from every generation and from the ledger. Raises SourceChanged if
+        `basis` is no longer stored so."""
         if source_ids:
             async with self._ledger.writer(self._target.org_id, self._spec.name) as writing:
-                await self._delete(writing, source_ids)
+                await self._delete(writing, source_ids, basis)
 
-    async def _delete(self, writing: WriteLock, source_ids: Collection[UUID]) -> None:
+    async def _delete(self, writing: WriteLock, source_ids: Collection[UUID], basis: Basis | None = None) -> None:
         async with writing():
-            await self._ledger.mark_deleting(self._target.org_id, source_ids)
+            await self._ledger.mark_deleting(self._target.org_id, source_ids, basis)
             await self._erase(source_ids)
             await self._ledger.forget(self._target.org_id, source_ids)
 
@@ -284,12 +287,13 @@ class _Run:
         writing: WriteLock,
         dry_run: bool,
         seen: set[UUID],
+        basis: Basis | None,
     ) -> None:
         self._ingestor, self._summary, self._progress = ingestor, summary, progress
         self._writing, self._dry_run = writing, dry_run
         self._ledger, self._generation = ingestor._ledger, ingestor._generation
         self._target, self._spec = ingestor._target, ingestor._spec
-        self._seen = seen
+        self._seen, self._basis = seen, basis
 
     async def batches(self, reading: Iterator[tuple[File, Documents]]) -> AsyncIterator[_Batch]:
         """The batches to embed and write, split. Reads outside the event loop's thread."""
@@ -382,7 +386,9 @@ class _Run:
         builds = await self._ingestor.builds([source.id for source, *_ in split.work])
         todo = [each for each in split.work if not builds.get(each[0].id, NO_BUILD).holds(each[0])]
         await self._ledger.begin(
-            [(source, [asdict(passage) for passage in passages]) for source, passages, _ in todo], self._generation
+            [(source, [asdict(passage) for passage in passages]) for source, passages, _ in todo],
+            self._generation,
+            self._basis,
         )
         self._summary.chunks += await write_sources(
             self._ledger, self._ingestor._store, self._generation, [(source, nodes) for source, _, nodes in todo]

@@ -17,8 +17,9 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from msgspec import Struct
 from msgspec.structs import fields
-from sqlalchemy import ColumnElement, Row, Select, and_, exists, false, func, literal, or_, select, text, tuple_
+from sqlalchemy import ColumnElement, Row, Select, and_, exists, false, func, literal, or_, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -26,12 +27,13 @@ from sqlalchemy.sql.elements import TextClause
 
 from rag_app.database.session import Database, constraint_of
 from rag_app.database.tables import matches_any
-from rag_app.documents.tables import source_builds_table, sources_table
+from rag_app.documents.tables import originals_table, source_builds_table, sources_table
 from rag_app.domain import (
     InvalidInput,
     JsonObject,
     Misconfigured,
     NotFound,
+    RagError,
     Scope,
     Source,
     StoreFailed,
@@ -84,6 +86,18 @@ NO_BUILD = Build("", "writing", 0)
 
 WriteLock = Callable[[], AbstractAsyncContextManager[None]]
 """Takes the lock of `SourceLedger.lock_for_writing`, repeatedly on one connection. Not for two tasks at once."""
+
+
+class SourceChanged(RagError):
+    """A source has been changed or deleted since it was read."""
+
+
+class Basis(Struct, frozen=True):
+    """The source that a change was worked out from, as it was read. `same_file`: the change keeps the file that it was
+    uploaded as."""
+
+    source: Source
+    same_file: bool = False
 
 
 class SourceLedger:
@@ -165,14 +179,16 @@ class SourceLedger:
                 raise Misconfigured(f"another command rebuilds, switches or drops a generation of {index}: wait for it")
             yield
 
-    async def begin(self, batch: Sequence[tuple[Source, Passages]], generation_id: int) -> None:
+    async def begin(
+        self, batch: Sequence[tuple[Source, Passages]], generation_id: int, basis: Basis | None = None
+    ) -> None:
         """Record the present version of these sources, and that their chunks are about to be written.
 
         From here on `visible` returns the new version. A source whose deletion had begun is restored.
         All or nothing. Raises InvalidInput for a site of another organization, a private source without an owner,
         an organization or owner that does not exist, text with a NUL in it, or if only one of visibility "global" and
         the public organization is given. Raises Misconfigured if the generation is no longer active: the sources
-        would be missing in the active one.
+        would be missing in the active one. Raises SourceChanged if `basis` is of one of them and no longer stored so.
         """
         if not batch:
             return
@@ -182,6 +198,11 @@ class SourceLedger:
                 gone = await session.scalar(_NO_LONGER, {"generation": generation_id})
                 if gone is not None:
                     raise Misconfigured(f"index {gone} has been switched to another generation: run the command again")
+                for source in sources:
+                    if basis is not None and source.id == basis.source.id:
+                        await _lock_stored(session, basis.source)
+                        if basis.same_file:
+                            await _keep_original(session, basis.source, source)
                 await session.execute(
                     _UPSERT_SOURCE,
                     [
@@ -226,9 +247,14 @@ class SourceLedger:
         places = {"origins": [*origins], "names": [*names], "rows": [*rows], "sheets": [*sheets]}
         await self._execute({org_id}, _MOVE, org=org_id, ids=[source.id for source in sources], **places)
 
-    async def mark_deleting(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
-        """Hide these sources from everybody, and count no build of them as complete."""
-        await self._execute({org_id}, _HIDE, _REOPEN, org=org_id, ids=[*source_ids])
+    async def mark_deleting(self, org_id: UUID, source_ids: Collection[UUID], basis: Basis | None = None) -> None:
+        """Hide these sources from everybody, and count no build of them as complete. Raises SourceChanged if `basis` is no
+        longer stored so."""
+        async with self._open_session(org_id) as session:
+            if basis is not None:
+                await _lock_stored(session, basis.source)
+            for statement in (_HIDE, _REOPEN):
+                await session.execute(statement, {"org": org_id, "ids": [*source_ids]})
 
     async def forget(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
         """Delete the rows of marked sources, once no store holds a chunk of them. Others stay."""
@@ -592,6 +618,25 @@ def source_of(row: Row[Any]) -> Source:
     """The domain's source. Its metadata are as stored, whatever the index declares now."""
     said = {each.name: row._mapping[each.name] for each in fields(Source)}
     return Source(**{**said, "visibility": Visibility(row.visibility)})
+
+
+async def _lock_stored(session: AsyncConnection, source: Source) -> None:
+    """Lock the source's row until the transaction ends. Raises SourceChanged unless it is stored as it was read."""
+    this = select(*SOURCE).where(
+        sources_table.c.id == source.id, sources_table.c.org_id == source.org_id, sources_table.c.deleted_at.is_(None)
+    )
+    row = (await session.execute(this.with_for_update())).one_or_none()
+    if row is None or source_of(row) != source:
+        raise SourceChanged(f"{source.external_id} has been changed or deleted meanwhile")
+
+
+async def _keep_original(session: AsyncConnection, before: Source, after: Source) -> None:
+    """The file of the version before is that of the version after, too."""
+    await session.execute(
+        update(originals_table)
+        .where(originals_table.c.source_id == before.id, originals_table.c.version == before.version)
+        .values(version=after.version)
+    )
 
 
 async def _claim(session: AsyncConnection, sources: Sequence[Source], generation_id: int) -> set[UUID]:

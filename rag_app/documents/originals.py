@@ -1,4 +1,4 @@
-"""The files that sources were uploaded as, where a setting keeps them: a folder for each organization, named by content.
+"""The files that sources were uploaded as, if a setting keeps them: a folder for each organization, named by content.
 
 A row of `originals` says which file a source has, and of which version; a file of another version is not shown. Files
 and rows change under a lock of the organization, so that no file is removed while another source starts to use it.
@@ -7,14 +7,13 @@ and rows change under a lock of the organization, so that no file is removed whi
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from shutil import copyfile, rmtree
 from uuid import UUID, uuid4
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.database.session import Database
@@ -25,14 +24,16 @@ from rag_app.domain import NotFound, Scope, Source
 
 
 class Originals:
-    """`folder` is where the files are kept; None keeps none."""
+    """`folder` is where the files are. With `keeps`, new ones are put there; those that are there are shown and deleted
+    either way."""
 
-    def __init__(self, database: Database, folder: Path | None) -> None:
-        self._database, self._folder = database, folder
+    def __init__(self, database: Database, folder: Path, *, keeps: bool = True) -> None:
+        self._database, self._folder, self._keeps = database, folder, keeps
 
     async def keep(self, source: Source, file: Path, name: str | None) -> None:
-        """Keep a copy of the file as this source's original, replacing another one. Blocks while copying."""
-        if self._folder is None:
+        """Keep a copy of the file as this source's original, replacing another one, unless the source has been deleted.
+        Blocks while copying."""
+        if not self._keeps:
             return
         with file.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -42,8 +43,16 @@ class Originals:
         copyfile(file, copy)
         copy.chmod(0o600)
         row = {"version": source.version, "sha256": digest, "size": copy.stat().st_size, "file_name": name}
+        standing = select(sources_table.c.id).where(
+            sources_table.c.id == source.id,
+            sources_table.c.org_id == source.org_id,
+            sources_table.c.deleted_at.is_(None),
+        )
         try:
             async with self._lock_originals(source.org_id) as session:
+                # whoever deletes it marks it first, and waits for this lock before it looks for files
+                if await session.scalar(standing.with_for_update(read=True, key_share=True)) is None:
+                    return
                 before = await session.scalar(
                     select(originals_table.c.sha256).where(originals_table.c.source_id == source.id)
                 )
@@ -52,19 +61,8 @@ class Originals:
                 copy.replace(at)
                 if before not in (None, digest):
                     await self._drop_unused(session, source.org_id, {str(before)})
-        except IntegrityError:  # the source has been deleted meanwhile
-            pass
         finally:
             copy.unlink(missing_ok=True)
-
-    async def restamp(self, before: Source, after: Source) -> None:
-        """Keep the file for the new version of a source whose metadata have changed."""
-        async with self._lock_originals(before.org_id) as session:
-            await session.execute(
-                update(originals_table)
-                .where(originals_table.c.source_id == before.id, originals_table.c.version == before.version)
-                .values(version=after.version)
-            )
 
     async def path(self, scope: Scope, source_id: UUID) -> tuple[Path, str | None]:
         """The file and file name of a source's present version. Raises NotFound, also for a source outside the scope."""
@@ -78,12 +76,13 @@ class Originals:
             )
         )
         for org_id, digest, name in await self._database.read(scope, wanted):
-            if self._folder is not None and (at := _path(self._folder, org_id, digest)).is_file():
+            if (at := _path(self._folder, org_id, digest)).is_file():
                 return at, name
         raise NotFound("original of a source", str(source_id))
 
-    async def forget(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
-        """Delete the files of these sources and their rows."""
+    async def forget(self, org_id: UUID, source_ids: Collection[UUID]) -> list[Path]:
+        """Delete the files of these sources and their rows. Returns where files were expected that are not there: another
+        folder may have them."""
         async with self._lock_originals(org_id) as session:
             gone = await session.scalars(
                 delete(originals_table)
@@ -93,24 +92,30 @@ class Originals:
                 )
                 .returning(originals_table.c.sha256)
             )
-            await self._drop_unused(session, org_id, set(gone))
+            return await self._drop_unused(session, org_id, set(gone))
 
-    async def forget_organization(self, org_id: UUID) -> None:
-        """Delete the folder of an organization that was deleted."""
-        if self._folder is not None:
-            await asyncio.to_thread(rmtree, self._folder / str(org_id), ignore_errors=True)
+    async def forget_organization(self, org_id: UUID) -> list[Path]:
+        """Delete the folder of an organization that was deleted. Returns it if that failed."""
+        folder = self._folder / str(org_id)
+        await asyncio.to_thread(rmtree, folder, ignore_errors=True)
+        return [folder] if folder.exists() else []
 
-    async def _drop_unused(self, session: AsyncConnection, org_id: UUID, digests: Collection[str]) -> None:
-        if self._folder is None or not digests:
-            return
+    async def _drop_unused(self, session: AsyncConnection, org_id: UUID, digests: Collection[str]) -> list[Path]:
+        """Returns the paths that had no file."""
+        if not digests:
+            return []
         used = await session.scalars(
             select(originals_table.c.sha256).where(
                 originals_table.c.org_id == org_id, originals_table.c.sha256.in_(digests)
             )
         )
-        for digest in set(digests) - set(used):
-            with suppress(FileNotFoundError):
-                _path(self._folder, org_id, digest).unlink()
+        missing = []
+        for at in (_path(self._folder, org_id, digest) for digest in sorted(set(digests) - set(used))):
+            try:
+                at.unlink()
+            except FileNotFoundError:
+                missing.append(at)
+        return missing
 
     @asynccontextmanager
     async def _lock_originals(self, org_id: UUID) -> AsyncIterator[AsyncConnection]:

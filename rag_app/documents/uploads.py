@@ -24,7 +24,7 @@ from rag_app.documents.catalogue import UPLOAD_ORIGIN, Catalogue
 from rag_app.documents.documents import Document, Documents, Passage
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.kinds import name_problem, tell_suffix
-from rag_app.documents.ledger import SourceLedger
+from rag_app.documents.ledger import Basis, SourceLedger
 from rag_app.documents.metadata import Target, to_source, undeclared_names
 from rag_app.documents.originals import Originals
 from rag_app.documents.reading import File, ReaderPool
@@ -46,7 +46,8 @@ _MOST_CHARACTERS = 20_000_000  # of a text, as of a file
 
 
 class OrganizationFull(RagError):
-    """An organization has reached its limit of sources or of text. The message names the limit."""
+    """An organization has reached its limit of sources or of text. The message names the limit, and not what there is:
+    that includes sources that the sender may not see."""
 
 
 class Upload(Struct, frozen=True):
@@ -136,11 +137,16 @@ class UploadService:
         self._readers, self._turn = readers, threading.Semaphore(at_once)
 
     async def ingest(
-        self, spec: IndexSpec, target: Target, uploads: Sequence[Upload], sender: Scope
+        self,
+        spec: IndexSpec,
+        target: Target,
+        uploads: Sequence[Upload],
+        sender: Scope,
+        basis: Basis | None = None,
     ) -> list[UploadedDocument]:
         """Ingest the uploads; returns their results, in order. `sender` decides which sources may be overwritten or removed.
 
-        Raises UnknownField, OrganizationFull, EmbeddingFailed, StoreFailed. A repeated call ends in the same state as an
+        Raises UnknownField, OrganizationFull, EmbeddingFailed, StoreFailed, SourceChanged if `basis` is no longer stored so. A repeated call ends in the same state as an
         undisturbed one.
         """
         for upload in uploads:
@@ -159,7 +165,7 @@ class UploadService:
             ]
             each.found = [(source, document) for source, document in each.found if source.id not in hidden]
         async with self._within_limits(target.org_id, made):
-            return await self._put_in(spec, target, made, ids - hidden, hidden)
+            return await self._put_in(spec, target, made, ids - hidden, hidden, basis)
 
     async def _put_in(
         self,
@@ -168,11 +174,12 @@ class UploadService:
         made: Sequence[_UploadResult],
         ids: Collection[UUID],
         hidden: Collection[UUID],
+        basis: Basis | None,
     ) -> list[UploadedDocument]:
         ingestor = await self._ingestor(spec, target)
         before = await ingestor.builds(ids)
         # what the sender may not see stays, though it was sent under the same name
-        await ingestor.ingest_documents(_read_results(made), standing=hidden)
+        await ingestor.ingest_documents(_read_results(made), standing=hidden, basis=basis)
         received = []
         for each in made:
             sources = [source for source, _ in each.found]
@@ -199,7 +206,7 @@ class UploadService:
     async def change(self, spec: IndexSpec, source: Source, title: str | None, metadata: Mapping[str, object]) -> None:
         """Change a source's title and metadata: the given keys are set, or removed if None.
 
-        Raises InvalidInput, EmbeddingFailed, StoreFailed.
+        Raises InvalidInput, EmbeddingFailed, StoreFailed, NotFound, and SourceChanged if it is no longer stored as `source`.
         """
         content = await self._ledger.content(Scope(frozenset({source.org_id})), source.id, operator=True)
         said: dict[str, object] = {"source_type": source.source_type, "lang": source.lang, "uri": source.uri}
@@ -215,17 +222,19 @@ class UploadService:
         target = Target(
             source.org_id, source.site_id, source.owner_id, source.visibility, audience_id=source.audience_id
         )
-        changed = to_source(document, source.file_name or "", source.origin, spec, target)
+        to_source(document, source.file_name or "", source.origin, spec, target)  # or it is refused
         file = File(Path(source.external_id[:200]), source.file_name or "", source.origin, Path())
         # the others of its file stay: nothing is removed for one that has not been read whole
         rest = UnreadableDocument(source.external_id, "not read again")
         ingestor = await self._ingestor(spec, target)
-        await ingestor.ingest_documents(iter([(file, iter([document, rest]))]))
-        await self._originals.restamp(source, changed)
+        parts: Documents = iter([document, rest])
+        await ingestor.ingest_documents(iter([(file, parts)]), basis=Basis(source, same_file=True))
 
-    async def delete(self, spec: IndexSpec, org_id: UUID, source_ids: Sequence[UUID]) -> None:
-        """Delete these sources of an organization."""
-        await (await self._ingestor(spec, Target(org_id))).delete(source_ids)
+    async def delete(
+        self, spec: IndexSpec, org_id: UUID, source_ids: Sequence[UUID], basis: Basis | None = None
+    ) -> None:
+        """Delete these sources of an organization. Raises SourceChanged if `basis` is no longer stored so."""
+        await (await self._ingestor(spec, Target(org_id))).delete(source_ids, basis)
 
     @asynccontextmanager
     async def _within_limits(self, org_id: UUID, made: Sequence[_UploadResult]) -> AsyncIterator[None]:
@@ -239,15 +248,14 @@ class UploadService:
             sources, taken = await self._catalogue.usage(org_id, [source.id for source, _ in found])
             if most is not None and sources + len(found) > most:
                 raise OrganizationFull(
-                    f"The organization would have {sources + len(found):,} sources; the limit is {most:,}"
-                    " (RAG_ORGANIZATION_SOURCES). Delete some first"
+                    f"The organization may have at most {most:,} sources (RAG_ORGANIZATION_SOURCES). Delete some first"
                 )
             taken += sum(len(passage.text.encode()) for _, document in found for passage in document.passages)
             taken += sum(each.upload.file.stat().st_size for each in made if each.upload.file is not None)
             if size is not None and taken > size:
                 raise OrganizationFull(
-                    f"The organization's sources would take {taken / 1e6:,.1f} MB; the limit is {size / 1e6:,.0f}"
-                    " MB (RAG_ORGANIZATION_MEGABYTES). Delete some first"
+                    f"The organization's sources may take at most {size / 1e6:,.0f} MB (RAG_ORGANIZATION_MEGABYTES)."
+                    " Delete some first"
                 )
             yield
 

@@ -215,7 +215,7 @@ OTHERWISE = """
     INSERT INTO idempotency_keys (org_id, user_id, key, fingerprint, response)
         SELECT '{org}', '{user}', 'key {word}', '', '{{"ids": ["{word}"]}}';
     INSERT INTO originals (source_id, org_id, version, sha256, bytes, file_name)
-        SELECT id, org_id, version, '', 1, '{word}.txt' FROM sources WHERE id = '{private}';
+        SELECT id, org_id, version, '{digest}', 1, '{word}.txt' FROM sources WHERE id = '{private}';
     INSERT INTO jobs (id, org_id, user_id, index_name, state, target, files, ended_at)
         SELECT '{job}', '{org}', '{user}', 'marketplace', 'done', '{{}}', 1, now();
     INSERT INTO job_files (job_id, position, org_id, name, document, content, bytes, state)
@@ -246,7 +246,11 @@ def live(world: World, who: Person) -> str:
     read = world.client.get(f"/api/lexybrain/threads/{thread}", headers=bearer(world.root))
     assert read.status_code == 200, "and an administrator has seen it"
     ids = {"org": world.org, "user": who.id, "root": world.root, "private": who.private[0], "job": uuid4()}
-    for statement in OTHERWISE.format(**ids, word=who.word).split(";\n")[:-1]:
+    digest = sha256(who.word.encode()).hexdigest()
+    original = world.folder / "originals" / str(world.org) / digest[:2] / digest
+    original.parent.mkdir(parents=True, exist_ok=True)
+    original.write_text(who.word, "utf-8")
+    for statement in OTHERWISE.format(**ids, word=who.word, digest=digest).split(";\n")[:-1]:
         asyncio.run(fetch(world, statement))
     wait_for(lambda: len(world.found([who.word]).get("lexybrain_requests", ())) == 2)
     return thread
@@ -292,6 +296,9 @@ def test_nothing_of_an_erased_user_is_left_but_what_the_documentation_says(
     assert told == (
         f"{ada.name} ({ada.id}) is erased, with 1 private sources\n2 shared sources stay and have no owner now\n"
     )
+    assert not [
+        each for each in (world.folder / "originals").rglob("*") if each.is_file() and each.read_text() == ada.word
+    ]
     left = world.found([*ada.needles, *ids])
     assert everywhere(left) == {"audit_events"}, left
     assert all(str(ada.id) in row for row in left["audit_events"]), (

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from uuid import UUID
 
 from llama_index.core.schema import TextNode
@@ -52,11 +53,12 @@ _PASSES = 5  # over a user's sources, where somebody ingests new ones meanwhile
 @dataclass(slots=True)
 class ErasureResult:
     """The result for a user's sources. `left`: those that may be in a store that is not configured here, by the names of
-    store and collection."""
+    store and collection. `files`: where originals were expected that are not there, or that could not be deleted."""
 
     private: int = 0
     shared: int = 0
     left: dict[tuple[str, str], set[UUID]] = field(default_factory=lambda: defaultdict(set))
+    files: list[Path] = field(default_factory=list)
 
 
 async def erase(application: Application, user: User, work: "_Erasure | None" = None) -> ErasureResult:
@@ -90,7 +92,7 @@ async def erase_organization(application: Application, organization: Organizatio
             await erase(application, user, work)
             users += 1
         if await work.personal.erase_organization(organization.id):
-            await application.originals.forget_organization(organization.id)
+            work.done.files += await application.originals.forget_organization(organization.id)
             return work.done, users
     raise StoreFailed(
         f"new sources of {organization.slug} keep arriving: stop their ingest, then run the command again"
@@ -115,7 +117,7 @@ class _Erasure:
         for (org_id, index), ids in going.items():
             async with self._ledger.lock_for_writing(org_id, index):
                 await self._ledger.mark_deleting(org_id, ids)
-                await self._app.originals.forget(org_id, ids)
+                self.done.files += await self._app.originals.forget(org_id, ids)
                 for generation in await self._find_holding(org_id, ids):
                     await self._store(generation, org_id).write([], replacing=ids)
                 await self._ledger.forget(org_id, ids)

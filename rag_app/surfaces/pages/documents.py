@@ -63,7 +63,7 @@ def _fold_rows(found: Sequence[SourceInfo]) -> list[list[SourceInfo]]:
 async def document(request: Caller, sources: Injected[SourceService], source_id: FromPath[UUID]) -> Html:
     """One source: its text, with the passage of `chunk` marked, and its chunks."""
     said = query_value(request, "chunk")
-    shown = await sources.get(request.user, str(source_id), None if said is None else uuid("chunk", said))
+    shown, _ = await sources.get(request.user, str(source_id), None if said is None else uuid("chunk", said))
     found, place = await sources.text(request.user, str(source_id)), shown.passage
     mark = (place.start, place.end) if place and place.start is not None and place.end is not None else (0, 0)
     text = found.text[: mark[1] + _LONGEST]
@@ -80,6 +80,6 @@ async def document(request: Caller, sources: Injected[SourceService], source_id:
 @action("/documents/{source_id:uuid}/delete")
 async def delete(request: Caller, sources: Injected[SourceService], source_id: FromPath[UUID]) -> Html:
     """Delete the source."""
-    title = (await sources.get(request.user, str(source_id))).title
+    title = (await sources.get(request.user, str(source_id)))[0].title
     await sources.delete(request.user, str(source_id))
     return redirect(request, "/documents", f"Deleted: {title or source_id}")

@@ -1,12 +1,13 @@
 """Sources over HTTP."""
 
 import re
+from email.utils import formatdate, parsedate_to_datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 from uuid import UUID, uuid4
 
 from litestar import Response
-from litestar.datastructures import ResponseHeader
+from litestar.datastructures import ETag, ResponseHeader
 from litestar.exceptions import HTTPException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Tag
@@ -33,7 +34,7 @@ from rag_app.http.streaming import prefers
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
 from rag_app.retrieval.filters import checked_text, parse_condition
 from rag_app.surfaces.sources.repeats import KeyInUse
-from rag_app.surfaces.sources.service import Sending, SourceService
+from rag_app.surfaces.sources.service import PreconditionFailed, Sending, SourceService
 from rag_app.surfaces.sources.types import (
     SOURCE,
     ChangeBody,
@@ -68,6 +69,7 @@ SURFACE = Surface(
         OrganizationFull: Kind(403, "organization_full"),
         BodyTooLarge: Kind(413, "payload_too_large"),
         KeyInUse: Kind(409, "idempotency_key_in_use"),
+        PreconditionFailed: Kind(412, "precondition_failed"),
         413: Kind(413, "payload_too_large", "The body is too large."),
         415: Kind(415, "unsupported_media_type", "Send JSON, or multipart/form-data."),
         EmbeddingFailed: Kind(500, "embedding_failed", "The text could not be embedded. Try again later."),
@@ -88,8 +90,12 @@ _KEY = re.compile(r"[ -~]{1,200}")
 NO_ROLE = Forbidden(
     "This requires the role write in book, and you have read. An operator can grant it with `rag-app grant`"
 )
-FULL = OrganizationFull("The organization would have 1,001 sources; the limit is 1,000 (RAG_ORGANIZATION_SOURCES)")
 KEY_IN_USE = KeyInUse("Idempotency-Key", "1", "was already used for a different request")
+FULL = OrganizationFull("The organization may have at most 1,000 sources (RAG_ORGANIZATION_SOURCES). Delete some first")
+STALE = PreconditionFailed('a.md has been changed: its ETag is "1b". Read it again before you change it')
+ENTITY_TAG = ResponseHeader(
+    "ETag", True, '"1b"', "send it as `If-Match` to change the source only if it is still this one"
+)
 UNREADABLE = UnreadableDocument("a.pdf", "encrypted: a password is needed")
 QUEUED_RESPONSE = ResponseSpec(
     QueuedResponse,
@@ -157,15 +163,16 @@ async def list_sources(
     )
 
 
-@SURFACE.get(f"{PATH}/{{source_id:str}}", NO_SOURCE, summary="Read a source")
+@SURFACE.get(f"{PATH}/{{source_id:str}}", NO_SOURCE, summary="Read a source", response_headers=[ENTITY_TAG])
 async def get_source(
     request: Caller,
     source_id: FromPath[str],
     sources: Injected[SourceService],
     chunk: Annotated[UUID | None, QueryParameter(description="the id of a chunk to return with the source")] = None,
-) -> SourceDetail:
+) -> Response[SourceDetail]:
     """Returns the source's title, metadata and state. Links of hits and citations point here."""
-    return await sources.get(request.user, source_id, chunk)
+    detail, tag = await sources.get(request.user, source_id, chunk)
+    return Response(detail, headers={"ETag": tag})
 
 
 @SURFACE.get(f"{PATH}/{{source_id:str}}/chunks", NO_SOURCE, summary="List the chunks of a source")
@@ -219,6 +226,7 @@ async def upload(request: Caller, sources: Injected[SourceService]) -> Response[
     UNREADABLE,
     EmbeddingFailed(),
     KEY_IN_USE,
+    STALE,
     summary="Add or replace one document",
     dto=None,
     operation_class=PutOperation,
@@ -241,6 +249,7 @@ async def put_document(request: Caller, sources: Injected[SourceService]) -> Res
     UNREADABLE,
     EmbeddingFailed(),
     KEY_IN_USE,
+    STALE,
     summary="Add or replace one document, with its external id in the path",
     dto=None,
     operation_class=PutAtPathOperation,
@@ -263,21 +272,24 @@ async def put_source(
     NO_ROLE,
     InvalidInput("metadata", {}, "must be an object of at most 100 fields"),
     EmbeddingFailed(),
+    STALE,
     summary="Change a source's title and metadata",
+    response_headers=[ENTITY_TAG],
 )
 async def change_source(
     request: Caller, source_id: FromPath[str], data: JSONBody[ChangeBody], sources: Injected[SourceService]
-) -> SourceInfo:
+) -> Response[SourceInfo]:
     """Omitted fields keep their value. A null removes a field."""
-    return await sources.change(request.user, source_id, data)
+    info, tag = await sources.change(request.user, source_id, data, request.headers.get("if-match"))
+    return Response(info, headers={"ETag": tag})
 
 
-@SURFACE.delete(f"{PATH}/{{source_id:str}}", NO_SOURCE, NO_ROLE, status_code=200, summary="Delete a source")
+@SURFACE.delete(f"{PATH}/{{source_id:str}}", NO_SOURCE, NO_ROLE, STALE, status_code=200, summary="Delete a source")
 async def delete_source(request: Caller, source_id: FromPath[str], sources: Injected[SourceService]) -> DeletedResponse:
     """The source is no longer found by any search. Returns 404 if it has already been deleted. If the path names a table, all
     its rows that the caller may see are deleted.
     """
-    return await sources.delete(request.user, source_id)
+    return await sources.delete(request.user, source_id, request.headers.get("if-match"))
 
 
 @SURFACE.delete(
@@ -338,20 +350,37 @@ async def delete_sources(
     NO_SOURCE,
     summary="Download the original file of a source",
     media_type="application/octet-stream",
+    responses={304: ResponseSpec(None, description="the caller has the file", generate_examples=False)},
     response_headers=[
-        ResponseHeader("last-modified", True, "Mon, 05 Jan 2026 09:00:00 GMT", "when the file was last changed")
+        ResponseHeader("ETag", True, '"5f8a"', "the digest of the file"),
+        ResponseHeader("last-modified", True, "Mon, 05 Jan 2026 09:00:00 GMT", "when the file was last changed"),
     ],
 )
 async def get_original(request: Caller, source_id: FromPath[str], sources: Injected[SourceService]) -> File:
-    """Returns 404 if the original file was not kept."""
+    """Returns 404 if the original file was not kept, and 304 if the caller has it (`If-None-Match`, `If-Modified-Since`)."""
     path, name = await sources.original(request.user, source_id)
+    if _holds(request, path):
+        told = {"ETag": f'"{path.name}"', "Last-Modified": formatdate(path.stat().st_mtime, usegmt=True)}
+        return cast("File", Response(b"", status_code=304, headers={**told, **NEVER_SHOWN}))
     return File(
         path,
         filename=name,
         media_type="application/octet-stream",
         content_disposition_type="attachment",
         headers=NEVER_SHOWN,
+        etag=ETag(value=path.name),
     )
+
+
+def _holds(request: Caller, file: Path) -> bool:
+    """Whether the caller has the file already. Its name is the digest of its content."""
+    tags, since = request.headers.get("if-none-match"), request.headers.get("if-modified-since", "")
+    if tags is not None:
+        return bool({each.strip().removeprefix("W/") for each in tags.split(",")} & {"*", f'"{file.name}"'})
+    try:
+        return int(file.stat().st_mtime) <= parsedate_to_datetime(since).timestamp()
+    except ValueError:  # nor has a header that nobody can read a meaning
+        return False
 
 
 NEVER_SHOWN = {
@@ -377,7 +406,10 @@ async def _upload(
         sent = await _receive_content(request, sources, folder, external_id, several)
         sizes = (each.file.stat().st_size if each.file else len(each.text or "") for each in sent.uploads)
         later = several and (prefers(request, "respond-async") or sum(sizes) > sources.allowed.at_once)
-        response, repeated = await sources.upload(request.user, sent, folder, _key(request), later=later)
+        if_match = None if several else request.headers.get("if-match")
+        response, repeated = await sources.upload(
+            request.user, sent, folder, _key(request), later=later, if_match=if_match
+        )
     headers = {"Idempotency-Replayed": "true"} if repeated else {}
     if isinstance(response, QueuedResponse):
         return Response(response, status_code=202, headers={"Location": response.link, **headers})

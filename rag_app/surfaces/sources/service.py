@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,10 +21,11 @@ from rag_app.access.groups import Group, GroupDirectory
 from rag_app.access.people import Organization, People
 from rag_app.access.roles import EVERY_INDEX, Role, RoleDirectory
 from rag_app.documents.catalogue import SORTS, Catalogue, Entry, SourceSelection
+from rag_app.documents.documents import Document
 from rag_app.documents.generations import Generation
 from rag_app.documents.jobs import Jobs
-from rag_app.documents.ledger import SourceLedger
-from rag_app.documents.metadata import Target, undeclared_names
+from rag_app.documents.ledger import Basis, SourceChanged, SourceLedger
+from rag_app.documents.metadata import Target, to_source, undeclared_names
 from rag_app.documents.originals import Originals
 from rag_app.documents.uploads import Upload, UploadService
 from rag_app.domain import (
@@ -36,11 +38,14 @@ from rag_app.domain import (
     JsonObject,
     NotFound,
     Principal,
+    RagError,
     Scope,
+    Source,
     UnreadableDocument,
     Visibility,
     chunk_id,
     passage_link,
+    source_id,
     uuid_in,
 )
 from rag_app.evaluation.validation import ask_all, locate
@@ -79,6 +84,15 @@ class Sending(Struct, frozen=True):
 
     body: UploadBody | PutBody
     uploads: Sequence[Upload]
+
+
+class PreconditionFailed(RagError):
+    """The source has another ETag than the request's `If-Match` names."""
+
+
+def entity_tag(source: Source) -> str:
+    """The ETag of a source: another one after each change of its text or metadata."""
+    return f'"{source.version[:32]}"'
 
 
 class SourceService:
@@ -191,11 +205,12 @@ class SourceService:
         entries, following = await self._catalogue.page(principal.scope(), wanted, await self._generations(specs))
         return SourcesResponse([self._info(each) for each in entries], following)
 
-    async def get(self, principal: Principal, name: str, chunk: UUID | None = None) -> SourceDetail:
-        """One source by its id, with one of its chunks if that still exists. Raises NotFound."""
+    async def get(self, principal: Principal, name: str, chunk: UUID | None = None) -> tuple[SourceDetail, str]:
+        """One source by its id, with one of its chunks if that still exists, and its ETag. Raises NotFound."""
         entry = await self._entry(principal, name)
         found = await self._read_chunks(principal, entry, [chunk]) if chunk is not None else []
-        return SourceDetail(**structs.asdict(self._info(entry)), passage=next(iter(found), None))
+        detail = SourceDetail(**structs.asdict(self._info(entry)), passage=next(iter(found), None))
+        return detail, entity_tag(entry.source)
 
     async def chunks(self, principal: Principal, name: str, after: int, limit: int) -> ChunksResponse:
         """The chunks after position `after`, at most `limit`. Raises NotFound."""
@@ -249,20 +264,28 @@ class SourceService:
     # -- writing
 
     async def upload(
-        self, principal: Principal, sent: Sending, folder: Path, key: str | None, *, later: bool
+        self,
+        principal: Principal,
+        sent: Sending,
+        folder: Path,
+        key: str | None,
+        *,
+        later: bool,
+        if_match: str | None = None,
     ) -> tuple[UploadResponse | QueuedResponse, bool]:
         """Ingest the uploads, or queue a job for them; with a `key`, once. Returns whether that had been done before.
 
-        What their addresses lead to is put into `folder`.
+        What their addresses lead to is put into `folder`. With `if_match`, the first one must replace a source with such an
+        ETag.
 
-        Raises Forbidden, InvalidInput, OrganizationFull, and UnreadableDocument if the only uploaded document cannot be
-        read.
+        Raises Forbidden, InvalidInput, OrganizationFull, PreconditionFailed, and UnreadableDocument if the only uploaded
+        document cannot be read.
         """
         org_id = await self._organization(principal, sent.body.organization)
         spec = self.index(sent.body.index, principal)
         await self._roles.require(Role.WRITE, principal, org_id, spec.name)
         if key is None or principal.user is None:
-            return await self._receive(principal, org_id, spec, sent, folder, later), False
+            return await self._receive(principal, org_id, spec, sent, folder, later, if_match), False
         kind: type[UploadResponse | QueuedResponse] = QueuedResponse if later else UploadResponse
         fingerprint = f"{kind.__name__} {await asyncio.to_thread(_fingerprint, sent)}"
         before = await self._repeats.begin(org_id, principal.user, key, fingerprint)
@@ -271,45 +294,98 @@ class SourceService:
         told = None
         try:
             async with self._repeats.lease(org_id, principal.user, key):
-                response = await self._receive(principal, org_id, spec, sent, folder, later)
+                response = await self._receive(principal, org_id, spec, sent, folder, later, if_match)
             told = to_builtins(response)
         finally:
             await asyncio.shield(self._repeats.end(org_id, principal.user, key, told))
         return response, False
 
     async def _receive(
-        self, principal: Principal, org_id: UUID, spec: IndexSpec, sent: Sending, folder: Path, later: bool
+        self,
+        principal: Principal,
+        org_id: UUID,
+        spec: IndexSpec,
+        sent: Sending,
+        folder: Path,
+        later: bool,
+        if_match: str | None,
     ) -> UploadResponse | QueuedResponse:
-        target = await self._target(principal, org_id, sent.body)
+        target = await self._target(principal, org_id, spec.name, sent.body)
+        basis = None
+        if len(sent.uploads) == 1:
+            _check_metadata(sent, spec, target)
+        if if_match is not None:
+            basis = await self._find_basis(principal, org_id, spec, sent.uploads[0].external_id or "", if_match)
         uploads = await ask_all(sent.uploads, partial(self._fetch_upload, folder))
         if later:
             job = await self._jobs.begin(principal.scope(), spec.name, target, uploads)
             return QueuedResponse(job.id, job.link, job.files)
-        received = await self._uploads.ingest(spec, target, uploads, principal.scope())
+        try:
+            received = await self._uploads.ingest(spec, target, uploads, principal.scope(), basis)
+        except SourceChanged as error:
+            raise PreconditionFailed(str(error)) from None
         if len(received) == 1 and received[0].status == "failed":
             raise UnreadableDocument(uploads[0].name, "; ".join(received[0].problems))
         return UploadResponse([each.id for each in received], received)
 
-    async def change(self, principal: Principal, name: str, body: ChangeBody) -> SourceInfo:
-        """Change title and metadata. Raises NotFound, Forbidden, InvalidInput."""
-        entry = await self._writable(principal, name)
-        await self._uploads.change(self._indexes[entry.source.index], entry.source, body.title, body.metadata or {})
-        return self._info(await self._entry(principal, name))
+    async def change(
+        self, principal: Principal, name: str, body: ChangeBody, if_match: str | None = None
+    ) -> tuple[SourceInfo, str]:
+        """Change title and metadata; returns the source and its new ETag. Raises NotFound, Forbidden, InvalidInput,
+        PreconditionFailed."""
 
-    async def delete(self, principal: Principal, name: str) -> DeletedResponse:
+        async def change(source: Source) -> None:
+            await self._uploads.change(self._indexes[source.index], source, body.title, body.metadata or {})
+
+        await self._write(principal, name, if_match, change)
+        entry = await self._entry(principal, name)
+        return self._info(entry), entity_tag(entry.source)
+
+    async def _write(
+        self, principal: Principal, name: str, if_match: str | None, act: Callable[[Source], Awaitable[None]]
+    ) -> None:
+        """Do it to the source as it is stored. If another change came first, all is read and checked again: each attempt
+        that fails means that another request succeeded."""
+        done = False
+        while not done:
+            source = (await self._writable(principal, name)).source
+            _check_match(source, if_match)
+            with suppress(SourceChanged):
+                await act(source)
+                done = True
+
+    async def _find_basis(
+        self, principal: Principal, org_id: UUID, spec: IndexSpec, external_id: str, if_match: str
+    ) -> Basis:
+        """The source that an upload replaces. Raises PreconditionFailed."""
+        this = source_id(org_id, spec.name, external_id)
+        try:
+            entry = await self._catalogue.entry(principal.scope(), this, await self._generations([spec]))
+        except NotFound:
+            raise PreconditionFailed("There is no such source, so none has an ETag of If-Match") from None
+        _check_match(entry.source, if_match)
+        return Basis(entry.source)
+
+    async def delete(self, principal: Principal, name: str, if_match: str | None = None) -> DeletedResponse:
         """Delete a source; by a table's name all sources of its rows that the caller may see, and the source of this name.
 
-        Raises NotFound, also if it has already been deleted, Forbidden, and InvalidInput for a name of several.
+        Raises NotFound, also if it has already been deleted, Forbidden, PreconditionFailed, and InvalidInput for a name of
+        several.
         """
         indexes = tuple(spec.name for spec in self.indexes(principal))
         table = None
         if uuid_in(name) is None and principal.organizations and indexes and "\0" not in name:
             within = SourceSelection(indexes, organizations=principal.organizations)
             table = (await self._catalogue.tables(principal.scope(), within, [name])).get(name)
+        if table is not None and if_match is not None:
+            raise PreconditionFailed(f"{name!r} is the name of a table: it has no ETag")
         if table is not None:
             return await self.delete_many(principal, table.index, (), (name,), None, str(table.org_id))
-        source = (await self._writable(principal, name)).source
-        await self._uploads.delete(self._indexes[source.index], source.org_id, [source.id])
+
+        async def delete(source: Source) -> None:
+            await self._uploads.delete(self._indexes[source.index], source.org_id, [source.id], Basis(source))
+
+        await self._write(principal, name, if_match, delete)
         return DeletedResponse(1)
 
     async def delete_many(
@@ -388,7 +464,7 @@ class SourceService:
         await self._roles.require(Role.WRITE, principal, entry.source.org_id, entry.source.index)
         return entry
 
-    async def _target(self, principal: Principal, org_id: UUID, sent: UploadBody | PutBody) -> Target:
+    async def _target(self, principal: Principal, org_id: UUID, index: str, sent: UploadBody | PutBody) -> Target:
         public = org_id == PUBLIC_ORGANIZATION
         usual = Visibility.GLOBAL if public else Visibility.GROUP if sent.groups else Visibility.TEAM
         visibility = Visibility(sent.visibility or usual)
@@ -404,9 +480,20 @@ class SourceService:
             )
         owner = principal.user if visibility is Visibility.USER else None
         site = None if sent.site is None else (await self._people.site(org_id, sent.site)).id
-        groups = sent.groups or ()
-        audience = await self._groups.audience(await self._people.organization(org_id), groups) if groups else None
+        audience = await self._audience(principal, org_id, index, sent.groups) if sent.groups else None
         return Target(org_id, site, owner, visibility, audience)
+
+    async def _audience(self, principal: Principal, org_id: UUID, index: str, groups: Sequence[str]) -> UUID:
+        """Raises Forbidden for groups that the caller is not in, unless the caller has the role `admin`."""
+        organization = await self._people.organization(org_id)
+        found = [await self._groups.find(organization, each) for each in groups]
+        others = [each.slug for each in found if each.id not in principal.groups]
+        if others and await self._roles.role(principal, org_id, index) is not Role.ADMIN:
+            raise Forbidden(
+                f"You are not in the group {others[0]}. Only its members, and those with the role admin in {index}, add"
+                " sources for it"
+            )
+        return await self._groups.audience(organization, groups)
 
     async def _generations(self, specs: Sequence[IndexSpec]) -> set[int]:
         return {(await self._active(spec)).id for spec in specs}
@@ -459,6 +546,29 @@ class SourceService:
             link=passage_link(source.id),
             created_at=entry.created_at.replace(microsecond=0),
             updated_at=entry.updated_at.replace(microsecond=0),
+        )
+
+
+def _check_metadata(sent: Sending, spec: IndexSpec, target: Target) -> None:
+    """Raises InvalidInput for metadata of the first upload that the index refuses."""
+    said = sent.uploads[0].metadata
+    try:
+        to_source(Document("", (), metadata=said, external_id="-"), "", "", spec, target)
+    except InvalidInput as error:
+        place = "documents[0]." if isinstance(sent.body, UploadBody) else ""
+        name = f"metadata.{error.field}" if error.field in said else "metadata"
+        raise InvalidInput(f"{place}{name}", error.value, error.problem) from None
+
+
+def _check_match(source: Source, if_match: str | None) -> None:
+    """Raises PreconditionFailed unless `If-Match`, if it was sent, is `*` or names the source's ETag.
+
+    >>> _check_match(Source(UUID(int=1), "book", "a", "A", "text", "1234"), '"1", "1234"')
+    """
+    accepted = {each.strip() for each in (if_match or "*").split(",")}
+    if not accepted & {"*", entity_tag(source)}:
+        raise PreconditionFailed(
+            f"{source.external_id} has been changed: its ETag is {entity_tag(source)}. Read it again before you change it"
         )
 
 
