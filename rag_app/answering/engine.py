@@ -615,7 +615,10 @@ class CapabilityEngine(BaseQueryEngine):
             lacking = evidence.lacking if self.capability.is_plain else ""
             return f"{self.capability.refusal} {lacking}." if lacking else self.capability.refusal
         warning = self._warn(evidence.question.text) if self._warn else ""
-        return near_miss_text(self.capability, evidence.question, self._languages, warning, evidence.lacking)
+        recorded, question = self._records is not None, evidence.question
+        return near_miss_text(
+            self.capability, question, self._languages, warning, evidence.lacking, has_records=recorded
+        )
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with every sentence checked, cut at the capability's limits; or a refusal where no claim is left."""

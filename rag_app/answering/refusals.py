@@ -71,13 +71,19 @@ def _language_of_warning(warning: str) -> str:
 
 
 def near_miss_text(
-    capability: Capability, question: Question, declared: Collection[str], warning: str = "", lacking: str = ""
+    capability: Capability,
+    question: Question,
+    declared: Collection[str],
+    warning: str = "",
+    lacking: str = "",
+    *,
+    has_records: bool = False,
 ) -> str:
     """Said where hits are there and none is good enough.
 
     In the language that the request asks for, else in the question's if the index declares it or the warning is in it;
-    with what a result that no source states would take, and what the records are `lacking`, or else the `warning` that the
-    embedding model may be why, in the question's own language. A capability without such words of its own has one refusal for all cases; to words
+    with what a result that no source states would take, unless the index has records, and what these are `lacking`, or else
+    the `warning` that the embedding model may be why, in the question's own language. A capability without such words of its own has one refusal for all cases; to words
     that lead to the sources only the warning is added, before those that do, and all of it is in the warning's language.
     """
     warned = _language_of_warning(warning)
@@ -94,6 +100,7 @@ def near_miss_text(
     if reckoning := find_calculation(question.text):
         language = wanted if wanted in _TEXTS["results"] else "en"
         said.append(_TEXTS["results"][language].format(_TEXTS["wanted"][reckoning][language]))
+        said += [] if has_records else [_TEXTS["from_text"][language]]
     if lacking or warning:
         said.append(f"{lacking or warning}.")
     return " ".join(said)

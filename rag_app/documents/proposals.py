@@ -60,6 +60,7 @@ _SIGN = re.compile("[€£$%]")
 _ENGLISH = "en"
 _IN_A_SAMPLE = 20  # values of a column that the language is told by
 _PLURALS = ("e", "en", "es", "n", "nen", "x")  # endings besides s: of a file `rechnungen` with a key `Rechnungsnr`
+_MOST_STATES = 12  # values of a column that says how far a row has come
 _FACTS = 2  # of a person, that say that rows are of people
 _LONG = 5  # letters of a word that is also found in longer ones
 Decimal = Literal[".", ","]
@@ -71,7 +72,7 @@ Values = Mapping[str, Counter[str]]
 class _Column(Struct, frozen=True):
     """What the values of a column have in common. `formats` are the notations of dates that fit all of them.
 
-    `kind` is None for free text, which is searched and not filtered. `binary`: they are 0 and 1. `sign` is the one that all
+    `kind` is None for free text, which is searched and not filtered. `binary`: they are 0 and 1. `cents`: one has two decimals. `sign` is the one that all
     values have, of a currency or %.
     """
 
@@ -82,6 +83,7 @@ class _Column(Struct, frozen=True):
     filled: int
     distinct: int
     longest: int
+    cents: bool
 
 
 class _Nouns(Struct, frozen=True):
@@ -113,7 +115,9 @@ def _describe_column(values: Counter[str], decimal: Decimal) -> _Column:
     kind = next(fitting, FieldType.KEYWORD if longest <= _LONGEST_KEYWORD else None)
     signs = {"".join(_SIGN.findall(value)) for value in values}
     binary = {*values} == {"0", "1"}
-    return _Column(kind, binary, formats, signs.pop() if len(signs) == 1 else "", values.total(), len(values), longest)
+    cents = any(map(re.compile(rf"\{decimal}\d\d\D*$").search, values))
+    sign = signs.pop() if len(signs) == 1 else ""
+    return _Column(kind, binary, formats, sign, values.total(), len(values), longest, cents)
 
 
 def _decimal(columns: Values) -> tuple[Decimal, str]:
@@ -192,6 +196,7 @@ def _proposal(file: str, rows: int, values: Values) -> str:
     _name_by_file(called, file, language)
     _leave_to_rows(called, nouns)
     said = {name: _declare_words(name, columns[name], each, kinds[name], date) for name, each in called.items()}
+    _set_apart_void(said, {name: values[name] for name in called if kinds[name] is FieldType.KEYWORD})
     figures = {name: each for name, each in said.items() if kinds[name] in NUMBER_TYPES}
     measured = [name for name in figures if not _says_when_or_where(name)]
     person = _person(columns)
@@ -335,6 +340,21 @@ def _declare_words(
     return said | ({"asked": _toml(called.asked)} if called.asked else {})
 
 
+def _set_apart_void(said: Mapping[str, dict[str, str]], values: Values) -> None:
+    """Declares which values of a column say that a row came to nothing, and totals that leave these rows out.
+
+    Not where most rows have such a value: what is mostly returned was lent.
+    """
+    words, found = {*_TABLE["words"]["void"].split()}, False
+    for name, each in values.items():
+        void = [value for value in each if {*re.findall("[a-z]+", _fold(value))} & words]
+        if void and len(each) <= _MOST_STATES and 2 * sum(each[value] for value in void) < each.total():
+            said[name]["void"], found = _phrases(void), True
+    for declared in said.values() if found else ():
+        if "totals" in declared:
+            declared["earned"] = declared.pop("totals")
+
+
 def _phrases(words: Sequence[str]) -> str:
     return json.dumps([*words], ensure_ascii=False)
 
@@ -362,7 +382,11 @@ def _declaration(name: str, kind: FieldType | None, said: Mapping[str, str] | No
     sure, more = {"type": f'"{kind}"', **said}, dict[str, str]()
     if figures or kind is FieldType.BOOLEAN:
         more = dict(_TABLE["figure" if figures else "boolean"])
-    if "adds_up" in said and said.get("unit", "").strip('"') in _TABLE["words"]["currencies"].split():
+    if (
+        "adds_up" in said
+        and "earned" not in said
+        and said.get("unit", "").strip('"') in _TABLE["words"]["currencies"].split()
+    ):
         more["totals"] = _TABLE["words"]["totals"]
     if _end_of(_fold(without_unit(name)[0]).split(), _TABLE["words"]["no_total"].split()):
         more = {key: value for key, value in more.items() if key not in ("adds_up", "totals")}
@@ -382,6 +406,8 @@ def _declare_figure(name: str, column: _Column, called: ColumnWords, date: str |
     units = {unit_name(each) for each in (written, column.sign, _TABLE["units"].get(measures)) if each}
     if len(units) == 1:
         said["unit"] = _toml(*units)
+    if column.cents and units & {*words["currencies"].split()}:
+        said["decimals"] = "2"
     single = any(
         word == token or (len(word) >= _LONG and word in token)
         for word in words["one_by_one"].split()

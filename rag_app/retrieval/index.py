@@ -107,11 +107,12 @@ Sentences = tuple[Annotated[str, Field(min_length=1, max_length=400)], ...]
 class Vocabulary(_Strict):
     """How people speak of a field, so that a question about records can be read without a model.
 
-    `words` name the field ("price"), `unit` is what its figures count, as it is written behind them ("dollars"). `high`
+    `words` name the field ("price"), `unit` is what its figures count, as it is written behind them ("dollars"), and `decimals`
+    how many of them a figure is written with at all times. `high`
     and `low` ask for its largest and smallest values ("dearest", "cheapest"); `best` says which of them is the best.
     `adds_up`: its figures make a total, so that "how much" asks for their sum; `totals` are words that ask for it by
     themselves ("revenue"), `earned` those that ask for it of the records with the values `earned_of` alone: "earned" of
-    what is done. `values` are other words for a value
+    what is done; where it names none, of those that are not `void`. `values` are other words for a value
     ("out of stock" for false), or for a condition on a number ("rising" for ">0"). `levels` are the values of a field of
     words in their order, the lowest first: `high` asks for the highest one that there is. `void` are those of what came to
     nothing, so that nobody has paid for it. `kind` is the kind of record
@@ -123,6 +124,7 @@ class Vocabulary(_Strict):
 
     words: Phrases = ()
     unit: str = ""
+    decimals: Annotated[int, Field(ge=0, le=6)] = 0
     best: Literal["high", "low"] | None = None
     high: Phrases = ()
     low: Phrases = ()

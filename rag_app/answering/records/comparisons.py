@@ -56,6 +56,11 @@ class ComparisonReader(Conditions):
         every = next((place for place, token in enumerate(meant) if token.role == "all"), None)
         plain = query.aggregate is query.group is query.order is None and not (self.named or self._has("not"))
         is_so = [each for each in values if self.spec.all_fields[each.key] is FieldType.BOOLEAN]
+        if not is_so and every is not None:  # "paid all his orders", of a status
+            said = [token.meaning for token in (*meant[-1:], *meant[:every]) if token.role == "value"][-1:]
+            is_so = [
+                each for each in values if each.operator is EQ and Meaning("value", each.key, str(each.value)) in said
+            ]
         if not (self._asks_whether() and plain) or compared or len(is_so) != 1:
             return None
         if every is None:

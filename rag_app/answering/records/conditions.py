@@ -6,7 +6,7 @@ from itertools import pairwise, takewhile
 
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
-from rag_app.answering.records.settling import THERE, counts_zero_as_none
+from rag_app.answering.records.settling import THERE, counts_things, counts_zero_as_none
 from rag_app.answering.records.titles import list_neighbours
 from rag_app.answering.records.wording import (
     SUPERLATIVES,
@@ -549,10 +549,14 @@ def condition_text(each: MetadataFilter, spec: IndexSpec) -> str:
         name = name_field(spec, each.key)  # "district" of a field `dist`
     if is_presence(each) or each.operator is IS_EMPTY:
         several = name.endswith("s") or (kind is FieldType.INTEGER and words.adds_up)  # "leaks", "children"
+        if not several and counts_things(spec, each.key):
+            return f"{name} {'0' if each.operator is IS_EMPTY else 'above 0'}"
         article = "no " if each.operator is IS_EMPTY else "" if several else "an " if name[:1] in "aeiou" else "a "
         return f"{article}{name}"
     values = each.value if isinstance(each.value, list) else [each.value]
     shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+    if kind is FieldType.BOOLEAN and each.operator is NE and shown == ["True"]:
+        return f"not {name}"
     shown = [{"True": "yes", "False": "no"}.get(value, value) for value in shown]
     shown = [f"“{value}”" if value.startswith("not ") and each.operator is NE else value for value in shown]
     return f"{name} {_SIGNS.get(each.operator, '')}{' or '.join(shown)}"

@@ -56,7 +56,7 @@ from rag_app.answering.records.leads import lead_of, without_lead
 from rag_app.answering.records.measures import say_figures
 from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan, Reading
-from rag_app.answering.records.rephrasing import say_plainly, write_out
+from rag_app.answering.records.rephrasing import ask_once, say_plainly, write_out
 from rag_app.answering.records.settling import times_of
 from rag_app.answering.records.sides import Side, first_side_has_day, share_words, split_sides
 from rag_app.answering.records.spans import read_span, say_span
@@ -136,7 +136,7 @@ from rag_app.answering.records.wording import (
 from rag_app.answering.records.written_queries import QueryWriter
 from rag_app.domain import FieldType, Filters, Hit, Mode, Period, Question, Usage, day_of
 from rag_app.retrieval.embedding import MiniLM, asking, embed_query
-from rag_app.retrieval.filters import EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, condition, fields_of
+from rag_app.retrieval.filters import EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, NE, condition, fields_of
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import (
@@ -162,7 +162,7 @@ _PAIR = 2  # plans or records that are compared, and the sources that are shown 
 _TITLES_READ = 100  # chunks whose titles are read
 _SAME_NOUN, _NOUNS = 0.82, 3  # cosine from which on two nouns say the same, and how many of a kind's are tried
 _YEARS_BACK = 4  # years in which days without a year are looked for, from that of the nearest record on
-_EQUALS = 5  # records that are the best together
+_EQUALS = 5  # records that are the best together, as many as are told
 
 
 _COUNT_ROLES = SUPERLATIVES | {"count"}
@@ -464,7 +464,7 @@ class RecordFinder:
 
     def _compare_periods(self, question: Question) -> Work[FoundRecords | None]:
         """The figures of two periods, one after the other; None where the question compares none, or one has no records."""
-        spec, text = self._spec, question.text
+        spec, text = self._spec, ask_once(question.text)
         if (spec.dated_types == () and year_field(spec) is None) or "date" in fields_of(question.filters):
             return None
         text, apart = _BY_HOW_MUCH.sub("", text), asks_difference(text)
@@ -599,7 +599,9 @@ class RecordFinder:
     def _tell_every(self, plan: Plan, is_so: MetadataFilter) -> Work[FoundRecords | None]:
         """Whether all records keep to a condition: those that do not, or else all of them; None where some say neither."""
         others = tuple(each for each in plan.query.filters if each is not is_so)
-        against = is_so.model_copy(update={"value": not is_so.value})
+        against = condition(is_so.key, NE, is_so.value)
+        if isinstance(is_so.value, bool):
+            against = is_so.model_copy(update={"value": not is_so.value})
         told = condition_text(is_so, self._spec), condition_text(against, self._spec)
         conditions = tuple(told[1] if each == told[0] else each for each in plan.conditions)
         lacking = replace(
@@ -642,6 +644,8 @@ class RecordFinder:
             return None
         found = replace(found, rows=found.rows[plan.skip :]) if outcome == "found" else found
         most = LARGEST_LIMIT if plan.is_first_of_each or plan.whole else self._most
+        if plan.single and not plan.whole:
+            most = min(most, _EQUALS)
         shown = yield from self._nearest(found, most)
         kept, listed = self._cut_below_threshold(shown), plan.is_list and outcome not in ("none", "lacking")
         if len(kept) < len(shown) and not listed:
@@ -1361,8 +1365,8 @@ class RecordFinder:
         if plan.whole or plan.skip:
             return replace(query, limit=min(plan.skip + query.limit, LARGEST_LIMIT))
         if plan.is_list and not plan.is_first_of_each:
-            return replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
-        return replace(query, limit=_EQUALS) if query.limit == 1 else query
+            return replace(query, limit=LARGEST_LIMIT if plan.single else min(query.limit, self._most))
+        return replace(query, limit=LARGEST_LIMIT) if query.limit == 1 else query
 
 
 def _records_of(query: RecordQuery) -> RecordQuery:

@@ -620,10 +620,18 @@ class _Reader(OrderReader):
         paid = [name for name in (query.of, query.order) if name and self._tells_what_was_paid()]
         done = {name: value for each in earned for name, value in vocabulary_of(self.spec, each).earned_of.items()}
         states = {name for each in paid for name in vocabulary_of(self.spec, each).earned_of} - {*done}
+        states |= {*self._fields_of_void(query)} if not done and (earned or paid) else set()
         void = [(name, value) for name in sorted(states) for value in vocabulary_of(self.spec, name).void]
         implied = [condition(name, EQ, value) for name, value in done.items()]
         implied += [condition(name, NE, value) for name, value in void]
         return [each for each in implied if not self._values_of(each.key)]
+
+    def _fields_of_void(self, query: RecordQuery) -> list[str]:
+        """The fields that tell which records came to nothing, where no value says which of them were earned."""
+        of = vocabulary_of(self.spec, query.of or query.order)
+        told = {words.kind for words in self.spec.vocabulary.values() if words.earned_of}
+        void = [name for name, words in self.spec.vocabulary.items() if words.void and words.kind == of.kind]
+        return void if of.earned and of.kind not in told else []
 
     def _tells_who_came(self) -> bool:
         """Whether it is asked of those who came, and not only of what was booked: "how many customers came last week"."""

@@ -15,6 +15,9 @@ _MEASURES = re.compile(
     r"\bhow (?:many|much|often)\b|\b(?:totals?|averages?|sum|adds? up|comes? to|share|percent\w*|most|least|\w{2,}est)\b",
     re.I,
 )
+_ASKED_AGAIN = re.compile(
+    r",?\s+(and|or)\s+((?:how (?:much|many|often)|what|which)\b[^,?]*?)(?=\s+(?:in|on|during|for|last|this)\b)", re.I
+)
 _PLAINLY = [
     (re.compile(pattern, re.I), plain)
     for pattern, plain in (
@@ -163,3 +166,17 @@ def say_plainly(text: str) -> str:
     for pattern, plain in (*_PLAINLY, *(_EXCLUSIONS if _MEASURES.search(text) else ())):
         text = pattern.sub(plain, text)
     return text.strip()
+
+
+def ask_once(text: str) -> str:
+    """The question with what it asks of two periods said once, where the second time no other word asks.
+
+    >>> ask_once("How many orders were there in May, and how many in June?")
+    'How many orders were there in May and in June?'
+    >>> ask_once("How much did we take in May, and how much did we spend in June?")
+    'How much did we take in May, and how much did we spend in June?'
+    """
+    found = _ASKED_AGAIN.search(text)
+    if found is None or not {*_WORD.findall(found[2].lower())} <= {*_WORD.findall(text[: found.start()].lower())}:
+        return text
+    return f"{text[: found.start()]} {found[1]}{text[found.end() :]}"

@@ -371,7 +371,11 @@ def _says_there(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool:
     figured = shows or any(each.role in _FIGURE_ROLES for each in tokens)
     named = any(each.role == "value" and each.name == token.name for each in behind[:1])
     lead.said |= shows and not named
-    return not named and (lead.role == "not" or article or figured)
+    begun = {each.stem for each in tokens[:2]}  # "what did hires with children bring in" asks for no list of them
+    counts = counts_things(spec, token.name) and begun.isdisjoint(word_set("shows_all") | word_set("does"))
+    if counts and behind and behind[0].role == "field" and counts_things(spec, behind[0].name):
+        behind[0].meaning, behind[0].said = None, True  # "broken pieces"
+    return not named and (lead.role == "not" or article or figured or counts)
 
 
 def _settle_numbers(tokens: Sequence[Token]) -> None:
@@ -465,7 +469,16 @@ def _is_passive(tokens: Sequence[Token], place: int, behind: Sequence[Token]) ->
 def counts_zero_as_none(spec: IndexSpec, name: str) -> bool:
     """Whether 0 of a figure is as good as none: of what adds up, of money, of a share."""
     words = vocabulary_of(spec, name)
-    return is_figure(spec, name) and (words.adds_up or in_money(words.unit) or words.unit == "percent")
+    none = words.adds_up or in_money(words.unit) or words.unit == "percent" or counts_things(spec, name)
+    return is_figure(spec, name) and none
+
+
+def counts_things(spec: IndexSpec, name: str) -> bool:
+    """Whether a figure is a number of things, so that a record without any has 0: "with broken pieces"."""
+    whole = spec.fields.get(name) is FieldType.INTEGER and not (goes_by(name) or says_year(spec, name))
+    words = vocabulary_of(spec, name)
+    last = {stems(phrase)[-1] for phrase in (name.replace("_", " "), *words.words) if stems(phrase)}
+    return whole and words.unit in {"", *word_set("durations")} and word_set("no_counts").isdisjoint(last)
 
 
 def days_label(name: str, period: Period) -> str:

@@ -342,7 +342,8 @@ def _share_of_sum(text: str, read: Read, spec: IndexSpec, lead: str) -> StepPair
         return None
     more = tuple(each for each in part.query.filters if each not in whole.query.filters)
     # "earned" says of one of the two what it does not say of the other
-    implied = {*vocabulary_of(spec, of).earned_of} & fields_of(more)
+    states = {name for name, words in spec.vocabulary.items() if words.void}
+    implied = ({*vocabulary_of(spec, of).earned_of} | states) & fields_of(more)
     if not more or (implied and len(more) > 1):
         return None
     told = tuple(each for each in part.conditions if each not in whole.conditions)

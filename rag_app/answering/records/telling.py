@@ -16,20 +16,34 @@ from rag_app.answering.records.conditions import condition_text
 from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.settling import times_of
 from rag_app.answering.records.titles import kind_of
-from rag_app.answering.records.wording import in_money, name_field, noun_of, plural_of, says_year, vocabulary_of
-from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text, time_text
+from rag_app.answering.records.wording import (
+    in_money,
+    name_field,
+    noun_of,
+    plural_of,
+    says_year,
+    vocabulary_of,
+    word_set,
+)
+from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, column_name, day_of, day_text, time_text
 from rag_app.retrieval.index import IndexSpec, template_fields
 from rag_app.retrieval.records import Aggregate, Grain, Record, RecordQuery, RecordResult
 from rag_app.retrieval.text import sentences, singular
 
 _CELLS = re.compile(r"\w[\w ]*: [^;\n]*; \w[\w ]*: [^;\n]*; ")  # a row without a text of its own: its sentence tells it
+_TITLE_PARTS = re.compile(r"\s*[,;:|–]\s+|\s*[()]\s*")
+_BRACKETS = str.maketrans("", "", "[]")
 _CELL_END = re.compile(r"[,;|]\s+|\n")
 _LEAST_CELLS = 3
 _SENTENCES = 3  # told as sentences of their own; of more, one sentence with semicolons
 _TEXT = 5  # sentences of a record that is told with its text
 _FIELDS = 6  # of a record without a sentence of its own, besides what its title says
 _MOST_CITED = 5
+_SHOWN_EQUALS = 5  # records or groups that are the best together
 _ORDINALS = ("", "", "second ", "third ", "fourth ", "fifth ")
+# What is said of records without "with": "fired by Ada", "not collected".
+_SAID_OF_IT = re.compile(r"not \w+ed$|\w+(?:ed|en|wn) (?:at|by|for|from|in|on|to) ")
+_LEADS = ("since", "until", "before", "after", "from")  # of a period that has no other end
 _OWN_ALONE = "Only the records of your own organization count here"
 
 
@@ -156,11 +170,11 @@ class Telling:
         of, rows = query.of or query.order, self._found.rows
         number = max(row.size for row in rows) if query.group and rows else self._found.total
         mean = "average " if query.aggregate is Aggregate.AVERAGE and number > 1 else ""
-        with_all = f" with {', '.join(self._plan.conditions)}" if self._plan.conditions and not contest.sides else ""
+        with_all = self._with_text(self._plan.conditions) if not contest.sides else ""
         what = self._name(of) if of else self._noun(2)
         counted, less = not mean and what.endswith("s"), contest.way == "less"
         ranked = sorted(zip(figures, names, strict=True), key=lambda each: each[0], reverse=not less)
-        first, second, *_ = shown = [_figure(each) for each, _ in ranked]
+        first, second, *_ = shown = [self._figure_of(of or "", each) for each, _ in ranked]
         same = ranked[0][0] == ranked[1][0]
         if (first == second) != same or (same and len({*shown}) > 1):
             return ""  # they differ by less than is told
@@ -176,7 +190,11 @@ class Telling:
             extreme = ("lower" if two else "lowest") if less else ("higher" if two else "highest")
             more = f"{least} " if counted else f"the {extreme} {mean}{total}"
             said = f"{ranked[0][1]} has {more}{what}{with_all}: {first} against {' and '.join(shown[1:])}{unit}"
-            said += f", a difference of {_figure(abs(ranked[0][0] - ranked[1][0]))}" if contest.apart and two else ""
+            said += (
+                f", a difference of {self._figure_of(of or '', abs(ranked[0][0] - ranked[1][0]))}"
+                if contest.apart and two
+                else ""
+            )
         holds = same if contest.way == "same" else not same and ranked[0][0] == figures[0]
         lead = "" if not contest.claims else "Yes: " if holds else "No: "
         return f"{lead}{said if lead else said[:1].upper() + said[1:]}"
@@ -238,10 +256,11 @@ class Telling:
     def _one_of_them(self, number: int) -> str:
         """ "The cheapest of your 4 listings", "Of your 10 keywords, the 2 with the highest momentum"."""
         field, counted = self._plan.query.order or "", self._count_text(self._found.total)
-        same = f"{number} " if number > 1 else ""
+        equals = len(self._found.rows)
+        same, cut = f"{equals} " if equals > 1 else "", f": the first {number}" if number < equals else ""
         if own := self._own_superlative(field):
-            return f"the {same}{self._ordinal}{own} of {counted}"
-        return f"of {counted}, the {same or 'one '}with the {self._ordinal}{self._superlative(field)}"
+            return f"the {same}{self._ordinal}{own} of {counted}{cut}"
+        return f"of {counted}, the {same or 'one '}with the {self._ordinal}{self._superlative(field)}{cut}"
 
     @property
     def _ordinal(self) -> str:
@@ -265,9 +284,10 @@ class Telling:
         descending, words = self._plan.query.descending, vocabulary_of(self._spec, field)
         if self._name(field).endswith("s"):
             return "most" if descending else "fewest"
+        sized = in_money(words.unit) or not word_set("sizes").isdisjoint(self._name(field).split()[-1:])
         if self._spec.all_fields.get(field) is FieldType.TIME:
             return "latest" if descending else "earliest"
-        if words.adds_up:
+        if words.adds_up and not sized:
             return "most" if descending else "least"
         return "highest" if descending else "lowest"
 
@@ -310,10 +330,25 @@ class Telling:
             if name in values
         ]
         told = dict.fromkeys([*asked, *(name for name in values if self._spec.fields[name] is not FieldType.TAGS)])
-        beside = [name for name in told if name in asked or str(shown[name]) not in str(shown["title"])]
-        fields = ", ".join(f"{self._name(name)} {shown[name]}" for name in beside[:_FIELDS])
+        titled = self._fields_in_title(hit, shown)
+        beside = [name for name in told if name in asked or name not in titled]
+        fields = ", ".join(self._field_text(name, values[name], shown[name]) for name in beside[:_FIELDS])
         dated = f" ({shown['date']})" if "date" in shown else ""
         return f"“{shown['title']}”{dated}" + (f": {fields}" if fields else "")
+
+    def _fields_in_title(self, hit: Hit, shown: Mapping[str, str]) -> set[str]:
+        """The fields that the title of a record tells: those of its table's template, and whole parts of it."""
+        rules = [rule for rule in self._spec.rows if rule.source_type == hit.source_type]
+        columns = {column_name(each) for rule in rules for each in template_fields(rule.title.translate(_BRACKETS))}
+        named = {name for rule in rules for name in (rule.columns.get(each, each) for each in columns)}
+        parts = {*_TITLE_PARTS.split(shown["title"])}
+        return {name for name, value in shown.items() if name in named or value in parts}
+
+    def _field_text(self, name: str, value: object, shown: str) -> str:
+        """ "amount 49.20 pounds", "labour hours 3"."""
+        said, unit = self._name(name), vocabulary_of(self._spec, name).unit
+        counted = unit and isinstance(value, int | float) and not isinstance(value, bool) and not said.endswith(unit)
+        return f"{said} {self._measure_text(name, float(str(value))) if counted else shown}"
 
     def _inflect(self, template: str, shown: Mapping[str, str]) -> str:
         """A template whose nouns agree with a figure of one before them: "takes {weeks} week"."""
@@ -354,6 +389,7 @@ class Telling:
 
     def _tell_groups(self) -> str:
         query, rows = self._plan.query, self._found.rows
+        rows = rows[:_SHOWN_EQUALS] if query.limit == 1 else rows
         lines = [f"{self._group(row)}: {self._group_text(row)} {self._cite(row.sources)}".rstrip() for row in rows]
         if self._plan.distinct:
             number, name = self._found.total, self._grouped_by
@@ -364,6 +400,9 @@ class Telling:
         if query.limit == 1:
             group, most = self._grouped_by, f"{self._ordinal}{self._extreme_phrase()}"
             lead = f"the {group} with the {most}{self._conditions}"
+            if len(rows) < len(self._found.rows):
+                cut = f"the first {len(rows)} of {len(self._found.rows)} {plural_of(group, 2)}"
+                lead = f"{cut} with the {most}{self._conditions}"
         else:
             lead = self.paraphrase
             if len(rows) < self._found.total:
@@ -404,7 +443,8 @@ class Telling:
     def _tell_nearest(self) -> str:
         """That nothing is recorded for the days, and what is next to them."""
         (number, hit), *_ = self._hits.values()
-        days = f"for {self._plan.period.label}" if self._plan.period else "for then"
+        label = self._plan.period.label if self._plan.period else "then"
+        days = label if label.split()[0] in _LEADS else f"for {label}"
         days = self._when.strip() if self._date_name and self._when else days
         what = f" of {self._noun(2)}" if self._plan.kind else ""
         when = day_text(day_of(hit.date)) if hit.date is not None else "an unknown day"
@@ -424,14 +464,14 @@ class Telling:
             return f"Each {self._name(self._plan.query.group)} has a {self._noun(1)} with {said} {self._cite_found()}."
         if self._found.rows[0].group is not None and self._plan.bound is not None:
             *others, bound = self._plan.conditions
-            among = f" with {', '.join(others)}" if others else ""
-            return f"No {self._grouped_by} has {self._noun(2)}{among}{self._when} of {bound} {self._cite_found()}."
+            return f"No {self._grouped_by} has {self._noun(2)}{self._with_text(others)}{self._when} of {bound} {self._cite_found()}."
         if self._found.rows[0].group is not None:
             return f"No {self._name(self._plan.query.group or '')} has {self._size_wanted}{self._conditions} {self._cite_found()}."
         number, own = self._found.total, "your" if self._plan.query.own else "the"
         lead = "No: none" if self._plan.whether else "None"
         all_of_them = f"{lead} of {own} {number:,} {self._noun(number)}{self._when}"
-        return f"{all_of_them} has {' and '.join(self._plan.conditions)} {self._cite_found()}."
+        verb = "is" if all(map(_SAID_OF_IT.match, self._plan.conditions)) else "has"
+        return f"{all_of_them} {verb} {' and '.join(self._plan.conditions)} {self._cite_found()}."
 
     # -- words
     @property
@@ -458,8 +498,15 @@ class Telling:
     def _conditions(self) -> str:
         days = [WEEKDAYS[day - 1] for day in self._plan.query.weekdays]
         weekdays = f" on a {' or '.join(days)}" if days else ""
-        told = f" with {', '.join(self._plan.conditions)}" if self._plan.conditions else ""
-        return f"{told}{weekdays}{self._when}"
+        return f"{self._with_text(self._plan.conditions)}{weekdays}{self._when}"
+
+    def _with_text(self, conditions: Sequence[str]) -> str:
+        """ " with status open, price below 10", " fired by Ada with kiln 2", " F462" of a firing."""
+        kind = self._spec.records.get(self._plan.kind or "")
+        noun = f"{kind.words[0]} " if kind is not None else " "
+        plain = [each for each in conditions if not (_SAID_OF_IT.match(each) or each.startswith(noun))]
+        before = "".join(f" {each.removeprefix(noun)}" for each in conditions if each not in plain)
+        return before + (f" with {', '.join(plain)}" if plain else "")
 
     @property
     def _when(self) -> str:
@@ -496,7 +543,10 @@ class Telling:
         return f"{self._figure_of(field, value)} {_singular(unit) if value == 1 else unit}".strip()
 
     def _figure_of(self, field: str, value: float) -> str:
-        """A figure of a field; a year has no comma."""
+        """A figure of a field; a year has no comma, and money with pence has two decimals."""
+        words = vocabulary_of(self._spec, field)
+        if words.decimals or (in_money(words.unit) and _figure(value) != f"{value:,.0f}"):
+            return f"{_round(value, words.decimals or 2):,f}"
         return _figure(value).replace(",", "") if says_year(self._spec, field) else _figure(value)
 
     def _value_text(self, name: str, value: object) -> str:
@@ -578,9 +628,13 @@ def _figure(value: float) -> str:
     >>> _figure(1234.0), _figure(119.333333), _figure(0.1 + 0.2), _figure(-14.0), _figure(31.045)
     ('1,234', '119.33', '0.3', '-14', '31.05')
     """
-    exact = Decimal(f"{value:.9f}")  # a mean that lies between two figures comes in the same way each time
-    written = f"{exact.quantize(Decimal('0.01'), ROUND_HALF_UP):,f}"
+    written = f"{_round(value, 2):,f}"
     return written.rstrip("0").rstrip(".") if "." in written else written
+
+
+def _round(value: float, decimals: int) -> Decimal:
+    exact = Decimal(f"{value:.9f}")  # a mean that lies between two figures comes in the same way each time
+    return exact.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
 
 
 def _singular(unit: str) -> str:

@@ -719,7 +719,7 @@ def test_a_field_that_holds_or_not_is_a_condition_by_its_name() -> None:
     plan = read_question("How many trips are insured?", spec, VALUES, None).plan
     assert plan is not None and plan.conditions == ("insured yes",)
     plan = read_question("How many trips are not insured?", spec, VALUES, None).plan
-    assert plan is not None and plan.conditions == ("insured not yes",)
+    assert plan is not None and plan.conditions == ("not insured",)
 
 
 def test_those_of_a_ranking_are_what_it_put_first() -> None:

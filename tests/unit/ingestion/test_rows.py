@@ -505,6 +505,19 @@ def test_a_measure_is_no_key(tmp_path: Path) -> None:
     assert loaded(table).rows[0].key == () and 'totals = ["revenue", "takings"' in proposed(table)
 
 
+def test_what_came_to_nothing_is_left_out_of_totals(tmp_path: Path) -> None:
+    table = tmp_path / "hires.csv"
+    rows = "".join(
+        f"H{number},2026-05-0{number},12.50,{'refunded' if number == 4 else 'paid'}\n" for number in range(1, 6)
+    )
+    table.write_text(f"hire_no,hired_on,fee_eur,status\n{rows}")
+    words = loaded(table).vocabulary
+    assert words["status"].void == ("refunded",) and words["fee_eur"].earned and not words["fee_eur"].totals
+    assert words["fee_eur"].decimals == 2
+    table.write_text(f"hire_no,hired_on,fee_eur,status\n{rows.replace('paid', 'returned')}")
+    assert loaded(table).vocabulary["status"].void == (), "most are: they were lent"
+
+
 def test_what_is_sure_of_dates_money_and_titles_is_proposed(tmp_path: Path) -> None:
     table = tmp_path / "visits.csv"
     table.write_text(
