@@ -75,7 +75,7 @@ class JobInfo(Struct, frozen=True, kw_only=True):
     failed: Annotated[
         int, Meta(description="files that failed completely or in part; `/files` gives the reasons", examples=[2])
     ]
-    error: Annotated[str | None, Meta(description="why the job was abandoned")]
+    error: Annotated[str | None, Meta(description="why the job was abandoned; null in any other state than failed")]
     created_at: Annotated[datetime, Meta(examples=[MOMENT])]
     updated_at: Annotated[datetime, Meta(examples=[MOMENT])]
     ended_at: Annotated[datetime | None, Meta(examples=[MOMENT])]
@@ -328,8 +328,9 @@ def _job(row: Row[Any]) -> JobInfo:
         "updated_at": row.updated_at.replace(microsecond=0),
         "ended_at": row.ended_at and row.ended_at.replace(microsecond=0),
         "link": f"{PATH}/{row.id}",
+        "error": row.error if row.state == "failed" else None,  # others are tried again, or were
     }
-    same = ("id", "index", "state", "files", "done", "failed", "error")
+    same = ("id", "index", "state", "files", "done", "failed")
     return convert({**{name: getattr(row, name) for name in same}, **values}, JobInfo)
 
 

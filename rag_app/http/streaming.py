@@ -22,7 +22,7 @@ from litestar.serialization import encode_json
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
 
-from rag_app.domain import Answer, Delta, Event, FoundHits, Hit, JsonObject
+from rag_app.domain import Answer, Delta, Event, FoundHits, Hit, InvalidInput, JsonObject
 from rag_app.http.exchange import exchange
 from rag_app.http.problems import AnyRequest
 
@@ -126,19 +126,30 @@ class Resumable:
         self._news = asyncio.Event()
         self.writing = asyncio.create_task(self._write(frames, events))
 
+    def resume(self, after: str) -> Response[Any]:
+        """`response` after the event with this id; empty: all events. Raises InvalidInput if no event has the id."""
+        known = after.isascii() and after.isdigit() and len(after) < 9
+        if after and not (known and int(after) <= len(self._kept)):
+            raise InvalidInput(
+                "Last-Event-ID", after, f"must be the id of an event of this answer: 1 to {len(self._kept)}"
+            )
+        return self.response(int(after or 0))
+
     def response(self, after: int = 0) -> Response[Any]:
-        """The events after this one, and those to come."""
+        """The events after this one, and those to come; at the end of a stream its last event once more."""
         reading = self.read(after)
         return _EventStream(reading, reading)
 
     async def read(self, after: int = 0) -> AsyncGenerator[bytes, None]:
-        at = max(0, after)
+        at = after
         while True:
             news = self._news
             while at < len(self._kept):
                 yield self._kept[at]
                 at += 1
             if self.writing.done():
+                if at == after and not self.writing.cancelled():
+                    yield self._kept[-1]  # or a stream that is whole would seem incomplete
                 return
             if news is self._news:
                 await news.wait()

@@ -18,7 +18,7 @@ from rag_app.documents import jobs as slices, worker
 from rag_app.documents.jobs import JobInfo
 from rag_app.documents.metadata import Target
 from rag_app.documents.uploads import Limits, OrganizationFull, Upload, UploadedDocument
-from rag_app.domain.errors import InvalidInput, NotFound
+from rag_app.domain.errors import EmbeddingFailed, InvalidInput, NotFound
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility
 from rag_app.retrieval.embedding import embed_texts
@@ -251,6 +251,10 @@ async def test_a_turn_that_fails_is_taken_again_and_given_up_in_the_end(
     assert (done.state, done.done, done.error) == ("done", 6, None)
 
     job = await application.jobs.begin(sender(org, user), INDEX, Target(org), uploads(2, first=50))
+    with pytest.raises(EmbeddingFailed):
+        await turn(org)
+    tried = await application.jobs.get(Scope(frozenset({org}), user), job.id)
+    assert (tried.state, tried.error) == ("running", None), "it is tried again"
     async with working(application, turn):
         (done,) = await ended(application, job)
     assert (done.state, done.done) == ("failed", 0)

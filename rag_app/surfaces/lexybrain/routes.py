@@ -401,14 +401,13 @@ async def branch(
 )
 async def resume(request: Caller, conversations: Injected[Conversations], thread_id: FromPath[UUID]) -> Response[str]:
     """For a client that sent `Prefer: resumable` and lost its connection. Returns the events after `Last-Event-ID`, or
-    all events without that header.
+    all events without that header. After the last event of a stream that ended, it is sent once more.
 
     A stream can be resumed until one minute after its end. Returns 404 if no answer is being written; read the thread
     instead. Returns 429 if another server process writes the answer; it will appear in the thread.
     """
     stream = await conversations.running.find(request.user.user, thread_id)
-    seen = request.headers.get("last-event-id", "")
-    return stream.response(int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 9 else 0)
+    return stream.resume(request.headers.get("last-event-id", ""))
 
 
 @SURFACE.post(
