@@ -7,6 +7,7 @@ for a choice. Other LEXYBRAIN_ variables are those of LexyBrain Insights.
 
 import difflib
 import os
+import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -49,6 +50,21 @@ def one_of(names: Callable[[], Collection[str]]) -> AfterValidator:
 def _either(names: Iterable[str]) -> str:
     *others, last = names
     return f"{', '.join(others)} or {last}"
+
+
+def _origin(url: str) -> str:
+    """Scheme, host and port of a URL.
+
+    >>> _origin("https://rag.example/")
+    'https://rag.example'
+    """
+    origin = url.removesuffix("/")
+    if not re.fullmatch(r"https?://[A-Za-z0-9._\[\]:-]+", origin):
+        raise PydanticCustomError(
+            "origin",
+            "must be scheme, host and port, as in https://rag.example: the pages cannot be served below a path",
+        )
+    return origin
 
 
 def _kinds(hints: Mapping[str, str]) -> str:
@@ -553,10 +569,9 @@ class PagesSettings(_Settings):
         alias="RAG_PAGES",
         description="on; off: only the API is served; demo (set by `rag-app demo`): browsers on this machine are signed in as sample users",
     )
-    public_url: str | None = Field(
+    public_url: Annotated[str, AfterValidator(_origin)] | None = Field(
         None,
         alias="RAG_PUBLIC_URL",
-        pattern=r"^https?://[A-Za-z0-9._\[\]:-]+$",
         description="URL at which browsers reach this server, such as https://rag.example; by default that of the running server",
     )
     session_hours: float = Field(
@@ -671,7 +686,8 @@ def _describe_problem(name: str, value: object) -> str:
     >>> _describe_problem("RAG_PORT", "http"), _describe_problem("RAG_METRICS_TOKEN", "short")
     ("RAG_PORT='http'", 'RAG_METRICS_TOKEN')
     """
-    return name if name.endswith(("KEY", "SECRET", "TOKEN", "URL", "DSN")) else f"{name}={value!r}"
+    secret = name.endswith(("KEY", "SECRET", "TOKEN", "URL", "DSN")) and name != "RAG_PUBLIC_URL"
+    return name if secret else f"{name}={value!r}"
 
 
 class Settings:

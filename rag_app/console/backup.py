@@ -96,13 +96,21 @@ def backup(
 
 async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], secrets: bool) -> JsonObject:
     from rag_app.database.dump import reading_role, snapshot
+    from rag_app.database.session import OtherRevision
 
     if urls.backup is None and urls.owner is None:
         raise Misconfigured("set RAG_DATABASE_BACKUP_URL to a role that sees all rows: docs/operations.md")
     manifest: JsonObject = {"format": _FORMAT, "version": version("rag-app"), "points": {}, "generations": {}}
     async with AsyncExitStack() as stack:
         application = await stack.enter_async_context(open_application(settings, urls))
-        await application.database.check()
+        try:
+            await application.database.check()
+        except OtherRevision as error:
+            said = str(error).partition(":")[0]
+            raise Misconfigured(
+                f"{said}: make the backup with the version of rag_app that used it until now (docs/upgrading.md), "
+                "or without a backup run `rag-app db upgrade`"
+            ) from None
         apart = await _apart(application)
         archive = stack.enter_context(ZipFile(whole, "w", ZIP_DEFLATED))
         async with AsyncExitStack() as unwritten:

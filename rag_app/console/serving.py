@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from multiprocessing import parent_process
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -56,7 +57,7 @@ def serve(
 ) -> None:
     """Serve the pages and the HTTP API."""
     settings = read_settings()
-    say_home(settings)
+    say_home(settings, partial(_say, settings))
     api = settings.api
     with claim_port(host or api.host, api.port if port is None else port) as claim:
         serve_at(settings, claim, workers or api.workers)
@@ -87,7 +88,7 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
         with suppress(OSError):  # a folder that cannot be written is not needed to serve
             settings.database.home.mkdir(parents=True, exist_ok=True)
             (settings.database.home / _URL_FILE).write_text(url, "utf-8")
-        print(f"rag-app on {url}  (docs: {url}/docs)", file=sys.stderr, flush=True)
+        _say(settings, f"rag-app on {url}  (docs: {url}/docs)")
         language_identifier()  # loaded once: workers, which are forks, share it
         # What is left of the preparations ends here, or never: in a worker, which is a fork, the end of a model's session
         # would wait for threads that only this process has.
@@ -110,6 +111,17 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
         os.register_at_fork(after_in_child=_end_at_signals)
         with job_worker(settings):
             server.serve()
+
+
+def _say(settings: "Settings", line: str) -> None:
+    """On stderr, whatever the level of the log; in JSON as a line of the log."""
+    from rag_app.telemetry.setup import formatter
+
+    if settings.telemetry.log_format == "json":
+        line = formatter("json", "info").format(
+            logging.makeLogRecord({"name": __name__, "levelname": "INFO", "msg": line})
+        )
+    print(line, file=sys.stderr, flush=True)
 
 
 def _end_at_signals() -> None:

@@ -182,6 +182,10 @@ class _Pool(AsyncAdaptedQueuePool):
             self.waiting -= 1
 
 
+class OtherRevision(Misconfigured):
+    """The schema is that of another version of rag_app."""
+
+
 class Database:
     """A pool of at most `pool_size` connections to one PostgreSQL, opened on first use.
 
@@ -382,7 +386,7 @@ class Database:
             with suppress(ProgrammingError):  # no such table, or no grant on it: never upgraded for this role
                 revision = await connection.scalar(text("SELECT version_num FROM alembic_version"))
         if revision != REVISION:
-            raise Misconfigured(
+            raise OtherRevision(
                 f"the database is at schema revision {revision or 'none'}, this version of rag_app needs {REVISION}:"
                 " run `rag-app db upgrade`"
             )

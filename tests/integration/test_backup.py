@@ -19,7 +19,8 @@ from rag_app.database.urls import database_urls
 from rag_app.domain import InvalidInput, Misconfigured, Mode, Scope, StoreFailed
 from rag_app.domain.answer import Question
 from rag_app.settings import Settings
-from tests.conftest import ON_DEFAULT_STORE
+from tests import migrating
+from tests.conftest import MIGRATIONS, ON_DEFAULT_STORE, NewPostgres
 from tests.integration.conftest import INDEX
 from tests.integration.service import Text, ingest
 
@@ -217,6 +218,22 @@ def test_a_restore_that_does_not_come_out_right_leaves_nothing(
     with pytest.raises(StoreFailed, match="tables are not what they were when the backup was made: sources"):
         commands.restore(lost)
     assert not any((tmp_path / "new").iterdir())
+
+
+def test_a_database_of_an_earlier_version_is_backed_up_by_that_version(
+    new_database: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = new_database()
+    migrating.downgrade(server.owner_url, MIGRATIONS, "0026")
+    monkeypatch.setenv("RAG_VECTOR_STORE", "postgres")
+    monkeypatch.setenv("RAG_HOME", str(tmp_path))
+    monkeypatch.setenv("RAG_DATABASE_URL", server.app_url)
+    monkeypatch.setenv("RAG_DATABASE_OWNER_URL", server.owner_url)
+    with pytest.raises(
+        Misconfigured, match=r"at schema revision 0026, .*: make the backup with the version of rag_app"
+    ):
+        commands.backup(tmp_path / "early.ragbackup")
+    assert not any(tmp_path.glob("*early*"))
 
 
 def test_a_backup_that_fails_leaves_no_file(

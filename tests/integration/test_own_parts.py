@@ -312,6 +312,20 @@ async def test_a_retriever_of_ones_own_alone_and_fused_with_ours(application: Ap
         assert answer.citations[0].hit.text == OPEN
 
 
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"postprocessors": ["x"]}, "postprocessors: a LlamaIndex BaseNodePostprocessor is needed, not str"),
+        ({"llm": "gpt"}, "llm: a LlamaIndex LLM is needed, not str"),
+        ({"retriever": 5}, "retriever: a LlamaIndex BaseRetriever is needed, not int"),
+    ],
+)
+async def test_a_part_of_another_class_is_refused_before_anything_is_opened(part: Any, message: str) -> None:
+    with pytest.raises(Misconfigured, match=message):
+        async with rag_app.open(**part):
+            pass
+
+
 @SEVERAL
 @ON_DEFAULT
 async def test_a_registered_capability_has_parts_of_its_own(application: Application) -> None:

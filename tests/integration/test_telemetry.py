@@ -137,7 +137,7 @@ def process(folder: Path, workers: int) -> Iterator[tuple[str, Path]]:
         server = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=said, stderr=said)
         try:
             deadline = time.monotonic() + PATIENCE
-            while not (found := re.search(r"^rag-app on (\S+) ", log.read_text(), re.MULTILINE)) or not (
+            while not (found := re.search(r"rag-app on (\S+) ", log.read_text())) or not (
                 log.read_text().count("Started worker-") == workers and is_ready(found[1])
             ):
                 assert time.monotonic() < deadline and server.poll() is None, log.read_text()

@@ -290,3 +290,11 @@ def test_indexes_of_ones_own_stand_beside_those_that_came(monkeypatch: pytest.Mo
     monkeypatch.setenv("RAG_INDEXES", "nowhere")
     with pytest.raises(Misconfigured, match="RAG_INDEXES"):
         Settings()
+
+
+def test_a_public_url_is_an_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG_PUBLIC_URL", "https://rag.example/")
+    assert Settings().pages.public_url == "https://rag.example"
+    monkeypatch.setenv("RAG_PUBLIC_URL", "https://rag.example/app")
+    with pytest.raises(Misconfigured, match=r"RAG_PUBLIC_URL='https://rag.example/app': must be scheme.*below a path"):
+        Settings()

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from rag_app.console.serving import _say
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import InvalidInput, Misconfigured, ModelFailed, StoreFailed
-from rag_app.settings import TelemetrySettings
+from rag_app.settings import Settings, TelemetrySettings
 from rag_app.telemetry import observing, setup as telemetry
 from rag_app.telemetry.setup import RequestIds, check_telemetry_installed, formatter, without_messages
 
@@ -181,3 +182,17 @@ def test_the_application_imports_no_sdk() -> None:
     )
     done = subprocess.run([sys.executable, "-c", looked], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_serve_says_first_is_a_line_of_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RAG_VECTOR_STORE", "postgres")
+    said = "rag-app on http://127.0.0.1:8000"
+    for form in ("text", "json"):
+        monkeypatch.setenv("RAG_LOG_FORMAT", form)
+        _say(Settings(), said)
+    text, line = capsys.readouterr().err.splitlines()
+    record = json.loads(line)
+    assert text == said == record["message"]
+    assert record["level"] == "INFO" and record["logger"] == "rag_app.console.serving" and record["time"]

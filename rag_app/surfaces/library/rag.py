@@ -23,6 +23,7 @@ from rag_app.domain import (
     Answer,
     Hit,
     InvalidInput,
+    Misconfigured,
     Mode,
     Question,
     RagError,
@@ -67,7 +68,7 @@ async def open(  # noqa: A001
     for answers `llm`, `retriever` (one, or a function of ours and the scope that makes one), `postprocessors` and
     `synthesizer`. A retriever of your own has to keep to the scope itself; answers mark what it finds as `foreign`.
 
-    Raises Misconfigured where settings and data do not fit, with what to do; EmbeddingFailed where an embedder of your
+    Raises Misconfigured for a part of another class, and where settings and data do not fit, with what to do; EmbeddingFailed where an embedder of your
     own does not say how long its vectors are.
 
     Example:
@@ -75,6 +76,9 @@ async def open(  # noqa: A001
         async with rag_app.open() as rag:
             hits = await rag.search("Do you have wireless headphones?", index="store_catalogue", organization="aurora")
     """
+    _check_parts(
+        embedder=embedder, llm=llm, retriever=retriever, postprocessors=postprocessors, synthesizer=synthesizer
+    )
     settings = settings or Settings()
     parts = Parts(
         embedder,
@@ -96,6 +100,24 @@ async def open(  # noqa: A001
                 rag.close()
     finally:
         await asyncio.to_thread(database.close)
+
+
+_CLASSES = {
+    "embedder": "BaseEmbedding",
+    "llm": "LLM",
+    "retriever": "BaseRetriever",
+    "postprocessors": "BaseNodePostprocessor",
+    "synthesizer": "BaseSynthesizer",
+}
+
+
+def _check_parts(**parts: object) -> None:
+    """Raises Misconfigured for a part that is not of its class of LlamaIndex, which is not imported for that."""
+    for name, given in parts.items():
+        for part in given if isinstance(given, Sequence) else (given,):
+            of_class = _CLASSES[name] in {each.__name__ for each in type(part).__mro__}
+            if not of_class and part is not None and not (name == "retriever" and callable(part)):
+                raise Misconfigured(f"{name}: a LlamaIndex {_CLASSES[name]} is needed, not {type(part).__name__}")
 
 
 class Rag:
