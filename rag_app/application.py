@@ -396,8 +396,10 @@ class Application:
         if self.settings.names_models or self._parts != NO_PARTS:
             _ = self.pipeline
 
-    async def start(self) -> None:
+    async def start(self, indexes: Collection[str] | None = None) -> None:
         """Check that what is configured fits what is stored; the private database and new indexes are prepared.
+
+        Of the indexes, these are checked: by default all.
 
         Raises Misconfigured with what to do, StoreFailed where the database does not answer.
         """
@@ -407,8 +409,8 @@ class Application:
         if self.urls.private:
             await self.build_missing()
             await self.seed_prompts()
-        for spec in self.indexes.values():
-            await self._check_index(spec)
+        for name in self.indexes if indexes is None else indexes:
+            await self.check_index(self.index(name))
 
     async def load_models(self) -> None:
         """Load the bundled models that requests would load one by one, so that a server is soon as large as it will be."""
@@ -465,7 +467,7 @@ class Application:
 
     async def ingestor(self, spec: IndexSpec, target: "Target") -> "Ingestor":
         """What writes an organization's sources into an index. Raises Misconfigured where these settings do not fit it."""
-        await self._check_index(spec)
+        await self.check_index(spec)
         return await self._ingestor(spec, target)
 
     async def node_writer(self, spec: IndexSpec, target: "Target") -> "NodeWriter":
@@ -568,7 +570,7 @@ class Application:
         """For the operator: each part, and whether each index fits the settings; "ok", or what is wrong."""
         found = await self._states()
         for spec in self.indexes.values():
-            found[spec.name] = await _state(self._check_index(spec))
+            found[spec.name] = await _state(self.check_index(spec))
         return found
 
     async def _check_stores(self, readable: bool) -> None:
@@ -581,9 +583,14 @@ class Application:
         """Why this process cannot write to a generation, and what to put back; None if it can."""
         was, now = (generation.embedding_model, generation.dimension), self.embedding
         if was != now:
+            earlier = "RAG_EMBEDDING"
+            if self._parts.embedder is not None:
+                earlier = "embedder given to `rag_app.open`"
+            elif self.settings.model.models_file and self._models_file.embedding:
+                earlier = f"[embedding] of RAG_MODELS_FILE ({self.settings.model.models_file}), or RAG_EMBEDDING"
             return (
                 f"was built with {was[0]} ({was[1]} dimensions), but the settings name "
-                f"{now[0]} ({now[1]}): restore the earlier RAG_EMBEDDING"
+                f"{now[0]} ({now[1]}): restore the earlier {earlier}"
             )
         if generation.settings.get("layout") != LAYOUT:
             return "was built by another release, which stores indexes differently: go back to that release"
@@ -591,7 +598,7 @@ class Application:
             return f"was built with other fields or chunking than {spec.name}/index.toml now declares: restore the earlier index.toml"
         return None
 
-    async def _check_index(self, spec: IndexSpec) -> None:
+    async def check_index(self, spec: IndexSpec) -> None:
         """Raises Misconfigured where these settings do not fit the generation that answers."""
         if why := self.misfit(spec, await self.backends.active(spec)):
             command = f"rag-app indexes rebuild {spec.name} --switch"

@@ -126,11 +126,11 @@ def keep_imports() -> None:
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
 
 
-def say_home(settings: "Settings") -> None:
+def say_home(settings: "Settings", say: Callable[[str], None] = lambda line: print(line, file=sys.stderr)) -> None:
     """On stderr, where the private PostgreSQL is, if nobody set it and it is not in this folder."""
     chosen = settings.database
     if chosen.url is None and "home" not in chosen.model_fields_set and chosen.home.parent != Path.cwd().resolve():
-        print(f"data: {chosen.home}", file=sys.stderr)
+        say(f"data: {chosen.home}")
 
 
 on_application = command_after(lambda application: application.start())
@@ -140,8 +140,16 @@ on_new_application = command_after(lambda application: application.start(), crea
 
 on_unchecked_application = command_after(lambda application: application.database.check())
 """As `on_application`, but only the database is checked: for what needs no index, and for what puts one right."""
-on_new_unchecked_application = command_after(lambda application: application.database.check(), creates=True)
-"""As `on_unchecked_application`, for what one may begin with."""
+
+
+async def _prepare_new(application: Application) -> None:
+    await application.database.check()
+    if application.urls.private:
+        await application.build_missing()
+
+
+on_new_unchecked_application = command_after(_prepare_new, creates=True)
+"""As `on_unchecked_application`, for what one may begin with; a private database gets its indexes."""
 
 on_closed_application = command_after(prepare_nothing)
 """As `on_application`, but nothing has been asked of the database yet."""

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec.structs import replace
 from typer import Argument, Option, launch
 
-from rag_app.console.commands import Application, Filter, Index, Json, Mode, Site, User, group, on_application
+from rag_app.console.commands import (
+    Application,
+    Filter,
+    Index,
+    Json,
+    Mode,
+    Site,
+    User,
+    command_after,
+    group,
+    on_application,
+)
 from rag_app.console.lazy_packages import build_schemas_later
 from rag_app.console.printing import (
     answer_json,
@@ -92,10 +103,11 @@ def on_question(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...,
     async def command(application: Application, **given: Any) -> None:
         asked = {name: value for name in shared if (value := given.pop(name)) is not None}
         place = await _choose(application, asked.get("index"), asked.get("organization"))
+        await application.check_index(application.index(place[0]))  # another index may not fit, or be empty
         await work(application, asked | dict(zip(("index", "organization"), place, strict=True)), **given)
 
     command.__signature__ = inspect.Signature([first, *shared.values(), *others])  # type: ignore[attr-defined]
-    return on_application(command)
+    return command_after(lambda application: application.start(()))(command)
 
 
 @app.command()
