@@ -165,13 +165,18 @@ async def describe_other_store(application: Application, index: str) -> str:
 
 
 async def _calibration(application: Application, index: str) -> str:
-    """By what the hits of an index are judged, where an organization has no fit of its own."""
+    """By what the hits of an index are judged, where an organization has no fit of its own; whose fits do not count any more."""
     spec = application.indexes[index]
     if spec.confidence.signal != "fitted":
         return "; confidence by a fixed cosine"
-    _, basis = await application.fit_for(spec, Scope(frozenset({PUBLIC_ORGANIZATION})))
-    return (
-        ""
-        if basis == "index"
-        else f"; confidence uncalibrated: with 30 judged questions, `rag-app calibrate --index {index}` fits it"
+    slugs = {each.id: each.slug for each in await application.people.organizations()}
+    lost = await application.calibrations.list_lost(await application.backends.active(spec), slugs)
+    anew = f"`rag-app calibrate --index {index}"
+    gone = (
+        f"; calibrated with another embedding model or chunking: {', '.join(sorted(slugs[each] for each in lost))}: "
+        f"{anew} --org ORG` fits them anew"
+        if lost
+        else ""
     )
+    _, basis = await application.fit_for(spec, Scope(frozenset({PUBLIC_ORGANIZATION})))
+    return gone if basis == "index" else f"; confidence uncalibrated: with 30 judged questions, {anew}` fits it{gone}"

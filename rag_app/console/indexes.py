@@ -168,7 +168,9 @@ def _open_bar(bars: ExitStack, generation: "Generation", sources: int) -> "Calla
 
 async def _print_outcome(application: Application, outcome: "Outcome", as_json: bool) -> None:
     """Exit status 2 if a source could not be built."""
-    shown = _outcome_json(outcome, await _indexing_of(application).organizations())
+    slugs = await _indexing_of(application).organizations()
+    lost = sorted(slugs[each] for each in await application.calibrations.list_lost(outcome.generation, slugs))
+    shown = {**_outcome_json(outcome, slugs), "calibrations_lost": lost}
     print_result(as_json, shown, render_text("outcome.txt", **shown, misfit=outcome.misfit))
     if outcome.built.failed:
         raise Exit(2)

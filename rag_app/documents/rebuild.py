@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Passage
+from rag_app.documents.generations import Generation
 from rag_app.documents.ingest import Work, embed_nodes, overlap, write_sources
 from rag_app.documents.ledger import NO_BUILD, Build, Passages, SourceLedger
 from rag_app.documents.metadata import convert_metadata
@@ -225,9 +226,9 @@ class Comparison:
 
 @dataclass
 class Move(Filling):
-    """Copies the generation `origin_id` of one store, opened by `open_origin`, into a generation of another."""
+    """Copies the generation `origin` of one store, opened by `open_origin`, into a generation of another."""
 
-    origin_id: int
+    origin: Generation
     open_origin: Callable[[UUID], ScopedStore]
     compared: list[Comparison] = field(default_factory=list, init=False)
 
@@ -251,9 +252,9 @@ class Move(Filling):
         for source in batch:
             found, build = nodes.get(source.id, []), held.get(source.id)
             if build is None:
-                reason = "does not stand in the other store as it is now: ingest it again"
+                reason = f"its current version is not in {self.origin.store}, which is copied: ingest it again"
             elif len(found) != build.chunks:
-                known = f"has {len(found)} chunks in the other store, not {build.chunks}"
+                known = f"has {len(found)} chunks in {self.origin.store}, not {build.chunks}"
                 reason = f"{known}: delete it, then ingest it again"
             else:
                 work.append((source, found))
@@ -290,7 +291,7 @@ class Move(Filling):
 
     async def _current_builds(self, org_id: UUID, batch: Sequence[Source]) -> dict[UUID, Build]:
         """The builds of those sources whose present version the other store holds."""
-        builds = await self.ledger.builds(org_id, self.origin_id, [source.id for source in batch])
+        builds = await self.ledger.builds(org_id, self.origin.id, [source.id for source in batch])
         return {each.id: builds[each.id] for each in batch if builds.get(each.id, NO_BUILD).holds(each)}
 
 

@@ -14,6 +14,9 @@ import pytest
 from sqlalchemy import text
 
 from rag_app.application import Application, open_application
+from rag_app.console.commands import _prepare_new
+from rag_app.console.doctor import _calibration
+from rag_app.console.indexes import _print_outcome
 from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Mode, Question
@@ -21,6 +24,7 @@ from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, StoreFa
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
+from rag_app.retrieval.confidence import WORDS_ALONE
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import Chunking, IndexSpec, load_index
 from rag_app.settings import Settings
@@ -524,6 +528,41 @@ async def test_a_dropped_generation_is_gone_but_for_its_row(urls: DatabaseUrls, 
         assert (await rebuild(application)).generation.number == 3  # numbers are not used twice
 
 
+async def test_a_fit_judges_every_generation_with_the_same_model_and_chunking(
+    urls: DatabaseUrls, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit = WORDS_ALONE.model_copy(update={"answerable": 30})
+    newer = WORDS_ALONE.model_copy(update={"answerable": 40})
+    async with open_application(Settings(), urls) as application:
+        org, other = await new_org(application), await new_org(application)
+        organizations, scope = [org, other], Scope(frozenset({org}))
+        await application.calibrations.keep((await application.backends.active(SPEC)).id, org, fit)
+        second = (await rebuild(application, switch=True)).generation
+        assert await application.fit_for(SPEC, scope, anew=True) == (fit, "organization")
+        await application.calibrations.keep(second.id, org, newer)
+        first = (await Indexing(application).roll_back(INDEX, force=False, begin=quietly)).generation
+        assert (first.number, await application.fit_for(SPEC, scope, anew=True)) == (1, (newer, "organization"))
+        assert await application.calibrations.list_lost(first, organizations) == set()
+        assert (await application.fit_for(SPEC, Scope(frozenset({other}))))[1] != "organization"
+    declare(monkeypatch, FINE)
+    async with unchecked(urls) as application:
+        slug = (await application.people.organization(org)).slug
+        outcome = await rebuild(application)
+        await _print_outcome(application, outcome, False)
+        said = f"`rag-app calibrate --index {INDEX} --org ORG` fits them anew"
+        assert f"calibrated with: {slug}\nOnce it answers, their answers are uncalibrated until {said}" in (
+            capsys.readouterr().out
+        )
+        assert (await application.fit_for(FINE, scope, anew=True))[1] == "organization"
+        await Indexing(application).switch(INDEX, None)
+        await reread(application)
+        assert (await application.fit_for(FINE, scope, anew=True))[1] != "organization"
+        noted = await _calibration(application, INDEX)
+        assert noted.endswith(f"; calibrated with another embedding model or chunking: {slug}: {said}")
+        await application.calibrations.keep(outcome.generation.id, org, newer)
+        assert await application.calibrations.list_lost(outcome.generation, organizations) == set()
+
+
 # --- from the command line
 
 
@@ -582,3 +621,49 @@ def test_the_commands(deployment: None, tmp_path: Path, monkeypatch: pytest.Monk
     for arguments in (("rebuild", INDEX), ("drop", INDEX, "1")):
         assert "set RAG_DATABASE_OWNER_URL" in rag("indexes", *arguments, status=1)
     assert [each["state"] for each in json.loads(rag("indexes", "list", "--json"))] == ["retired", "dropped", "active"]
+
+
+def test_a_question_to_one_index_does_not_wait_for_another(
+    deployment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rag: Command
+) -> None:
+    def declared(other: IndexSpec) -> None:
+        indexes = {"another": other.model_copy(update={"name": "another"}), INDEX: SPEC}
+        monkeypatch.setattr("rag_app.application._indexes", lambda settings: indexes)
+
+    declared(SPEC)
+    write_corpus(tmp_path / "docs", 2)
+    rag("db", "upgrade")
+    rag("orgs", "create", "acme")
+    rag("ingest", "docs", "--index", INDEX, "--org", "acme", "--base", "docs")
+    declared(FINE)
+    for place in (("-i", INDEX, "-o", "acme"), ()):
+        assert "lighthouse" in rag("search", "lighthouse", *place)
+    assert "index another was built with other fields" in rag("ask", "x", "-i", "another", "-o", "acme", status=1)
+
+
+async def test_the_first_organization_in_a_private_database_has_its_indexes(urls: DatabaseUrls) -> None:
+    """As `orgs create` begins one: `doctor` has nothing to complain of afterwards."""
+    async with unchecked(urls) as application:
+        assert (await application.problems())[INDEX].startswith(f"index {INDEX} has not been built")
+        await _prepare_new(application)
+        await reread(application)
+        assert set((await application.problems()).values()) == {"ok"}
+
+
+async def test_a_misfit_names_the_setting_that_names_the_model(
+    urls: DatabaseUrls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_application(Settings(), urls):
+        pass
+    file = tmp_path / "models.toml"
+    file.write_text(
+        '[embedding]\nclass = "llama_index.core.embeddings.MockEmbedding"\nmodel = "mine"\ndimension = 8\n'
+        "[embedding.arguments]\nembed_dim = 8\n",
+        "utf-8",
+    )
+    monkeypatch.setenv("RAG_MODELS_FILE", str(file))
+    async with unchecked(urls) as application:
+        said = (await application.problems())[INDEX]
+    assert (
+        f"name mine (8): restore the earlier [embedding] of RAG_MODELS_FILE ({file}), or RAG_EMBEDDING, or run" in said
+    )

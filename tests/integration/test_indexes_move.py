@@ -28,11 +28,13 @@ from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
+from rag_app.retrieval.confidence import WORDS_ALONE
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import IndexSpec, load_indexes
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.settings import Settings
+from rag_app.stores.registry import STORES
 from rag_app.surfaces.administration.indexing import Indexing, MoveOutcome
 from tests.conftest import ON_DEFAULT_STORE, NewPostgres
 from tests.integration.conftest import Command, Forking
@@ -454,8 +456,8 @@ async def test_a_source_that_is_not_whole_where_it_comes_from_is_named_and_nothi
         moved = await move(application)
         reasons = {each.source.external_id: each.reason for each in moved.built.failed}
         assert reasons == {
-            "doc-000.md": "does not stand in the other store as it is now: ingest it again",
-            "doc-001.md": "has 0 chunks in the other store, not 1: delete it, then ingest it again",
+            "doc-000.md": f"its current version is not in {first}, which is copied: ingest it again",
+            "doc-001.md": f"has 0 chunks in {first}, not 1: delete it, then ingest it again",
         }
         assert (moved.generation.state, moved.lacking, moved.compared) == ("building", 2, [])
         assert await application.generations.active(INDEX, second) is None
@@ -463,6 +465,33 @@ async def test_a_source_that_is_not_whole_where_it_comes_from_is_named_and_nothi
         await ingest(application, org, docs)
         again = await move(application)
         assert (again.generation.number, again.generation.state, again.built.sources) == (1, "active", 2)
+
+
+async def test_a_move_after_the_setting_was_changed_copies_the_store_that_has_the_sources(
+    urls: DatabaseUrls, tmp_path: Path
+) -> None:
+    """A third store, which comes before the other in the registry, has an older copy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rag_app.surfaces.administration.indexing.STORES", {"third": None, **STORES})
+        async with opened(urls) as application:
+            full, to = store_of(application), OTHER[store_of(application)]
+            org = await new_org(application)
+            stale = await application.generations.create(INDEX, "third", *application.embedding, SPEC.built_with)
+            await application.generations.activate(stale.id)
+            write_corpus(tmp_path / "docs", 2)
+            await ingest(application, org, tmp_path / "docs")
+        async with opened(urls, to) as application:
+            assert (await Indexing(application)._origin(SPEC, to)).store == full
+            assert (await move(application, to)).differing_sources == 0
+
+
+async def test_a_move_keeps_what_was_calibrated(urls: DatabaseUrls) -> None:
+    async with opened(urls) as application:
+        org, to = await new_org(application), OTHER[store_of(application)]
+        await application.calibrations.keep((await application.backends.active(SPEC)).id, org, WORDS_ALONE)
+        await move(application)
+    async with opened(urls, to) as application:
+        assert await application.fit_for(SPEC, Scope(frozenset({org}))) == (WORDS_ALONE, "organization")
 
 
 async def test_a_move_keeps_to_what_the_settings_fit(

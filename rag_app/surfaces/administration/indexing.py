@@ -167,7 +167,7 @@ class Indexing:
                 self._open(spec, target),
                 self._ledger,
                 begin(target, await self._count_lacking(spec, target) + held),
-                origin.id,
+                origin,
                 self._open(spec, origin),
             )
             target = await self._fill(spec, target, move, switch=True)
@@ -178,15 +178,16 @@ class Indexing:
         )
 
     async def _origin(self, spec: IndexSpec, to: str) -> Generation:
-        """The active generation of another store than `to`, preferably of the one that servers use."""
+        """The active generation of another store than `to`: that of the store that servers use, else the most complete."""
         asked = self._app.backends.kind(spec)
         others = sorted((store for store in STORES if store != to), key=lambda store: store != asked)
-        for store in others:
-            if (origin := await self._generations.active(spec.name, store)) is not None:
-                return origin
-        raise InvalidInput(
-            "", spec.name, f"index {spec.name} has no data in {' or '.join(others)}, so there is nothing to move"
-        )
+        there = [each for store in others if (each := await self._generations.active(spec.name, store)) is not None]
+        if not there:
+            raise InvalidInput(
+                "", spec.name, f"index {spec.name} has no data in {' or '.join(others)}, so there is nothing to move"
+            )
+        lacking = {each.id: await self._count_lacking(spec, each) for each in there}
+        return min(there, key=lambda each: (each.store != asked, lacking[each.id]))
 
     async def _copy_of(self, spec: IndexSpec, origin: Generation, to: str) -> Generation:
         """The active or unfinished generation in `to`, if it matches; otherwise a new one."""
