@@ -41,6 +41,17 @@ _GREETING = compile_later(
     r"|liebe grüße|mit freundlichen grüßen|gracias|saludos)\b(?:\W*\w+){0,5})\W*$",
     re.IGNORECASE,
 )
+# A line of its own that begins a letter, and one that ends it before a name.
+_SALUTATION = compile_later(
+    r"(?:hi|hello|hey|dear|liebe[rs]?|hallo|sehr geehrte[rs]?|bonjour|cher|chère|hola|estimad[oa])\b(?:\W*\w+){0,5},",
+    re.IGNORECASE,
+)
+_SIGNS_OFF = compile_later(
+    r"(?:(?:with|all the) )?(?:(?:best|kind|warm|many) (?:regards|wishes|thanks)|best|regards|(?:yours )?(?:sincerely|faithfully|truly)|yours(?: \w+)?"
+    r"|(?:viele|liebe|herzliche|beste|schöne) grüße|mit freundlichen grüßen|cordialement|saludos)[,.!]?",
+    re.IGNORECASE,
+)
+_MOST_OF_NAME = 4  # words
 _DIVIDER = compile_later(r"\s[»›>·•/]\s")
 _RULER = compile_later(r"^[\s|:=_*–-]*$")
 SENTENCE_END = compile_later(r"[.!?…。！？][\"'”’)\]]*$")
@@ -49,7 +60,7 @@ _POLITELY = r"^[\W_]*(?:(?:please|kindly|now|then|also|instead|finally|first|nex
 # Sentences that speak to whoever answers, not to the reader: quoting them would only pass an attack on.
 TO_THE_ANSWERER = compile_later(
     r"\b(?:ignore|disregard|forget|override|bypass)\b.{0,40}\b(?:instruction|prompt|rule|context|above|previous|question|guideline)s?\b"
-    r"|\byour (?:final |next |whole )?(?:answer|response|reply|output|completion)s?\b|\b(?:system|developer) prompt\b"
+    r"|(?<!\bhave )(?<!\bawait )(?<!\breceive )(?<!\bthank you for )(?<!\bwaiting for )(?<!\bforward to )\byour (?:final |next |whole )?(?:answer|response|reply|output|completion)s?\b|\b(?:system|developer) prompt\b"
     r"|\b(?:you are|you're|as|act as|pretend to be)(?: now)? (?:an? |the )?(?:AI|assistant|language model|chatbot|LLM)\b"
     r"|\b(?:reply|respond|answer|encode|decode|write)\b.{0,30}\b(?:base ?\d\d|rot ?13|hexadecimal|morse|emojis?|json|pig latin)\b"
     + rf"|{_POLITELY}(?:(?:show|tell|teach|give|help|read|sing) me\b(?! (?:by|before|if|when|whether)\b)|(?:recommend|suggest|translate|paraphrase|summari[sz]e|rewrite|compose"
@@ -128,13 +139,18 @@ def passages(text: str, block: int = 0) -> list[Passage]:
     [('Prices', 'A cut is $40.'), ('Do you park?', 'Yes, free of charge.')]
     >>> [(each.lead, each.text) for each in passages("Ring us if your dog\\n\\n- limps\\n- will not eat")]
     [('Ring us if your dog', 'limps'), ('Ring us if your dog', 'will not eat')]
+    >>> [(each.lead, each.text) for each in passages("Dear Ada,\\nthe van is old.\\n\\nBest wishes\\nBen Hill\\n\\nThe bus is new.")]
+    [('', 'the van is old.'), ('', 'The bus is new.')]
     """
     units = [each for each in _units(text) if re.search(r"\w", each[0]) and not TO_THE_ANSWERER.search(each[0])]
     found: list[Passage] = []
-    lead, introduced, section = "", False, ""
+    lead, introduced, section, signs_off = "", False, "", False
     for place, ((unit, alone, goes_on), (following, *_)) in enumerate(
         zip(units, [*units[1:], ("", True, False)], strict=False)
     ):
+        signed, signs_off = signs_off and _is_name(unit), _SIGNS_OFF.fullmatch(unit) is not None
+        if signed or signs_off or _SALUTATION.fullmatch(unit):
+            continue
         opens = _BULLET.match(following) is not None and not (_BULLET.match(unit) or SENTENCE_END.search(unit))
         if unit.endswith(("?", ":")) or opens or (alone and _is_heading(unit, following)):
             lead, introduced = _BULLET.sub("", unit.lstrip("# ")), unit.endswith(":") or opens
@@ -241,6 +257,8 @@ def quotable(text: str) -> list[str]:
         for sentence in said
         if len(re.findall(r"[^\W\d]{2,}", sentence)) >= _FEWEST
         and not sentence.endswith("?")
+        and not _GREETING.match(sentence)
+        and not _SALUTATION.fullmatch(sentence)
         and not _ORDER.match(_BULLET.sub("", sentence))
         and not TO_THE_ANSWERER.search(_BULLET.sub("", sentence))
     ]
@@ -293,7 +311,8 @@ def _lines(text: str) -> Iterator[str]:
                 yield _row(row, columns) if row else line
         elif line.strip():
             paragraph.append(line.strip())
-            if not SENTENCE_END.search(line.strip()) and len(line) < _LEAST_WRAPPED and following[:1].isupper():
+            short = not SENTENCE_END.search(line.strip()) and len(line) < _LEAST_WRAPPED and following[:1].isupper()
+            if short or _SALUTATION.fullmatch(line.strip()) or _SIGNS_OFF.fullmatch(line.strip()):
                 yield " ".join(paragraph)  # a short line of its own, not a wrapped one
                 paragraph = []
     yield " ".join(paragraph)
@@ -368,6 +387,11 @@ def _is_heading(unit: str, following: str) -> bool:
     ):
         return False
     return not re.search(r"\d", unit) or (len(following.split()) > 8 and SENTENCE_END.search(following) is not None)
+
+
+def _is_name(unit: str) -> bool:
+    """Who signs a letter: a few words that are no sentence."""
+    return len(unit.split()) <= _MOST_OF_NAME and SENTENCE_END.search(unit) is None and unit[:1].isupper()
 
 
 def _is_furniture(unit: str) -> bool:

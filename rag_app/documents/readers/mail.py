@@ -3,12 +3,15 @@
 The plain text of the body is taken, and its HTML only where there is none, even when the two differ: people wrote one,
 a program the other. The subject is the title; derived are the author (the name in From, else the address) and the date.
 Dropped: all other headers, To among them; signatures, and pictures shown within the body.
+What a mail quotes of earlier ones is read without its marks, each under the line that says who wrote it.
 An attached file counts as somebody else's word: its front matter and ids are not taken for the user's. It inherits the
 author and the date of the mail where it has none.
 """
 
 import mimetypes
+import re
 from collections import Counter
+from collections.abc import Iterator
 from email import policy
 from email.message import EmailMessage, Message
 from email.parser import BytesParser
@@ -29,6 +32,13 @@ _HEADER_CHARS = 2_000  # characters; RFC 5322 allows a line 998, and the parser 
 _HEADERS = {"from", "to", "subject", "date", "received", "message-id", "mime-version", "content-type"}
 _SEALED_TYPES = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}
 _SIGNATURES = {"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"}
+_MARKS = re.compile(r"(?:>[ \t]?)*")
+_FIGURE = re.compile(r">[ \t]*\d")  # "> 5 kg": more than that, if no quoted line is above it
+# "On 3 May Ada Hill <a@x.org> wrote:", in one line or two.
+_WROTE = re.compile(
+    r"((?:[^\n]{1,120}\n)?[^\n]{0,120}\b(?:wrote|writes|schrieb|écrit|escribió|scritto|schreef)\b[^\n]{0,80}):[ \t]*(?:\n|\Z)"
+)
+_ADDRESS = re.compile(r"\s*(?:<[^>\n]*>|\[mailto:[^\]\n]*\])")
 
 
 class _ShortHeaders(policy.EmailPolicy):
@@ -38,7 +48,10 @@ class _ShortHeaders(policy.EmailPolicy):
         return super().header_fetch_parse(name, value[:_HEADER_CHARS])
 
 
-@reads(".eml", becomes="the message; each attachment becomes its own source, such as `mail.eml#file.csv`")
+@reads(
+    ".eml",
+    becomes="the message, and each earlier one that it quotes as a section, without `>`; each attachment becomes its own source, such as `mail.eml#file.csv`",
+)
 def read_mail(stream: BinaryIO, shown: str) -> Documents:
     message = cast(EmailMessage, BytesParser(policy=_ShortHeaders()).parse(stream))
     if _HEADERS.isdisjoint(name.lower() for name in message):
@@ -68,7 +81,7 @@ def _read_message(message: EmailMessage, shown: str) -> Documents:
     if plain.startswith("-----BEGIN PGP MESSAGE-----"):
         raise UnreadableDocument(shown, "encrypted: PGP")
     page = None if plain else attempt(lambda: html_document("\n".join(bodies["text/html"]), shown))
-    if passages := (Passage(plain),) if plain else page and page.passages:
+    if passages := (*_told_by(plain),) if plain else page and page.passages:
         subject = attempt(lambda: str(message["subject"] or "").strip()) or None
         yield Document("", passages, subject, derived={**derived, "source_type": "email"})
     elif not attached:
@@ -104,6 +117,43 @@ def _attachment(part: EmailMessage, shown: str, derived: dict[str, object], take
             )
     except UnreadableDocument as error:
         yield error
+
+
+def _told_by(text: str) -> Iterator[Passage]:
+    """What a mail says, and each mail that it quotes: a passage of its own, under the line that says who wrote it.
+
+    >>> [(each.section, each.text) for each in _told_by("Yes.\\n\\nOn 3 May Ada wrote:\\n> Is it?\\n>\\n> Ada")]
+    [(None, 'Yes.'), ('On 3 May Ada wrote', 'Is it?\\n\\nAda')]
+    >>> [(each.section, each.text) for each in _told_by("No.\\n> On 3 May Ada wrote:\\n>\\n> Is it?\\n>> It is.\\nMax")]
+    [(None, 'No.'), ('On 3 May Ada wrote', 'Is it?'), (None, 'It is.'), (None, 'Max')]
+    """
+    writer: str | None = None
+    for quoted in _quotes(text):
+        found: list[str] = []
+        for paragraph in re.split(r"\n{2,}", quoted):
+            if told := _WROTE.match(paragraph):
+                if found:
+                    yield Passage("\n\n".join(found), writer)
+                writer, found = " ".join(_ADDRESS.sub("", told[1]).split()), []
+            if said := paragraph[told.end() :] if told else paragraph:
+                found.append(said)
+        if found:
+            yield Passage("\n\n".join(found), writer)
+            writer = None
+
+
+def _quotes(text: str) -> Iterator[str]:
+    """Runs of lines with as many marks of quotation, without them."""
+    lines: list[str] = []
+    depth = 0
+    for line in text.split("\n"):
+        said = line if depth == 0 and _FIGURE.match(line) else _MARKS.sub("", line, count=1)
+        level = line.removesuffix(said).count(">")
+        if level != depth and said.strip():
+            yield "\n".join(lines).strip()
+            lines, depth = [], level
+        lines.append(said.rstrip())
+    yield "\n".join(lines).strip()
 
 
 def _leaves(message: Message) -> list[EmailMessage]:

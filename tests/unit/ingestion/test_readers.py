@@ -572,6 +572,28 @@ def test_mail_body_and_attachments() -> None:
     assert "unsupported type .exe" in bad.reason
 
 
+def test_a_mail_and_those_that_it_quotes_are_sections_without_marks() -> None:
+    body = """\
+Dear Ben,
+We take the blue one. It has room for more:
+> 50 people.
+
+On Thu, 1 Jan 2026 at 11:20, Ben Orr <ben@x.ch>
+wrote:
+> Which one do we take?
+> > Ada schrieb am 30. Dezember:
+> > There are two.
+Anna"""
+    (document,) = stream(mail(body).as_bytes(), "a.eml")
+    assert isinstance(document, Document)
+    assert [(each.section, each.text) for each in document.passages] == [
+        (None, "Dear Ben,\nWe take the blue one. It has room for more:\n> 50 people."),
+        ("On Thu, 1 Jan 2026 at 11:20, Ben Orr wrote", "Which one do we take?"),
+        ("Ada schrieb am 30. Dezember", "There are two."),
+        (None, "Anna"),
+    ]
+
+
 def test_mail_with_html_only_and_with_nothing_but_a_file() -> None:
     message = EmailMessage()
     message["Subject"] = "Hi"
