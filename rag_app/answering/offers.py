@@ -61,6 +61,7 @@ _PRICE_PATTERNS = [
         rf"\b(?:was|wie ?viel) kostet\s+{_ARTICLES}(?P<thing>.+)",
     )
 ]
+_PRICES = frozenset(("price", "cost", "fee", "charge", "rent", "fare", "prices", "costs", "fees", "charges"))
 _ENDS_THING = frozenset(
     re.findall(
         r"\w+",
@@ -80,11 +81,13 @@ def thing_priced(question: str) -> str:
     >>> [thing_priced(each) for each in ("How much is an oak chair with arms?", "What do the day tickets cost?", "How much is a new one?")]
     ['chair', 'ticket', '']
     """
-    found = next((found for pattern in _PRICE_PATTERNS if (found := pattern.search(question))), None)
-    words = re.findall(r"[^\W\d_]+", found["thing"]) if found is not None else []
-    named = [*takewhile(lambda word: word.casefold() not in _ENDS_THING, words)]
-    told = bool(named) and len(named[-1]) > _SHORTEST and named[-1].casefold() not in ("one", "ones")
-    return _beginning(named[-1].casefold()) if told else ""
+    for pattern in _PRICE_PATTERNS:
+        found = pattern.search(question)
+        words = re.findall(r"[^\W\d_]+", found["thing"]) if found is not None else []
+        named = [word.casefold() for word in takewhile(lambda word: word.casefold() not in _ENDS_THING, words)]
+        if named and named[-1] not in _PRICES:  # "the fee for a room": a room
+            return _beginning(named[-1]) if len(named[-1]) > _SHORTEST and named[-1] not in ("one", "ones") else ""
+    return ""
 
 
 def names_thing(text: str, begins: str) -> bool:
