@@ -455,11 +455,17 @@ async def _read(
         """Whether the question names what is in the heading of the section, and not in the title."""
         return bool(wanted & content_words(each.section) - content_words(context.blocks[each.block].title))
 
+    # Sections of several things are told apart by their headings, for a question that names one of them whole.
+    parted = {each.block for each in pool if len(words := content_words(each.section)) > 1 and words <= wanted}
+
+    def shows_section(each: Passage) -> bool:
+        return each.block in parted or (_POINTS_BACK.match(each.text) is not None and names_section(each))
+
     readings = [
         reading_of(
             write_out_days(each.text),
             context.blocks[each.block].title,
-            each.lead or each.name or (each.section if _POINTS_BACK.match(each.text) and names_section(each) else ""),
+            each.lead or each.name or (each.section if shows_section(each) else ""),
             said_before.get((each.block, each.place), ""),
         )
         for each in ranked

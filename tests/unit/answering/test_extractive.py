@@ -335,16 +335,32 @@ async def test_a_row_that_was_named_before_is_quoted_for_the_others(synthesizer:
 
 
 async def test_a_sentence_is_ranked_with_the_heading_of_its_section(synthesizer: ExtractiveSynthesizer) -> None:
-    """Of two sentences in the same words the section alone tells which one answers."""
+    """Of two sentences in the same words the section alone tells which one answers; of another room nothing is quoted."""
     source = uuid4()
     parts = [
         hit("It costs 22 euros a night. Sheets are there.", source, 0, section="The house > Bunk room"),
         hit("It costs 36 euros a night. Sheets are there.", source, 1, section="The house > Garden room"),
+        hit("A key costs 9 euros.", source, 2, section="The house > Deposits"),
     ]
     found = build_context(parts, max_tokens=3000, max_sources=9)
     ranking = await rank_passages(MiniLM(), Question("How much is the garden room?"), found)
-    assert [each.lead for each in ranking.pool] == ["Bunk room", "", "Garden room", ""]
+    assert [each.lead for each in ranking.pool] == ["Garden room", "", "Deposits"]
     assert ranking.ranked[int(ranking.cosines[0].argmax())].text == "It costs 36 euros a night."
+
+
+async def test_what_stands_in_a_section_of_several_alike_begins_with_its_heading(
+    synthesizer: ExtractiveSynthesizer,
+) -> None:
+    source = uuid4()
+    hours = {"Boat yard": "Monday to Friday 7 to 15", "Archive": "Wednesday and Thursday 9 to 12"}
+    parts = [hit(text, source, place, section=name) for place, (name, text) in enumerate(hours.items())]
+    found = build_context(parts, max_tokens=3000, max_sources=9)
+    text = (await synthesizer.write(Question("Are you open on Fridays?"), found)).text
+    assert text.startswith("Boat yard – Monday to Friday 7 to 15 [Source 1]."), text
+
+
+def test_an_excerpt_is_no_greeting() -> None:
+    assert excerpt("What does Ada want?", hit("Dear Ada,\n\nThe van is old.")) == "The van is old."
 
 
 async def test_table_rows_carry_their_columns(synthesizer: ExtractiveSynthesizer) -> None:
