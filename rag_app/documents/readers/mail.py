@@ -81,7 +81,7 @@ def _read_message(message: EmailMessage, shown: str) -> Documents:
     if plain.startswith("-----BEGIN PGP MESSAGE-----"):
         raise UnreadableDocument(shown, "encrypted: PGP")
     page = None if plain else attempt(lambda: html_document("\n".join(bodies["text/html"]), shown))
-    if passages := (*_told_by(plain),) if plain else page and page.passages:
+    if passages := (*_split_mails(plain),) if plain else page and page.passages:
         subject = attempt(lambda: str(message["subject"] or "").strip()) or None
         yield Document("", passages, subject, derived={**derived, "source_type": "email"})
     elif not attached:
@@ -119,16 +119,16 @@ def _attachment(part: EmailMessage, shown: str, derived: dict[str, object], take
         yield error
 
 
-def _told_by(text: str) -> Iterator[Passage]:
+def _split_mails(text: str) -> Iterator[Passage]:
     """What a mail says, and each mail that it quotes: a passage of its own, under the line that says who wrote it.
 
-    >>> [(each.section, each.text) for each in _told_by("Yes.\\n\\nOn 3 May Ada wrote:\\n> Is it?\\n>\\n> Ada")]
+    >>> [(each.section, each.text) for each in _split_mails("Yes.\\n\\nOn 3 May Ada wrote:\\n> Is it?\\n>\\n> Ada")]
     [(None, 'Yes.'), ('On 3 May Ada wrote', 'Is it?\\n\\nAda')]
-    >>> [(each.section, each.text) for each in _told_by("No.\\n> On 3 May Ada wrote:\\n>\\n> Is it?\\n>> It is.\\nMax")]
+    >>> [(each.section, each.text) for each in _split_mails("No.\\n> On 3 May Ada wrote:\\n>\\n> Is it?\\n>> It is.\\nMax")]
     [(None, 'No.'), ('On 3 May Ada wrote', 'Is it?'), (None, 'It is.'), (None, 'Max')]
     """
     writer: str | None = None
-    for quoted in _quotes(text):
+    for quoted in _split_quotes(text):
         found: list[str] = []
         for paragraph in re.split(r"\n{2,}", quoted):
             if told := _WROTE.match(paragraph):
@@ -142,7 +142,7 @@ def _told_by(text: str) -> Iterator[Passage]:
             writer = None
 
 
-def _quotes(text: str) -> Iterator[str]:
+def _split_quotes(text: str) -> Iterator[str]:
     """Runs of lines with as many marks of quotation, without them."""
     lines: list[str] = []
     depth = 0
