@@ -268,6 +268,7 @@ def test_a_connection_that_ends_says_so(method: str, client: httpx.Client, monke
         with socket.create_connection((host, port), timeout=PATIENCE) as connection:
             connection.sendall(head)
             assert b"connection: close" in connection.recv(10_000)
+    monkeypatch.setattr("rag_app.http.exchange._SECONDS_FOR_REST", PATIENCE)
     with socket.create_connection((host, port), timeout=PATIENCE) as connection:
         for _ in range(2):
             connection.sendall(head + b"{}")
