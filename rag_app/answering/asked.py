@@ -81,6 +81,10 @@ def answer_metadata(answer: Answer) -> dict[str, Any]:
                 "quote": citation.quote,
                 "start": citation.start,
                 "end": citation.end,
+                "passages": [
+                    {"chunk_id": str(each.chunk_id), "quote": each.quote, "start": each.start, "end": each.end}
+                    for each in citation.passages
+                ],
                 "foreign": citation.hit.foreign,
             }
             for citation in answer.citations

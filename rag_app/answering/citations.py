@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from msgspec import Struct
 
 from rag_app.answering.context import Context
-from rag_app.domain import Citation, Hit, compile_later, read_table
+from rag_app.domain import Citation, Hit, SupportingPassage, compile_later, read_table
 from rag_app.retrieval.text import sentence_pieces, sentences
 
 QUOTE_LENGTH = 300
@@ -32,6 +33,8 @@ SENTENCE_ENDS = frozenset(".!?。！？\n")
 """Where none of them has come, `pieces_begun` finds no more than before: it is not worth calling for every word."""
 _DROPPED_MARKERS = compile_later(r"(?<![ \t])[ \t]*(?:\0[ \t]*)+")  # the look behind: a run of blanks is tried once
 MARKER = compile_later(r"\[Source ([0-9]+)\]")
+_CITATIONS = compile_later(r"(\[Source [0-9]+\](?:\s*\[Source [0-9]+\])*)")
+_AROUND_CLAIMS = " \t\n.,:;!?…*-–•"
 _STOP_BEFORE_CITATIONS = compile_later(
     r"""(?<![ \t])[ \t]*(?<![.!?。！？])([.!?。！？]++["'”’)]*)[ \t]*(\[Source [0-9]+\](?:[ \t]*\[Source [0-9]+\])*)([.!?]*)"""
 )
@@ -82,42 +85,131 @@ def pieces_begun(text: str, known: int) -> list[str]:
 
 
 def cite(checked: CheckedAnswer, context: Context) -> tuple[Citation, ...]:
-    """A citation for each number of a checked answer: the hit of that source, and the passage, that fit best."""
+    """A citation for each number of a checked answer: the hit of that source, and the passage, that fit best; and where
+    its claims are in different passages, the passage of each."""
     claims: dict[int, list[str]] = {}
     for sentence in sentences(checked.text):
-        for number in MARKER.findall(sentence):
-            claims.setdefault(int(number), []).append(MARKER.sub("", sentence))
+        for claim, numbers in _claims_in(sentence):
+            for number in numbers:
+                claims.setdefault(number, []).append(claim)
     return tuple(
-        Citation(number, *quote(claims.get(number, ()), context.blocks[block - 1].hits))
+        _cite_passages(number, claims.get(number, []), context.blocks[block - 1].hits)
         for number, block in enumerate(checked.blocks, 1)
     )
 
 
+def _claims_in(sentence: str) -> list[tuple[str, list[int]]]:
+    """What the citations of a sentence stand behind, with their numbers: if they are in several places, the words
+    since the place before.
+
+    >>> _claims_in("Shop 9 to 5 [Source 1]; studio 10 to 6 [Source 2] [Source 1].")
+    [('Shop 9 to 5 ', [1]), ('; studio 10 to 6 ', [2, 1])]
+    >>> _claims_in("[Source 2] says so.")
+    [(' says so.', [2])]
+    """
+    parts = _CITATIONS.split(sentence)
+    whole, several = MARKER.sub("", sentence), len(parts) > 3
+    return [
+        (said if several and content_words(said) else whole, [*map(int, MARKER.findall(numbers))])
+        for said, numbers in zip(parts[::2], parts[1::2], strict=False)
+    ]
+
+
+def _cite_passages(number: int, claims: Sequence[str], hits: Sequence[Hit]) -> Citation:
+    pieces = _pieces_in(hits)
+    fitting = [_fit(claim, pieces) for claim in claims]
+    best = _passage(max(fitting, key=attrgetter("score"), default=_NO_FIT), hits)
+    passages = [_passage(each, hits) if each.score else best for each in fitting]
+    places = {(each.chunk_id, each.start, each.end) for each in passages}
+    return Citation(number, best.hit, best.quote, best.start, best.end, tuple(passages) if len(places) > 1 else ())
+
+
 def quote(claims: Iterable[str], hits: Sequence[Hit]) -> tuple[Hit, str, int, int]:
-    """The hit, and at most 300 characters of its text, that share the most words with one of the claims; and where in
-    it they begin and end.
+    """The hit, and at most 300 characters of its text, that say the most of one of the claims; and where in it they
+    begin and end.
 
     The first hit's beginning where nothing is shared. A sentence too long is cut between words, with an ellipsis.
     """
-    wanted = [words for claim in claims if (words := content_words(claim))]
-    best, place = 0.0, (hits[0], 0)
+    found = _cite_passages(1, [*claims], hits)
+    return found.hit, found.quote, found.start, found.end
+
+
+class _Piece(Struct, frozen=True):
+    """A sentence of a hit."""
+
+    hit: Hit
+    start: int
+    text: str
+    words: frozenset[str]
+
+
+class _Fit(Struct, frozen=True):
+    """How much of a claim a sentence says; `start` and `end` are where it stands there word for word."""
+
+    score: float = 0.0
+    piece: _Piece | None = None
+    start: int = 0
+    end: int = 0
+
+
+_NO_FIT = _Fit()
+
+
+def _pieces_in(hits: Sequence[Hit]) -> list[_Piece]:
+    made = []
     for hit in hits:
-        for index, sentence in enumerate(sentence_pieces(hit.text)):
-            words = content_words(sentence)
-            score = max((2 * len(words & claim) / (len(words) + len(claim)) for claim in wanted), default=0.0)
-            if score > best:
-                best, place = score, (hit, index)
-    hit, index = place
-    pieces = sentence_pieces(hit.text)
-    quoted, *following = pieces[index:] or [""]
-    for piece in following if not best else ():
-        if len((quoted + piece).strip()) > QUOTE_LENGTH:
-            break
-        quoted += piece
-    start = sum(map(len, pieces[:index])) + len(quoted) - len(quoted.lstrip())
-    whole = quoted.strip()
+        start = 0
+        for text in sentence_pieces(hit.text):
+            made.append(_Piece(hit, start, text, content_words(text)))
+            start += len(text)
+    return made
+
+
+def _fit(claim: str, pieces: Sequence[_Piece]) -> _Fit:
+    """The first of the sentences that fit best: the claim's own words come before its figures, and these before words."""
+    wanted, best = content_words(claim), _NO_FIT
+    figures = {word for word in wanted if word.isdecimal()}
+    literal = re.compile(r"\s+".join(map(re.escape, claim.strip(_AROUND_CLAIMS).split())), re.IGNORECASE)
+    for piece in pieces:
+        shared = len(piece.words & wanted)
+        if not shared:
+            continue
+        score = 2 * shared / (len(piece.words) + len(wanted))
+        score += len(figures & piece.words) / (2 * len(figures)) if figures else 0
+        found = literal.search(piece.text)
+        start, end = found.span() if found else (0, 0)
+        if (score := score + 2 * bool(found)) > best.score:
+            best = _Fit(score, piece, start, end)
+    return best
+
+
+def _passage(fit: _Fit, hits: Sequence[Hit]) -> SupportingPassage:
+    """The sentence that fits; of several lines, or of one that is too long, the part that has the claim's own words. If none
+    fits, the first hit's beginning."""
+    if fit.piece is None:
+        hit, start = hits[0], 0
+        text = _beginning(sentence_pieces(hit.text))
+    else:
+        hit, start, text = fit.piece.hit, fit.piece.start, fit.piece.text
+        if fit.end and ("\n" in text.strip() or len(text.strip()) > QUOTE_LENGTH):
+            first = text.rfind("\n", 0, fit.start) + 1
+            last = text.find("\n", fit.end)
+            first = first if fit.end - first <= QUOTE_LENGTH else fit.start
+            start, text = start + first, text[first : last if last > 0 else len(text)]
+    start += len(text) - len(text.lstrip())
+    whole = text.strip()
     kept = whole if len(whole) <= QUOTE_LENGTH else whole[: QUOTE_LENGTH - 1].rsplit(maxsplit=1)[0]
-    return hit, kept if kept == whole else f"{kept}…", start, start + len(kept)
+    return SupportingPassage(hit, kept if kept == whole else f"{kept}…", start, start + len(kept))
+
+
+def _beginning(pieces: Sequence[str]) -> str:
+    """As many sentences as fit into a quote; at least one."""
+    said, *following = pieces or [""]
+    for piece in following:
+        if len((said + piece).strip()) > QUOTE_LENGTH:
+            break
+        said += piece
+    return said
 
 
 def content_words(text: str) -> frozenset[str]:

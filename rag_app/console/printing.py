@@ -125,7 +125,18 @@ def answer_json(answer: Answer) -> JsonObject:
         "average_relevance": round(answer.average_relevance, 4),
         **record(answer, "probability calibration"),
         **({"understood": answer.understood} if answer.understood else {}),
-        "citations": [{**record(each, "number quote start end"), **hit_json(each.hit)} for each in answer.citations],
+        "citations": [
+            {
+                **record(each, "number quote start end"),
+                **(
+                    {"passages": [record(one, "chunk_id quote start end") for one in each.passages]}
+                    if each.passages
+                    else {}
+                ),
+                **hit_json(each.hit),
+            }
+            for each in answer.citations
+        ],
     }
 
 
@@ -148,7 +159,8 @@ def answer_text(answer: Answer) -> str:
 
 
 def _quote_lines(citation: Citation) -> list[str]:
-    return [f'      "{" ".join(citation.quote.split())}"'] if citation.quote else []
+    quotes = dict.fromkeys(" ".join(each.quote.split()) for each in citation.passages or [citation])
+    return [f'      "{each}"' for each in quotes if each]
 
 
 def source_json(source: Source) -> JsonObject:

@@ -17,6 +17,7 @@ from rag_app.domain.answer import (
     Question,
     Refusal,
     ShownSource,
+    SupportingPassage,
     Usage,
 )
 from rag_app.domain.days import (
@@ -129,6 +130,7 @@ __all__ = [
     "ShownSource",
     "Source",
     "StoreFailed",
+    "SupportingPassage",
     "ThreadBusy",
     "TooManyAtOnce",
     "Unauthenticated",

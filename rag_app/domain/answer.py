@@ -134,10 +134,24 @@ class Confidence(StrEnum):
     LOW = "low"
 
 
+class SupportingPassage(Struct, frozen=True):
+    """The passage is `hit.text[start:end]`; a `quote` that is cut ends with an ellipsis."""
+
+    hit: Hit
+    quote: str
+    start: int = 0
+    end: int = 0
+
+    @property
+    def chunk_id(self) -> UUID:
+        return self.hit.chunk_id
+
+
 class Citation(Struct, frozen=True):
     """`[Source number]` in the text of an answer stands for `hit`; `quote` is the passage that supports it.
 
-    The passage is `hit.text[start:end]`; a quote that is cut ends with an ellipsis.
+    The passage is `hit.text[start:end]`; a quote that is cut ends with an ellipsis. Where the text has `[Source number]`
+    several times for different passages of the source, `passages` has one for each, in the order of the text.
     """
 
     number: int
@@ -145,6 +159,7 @@ class Citation(Struct, frozen=True):
     quote: str
     start: int = 0
     end: int = 0
+    passages: tuple[SupportingPassage, ...] = ()
 
 
 class ShownSource(Struct, frozen=True):

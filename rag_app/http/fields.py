@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from uuid import UUID
 
 from litestar.params import QueryParameter
 from llama_index.core.vector_stores.types import FilterCondition
@@ -97,6 +98,23 @@ class AnswerRemarks(Struct, frozen=True, kw_only=True, omit_defaults=True):
             description="true if the message was only a greeting or thanks, and the answer replies to it; absent otherwise"
         ),
     ] = False
+
+
+PASSAGES = (
+    "the passage behind each [Source N] of this source, in the order of the text; absent if it is the same for all"
+)
+
+
+class QuotedPassage(Struct, frozen=True):
+    """A passage of a source: characters `start` to `end` of the text of a chunk."""
+
+    quote: Annotated[str, Meta(examples=["more than we can spend"])]
+    chunk_id: UUID
+    start: Annotated[int, Meta(ge=0, examples=[19])]
+    end: Annotated[int, Meta(ge=0, examples=[41])]
+
+
+Passages = Annotated[tuple[QuotedPassage, ...], Meta(description=PASSAGES)]
 
 
 class SourceReference(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.conftest import POINT, Browser, Wire, sync_api
-from tests.integration.lexybrain import BOX, EXPLAINED, KEYWORD, Chat, citing
+from tests.integration.lexybrain import BOX, EXPLAINED, HISTORY, KEYWORD, Chat, citing
 from tests.scripted_model import Reply
 from tests.waiting import PATIENCE
 
@@ -63,6 +63,70 @@ def test_a_question_its_answer_and_the_source(browser: Browser, scripted: Callab
     expect(page.get_by_role("heading", name=EXPLAINED)).to_be_visible()
     expect(answer(page).locator(".prose button.chip")).to_have_text("1")
     expect(page.locator("#threads a[aria-current]")).to_contain_text("Why is the demand index")
+
+
+@POINT
+def test_each_chip_opens_the_passage_of_its_own_claim(browser: Browser, scripted: Callable[..., None]) -> None:
+    said = "The term had no summer dip {0}. The competition score grew from 21 to 29 {0}."
+    scripted(citing(HISTORY, said))
+    page = browser.open()
+    ask(page, EXPLAINED)
+    marked = page.locator("#viewer mark")
+    for _ in range(2):  # as it was written, and as it was stored
+        first, *_, last = answer(page).locator(".prose button.chip").all()
+        last.focus()
+        expect(page.locator("#preview")).to_contain_text("from 21 to 29")
+        last.click()
+        expect(marked).to_contain_text("from 21 to 29")
+        first.click()
+        expect(marked).to_contain_text("had no summer dip")
+        page.reload()
+
+
+MENTIONS = """async (path) => {
+  const { prose, sourceBehind } = await import(path);
+  const passages = ["one", "two", "in code", "four"].map((quote) => ({ quote, chunkId: quote, start: 0, end: 1 }));
+  const source = { id: "s", type: "doc", label: "A", score: 1, citation: 1, quote: "best", passage: null };
+  const content = "A [Source 1]. [1] **B** [Source 1] `[Source 1]`\\n\\n| a |\\n| - |\\n| [Source 1] |";
+  const quotes = (source) => {
+    const message = { content, sources: [source] };
+    return [...prose(message).querySelectorAll("button.chip")].map((chip) => sourceBehind(message, chip).quote);
+  };
+  return [quotes({ ...source, passages }), quotes(source), quotes({ ...source, passages, available: false, quote: null })];
+}"""
+
+
+@POINT
+def test_chips_count_what_the_text_cites(browser: Browser) -> None:
+    page = browser.open()
+    path = page.locator("script[type=module]").get_attribute("src").replace("chat.js", "message.js")
+    told, stored_before, gone = page.evaluate(MENTIONS, path)
+    assert [told[0], told[2], told[3]] == ["one", "two", "four"]
+    assert stored_before == ["best"] * 4 and gone == [None] * 4
+
+
+@POINT
+def test_a_source_is_shown_with_its_headings(browser: Browser, scripted: Callable[..., None]) -> None:
+    scripted(citing(KEYWORD, SAID))
+    page = browser.open()
+    text = "Four of \U0001f600.\n\nThe teacher is Ada.\n\nPrices\nIt costs 5.\n\nThe demand index is 58."
+    sections = [None, "Courses > Throwing", "Courses > Throwing > Prices", "Courses > Raku"]
+    places = [(0, 10), (12, 31), (33, 51), (53, 76)]
+    passages = [
+        {"start": start, "end": end, "section": section, "page": None}
+        for (start, end), section in zip(places, sections, strict=True)
+    ]
+    page.route(
+        "**/api/v1/sources/*/text",
+        lambda route: route.fulfill(json={"title": "Courses", "text": text, "passages": passages}),
+    )
+    ask(page, EXPLAINED)
+    answer(page).locator(".prose button.chip").click()
+    shown = page.locator("#viewer .source-text")
+    expect(shown.get_by_role("heading")).to_have_text(["Throwing", "Raku"])  # and one that its text has
+    assert re.sub(r"\s+", " ", shown.inner_text()) == (
+        "Four of \U0001f600. Throwing The teacher is Ada. Prices It costs 5. Raku The demand index is 58."
+    )
 
 
 @POINT

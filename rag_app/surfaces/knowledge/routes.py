@@ -12,7 +12,7 @@ from uuid import UUID
 from litestar import Response
 from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, convert, field
 from msgspec.structs import replace
 
 from rag_app.answering.capabilities import Capability, capability_named
@@ -30,6 +30,7 @@ from rag_app.domain import (
     Mode,
     Question,
     StoreFailed,
+    SupportingPassage,
     Unauthenticated,
     UnknownField,
     resource_folder,
@@ -40,6 +41,8 @@ from rag_app.http.fields import (
     WORD,
     AnswerRemarks,
     EarlierQuestions,
+    Passages,
+    QuotedPassage,
     SearchMode,
     Warnings,
     Where,
@@ -188,7 +191,7 @@ class AnswerText(Struct, frozen=True):
     generated_at: Annotated[str, Meta(description="ISO 8601, UTC", examples=["2025-01-15T10:30:00Z"])]
 
 
-class RetrievalCitation(RetrievalSource, frozen=True):
+class RetrievalCitation(RetrievalSource, frozen=True, omit_defaults=True):
     snippet: Annotated[str, Meta(description="the excerpt that supports the answer", examples=[QUOTE])]
     relevance_score: Annotated[
         float,
@@ -199,6 +202,7 @@ class RetrievalCitation(RetrievalSource, frozen=True):
             examples=[0.87],
         ),
     ]
+    passages: Passages = ()
 
 
 class ContextUsed(Struct, frozen=True):
@@ -363,6 +367,7 @@ def _supporting_citations(given: Answer) -> list[RetrievalCitation]:
             each.quote,
             relevance[each.hit.source_id],
             dict(zip(_PLACE, (str(each.hit.chunk_id), f"{each.start}-{each.end}"), strict=True)),
+            each.passages,
         )
         for each in given.citations[:MOST_CITATIONS]
     ]
@@ -376,7 +381,11 @@ def _best_snippets(hits: Iterable[Hit]) -> list[RetrievalCitation]:
 
 
 def _citation(
-    hit: Hit, snippet: str, relevance: float, place: Mapping[str, MetadataValue] | None = None
+    hit: Hit,
+    snippet: str,
+    relevance: float,
+    place: Mapping[str, MetadataValue] | None = None,
+    passages: Sequence[SupportingPassage] = (),
 ) -> RetrievalCitation:
     """`place` says where in the text of which chunk the snippet stands."""
     return RetrievalCitation(
@@ -387,6 +396,7 @@ def _citation(
         snippet=snippet,
         relevance_score=relevance,
         meta={**_meta(hit), **(place or {})},
+        passages=convert(passages, tuple[QuotedPassage, ...], from_attributes=True),
     )
 
 

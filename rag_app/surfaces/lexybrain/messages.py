@@ -9,7 +9,7 @@ from typing import Any
 from unicodedata import category
 from uuid import UUID
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, Capability
 from rag_app.answering.context import count_tokens, neutralise
@@ -39,6 +39,7 @@ from rag_app.surfaces.lexybrain.types import (
     CitedPassage,
     Flags,
     PastMessage,
+    QuotedPassage,
     RagContext,
     RagOptions,
     RagRequest,
@@ -358,12 +359,15 @@ def retrieved_sources(hits: Iterable[Hit], citations: Sequence[Citation], spec: 
     sources = []
     for source, hit in _best_hits((*(citation.hit for citation in citations), *hits)).items():
         number, quote, passage = None, None, None
+        passages: tuple[QuotedPassage, ...] = ()
         if (citation := cited.get(source)) is not None:
             number, quote = citation.number, citation.quote
             passage = CitedPassage(citation.hit.chunk_id, citation.start, citation.end)
+            passages = convert(citation.passages, tuple[QuotedPassage, ...], from_attributes=True)
         shown = spec.show_type(hit.source_type)
         place = passage_place(hit if citation is None else citation.hit)
-        sources.append(ThreadSource(source, shown, hit.title, hit.relevance, number, quote, True, passage, **place))
+        said = shown, hit.title, hit.relevance, number, quote, True, passage, passages
+        sources.append(ThreadSource(source, *said, **place))
     return tuple(sources)
 
 

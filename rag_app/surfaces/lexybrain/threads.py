@@ -53,6 +53,7 @@ from rag_app.surfaces.lexybrain.types import (
     Flags,
     Outcome,
     PastMessage,
+    QuotedPassage,
     RagModel,
     RagRequest,
     RagUsage,
@@ -106,6 +107,8 @@ async def add_answer(
         for name in ("passage", *SourcePlace.__struct_fields__):
             if source[name] is None:
                 del source[name]
+        if not source["passages"]:
+            del source["passages"]
     said = {
         "role": Role.ASSISTANT.value,
         "content": storable(outcome.text),
@@ -595,8 +598,9 @@ def render_message(row: Row[Any], seen: Collection[UUID]) -> ThreadMessage:
         told = kept if source in seen else {}
         shown = kept["type"], kept["label"], kept["score"], kept.get("cited"), told.get("quote")
         passage = convert(told.get("passage"), CitedPassage | None)
+        passages = convert(told.get("passages", ()), tuple[QuotedPassage, ...])
         place = {name: told.get(name) for name in SourcePlace.__struct_fields__}
-        sources.append(structs.replace(ThreadSource(source, *shown, source in seen, passage), **place))
+        sources.append(structs.replace(ThreadSource(source, *shown, source in seen, passage, passages), **place))
     read, written = made.get("tokensIn"), made.get("tokensOut")
     usage = None if read is None or written is None else RagUsage(read, written)
     model = RagModel(row.model_id or "", usage, made.get("latencyMs", 0))

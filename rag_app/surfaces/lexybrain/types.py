@@ -14,7 +14,7 @@ from sqlalchemy import Row
 from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain import BudgetSpent, InvalidInput, JsonObject, Scope, Usage
-from rag_app.http.fields import AnswerRemarks, RemovedCount, limit_text, show_items
+from rag_app.http.fields import PASSAGES, AnswerRemarks, RemovedCount, limit_text, show_items
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
 from rag_app.surfaces.lexybrain.quotas import Account
@@ -299,12 +299,20 @@ class CitedPassage(Struct, frozen=True, rename="camel"):
     end: Annotated[int, Meta(ge=0, examples=[164])]
 
 
+class QuotedPassage(CitedPassage, frozen=True):
+    quote: str
+
+
+Passages = Annotated[tuple[QuotedPassage, ...], Meta(description=PASSAGES)]
+
+
 class RagCitation(RagSource, frozen=True):
     """A source that the answer cites."""
 
     cited: Annotated[int, Meta(ge=1, description="the N of [Source N] in the text")] = named(name="citation")
     quote: Annotated[str | None, Meta(description="the passage that supports the answer")]
     passage: CitedPassage | None = None
+    passages: Passages = ()
 
 
 class ThreadSource(RagSource, frozen=True):
@@ -322,6 +330,7 @@ class ThreadSource(RagSource, frozen=True):
         Meta(description="false if the source was deleted or you may no longer see it; its quote is then withheld"),
     ]
     passage: CitedPassage | None = None
+    passages: Passages = ()
 
 
 class RagFlags(CheckedRemarks, frozen=True, rename="camel"):

@@ -35,6 +35,7 @@ from rag_app.http.exchange import exchange
 from rag_app.http.fields import (
     AnswerRemarks,
     EarlierQuestions,
+    Passages,
     SearchMode,
     SourceReference,
     T,
@@ -188,7 +189,7 @@ class OwnerSearchResponse(Struct, frozen=True, omit_defaults=True):
     warnings: Warnings = []
 
 
-class OwnerSource(OwnerRecord, frozen=True):
+class OwnerSource(OwnerRecord, frozen=True, omit_defaults=True):
     chunk_id: UUID
     excerpt: Annotated[
         str,
@@ -196,6 +197,7 @@ class OwnerSource(OwnerRecord, frozen=True):
             description="the passage that supports the answer", examples=["Customer: I had to wait almost 15 minutes"]
         ),
     ]
+    passages: Passages = ()
 
 
 class OwnerAskResponse(AnswerRemarks, frozen=True):
@@ -285,7 +287,7 @@ async def ask(
             pipeline.stream(*asked),
             meta={"query": data.question},
             sources=lambda hits: [
-                _render_record(OwnerSource, hit, excerpt=hit.text[:EXCERPT])
+                _render_record(OwnerSource, hit, excerpt=hit.text[:EXCERPT], passages=())
                 for hit in sorted(hits, key=attrgetter("score"), reverse=True)
             ],
             citations=_cited_sources,
@@ -324,7 +326,7 @@ def render_answer(question: str, given: Answer, warnings: list[str]) -> OwnerAsk
 def _cited_sources(given: Answer) -> list[OwnerSource]:
     """What the answer cites; what was found, where none of it answers, or a model's answer cites nothing of it."""
     shown = given.citations if given.refusal in (None, Refusal.UNCITED, Refusal.WEAK) else ()
-    return [_render_record(OwnerSource, citation.hit, excerpt=citation.quote) for citation in shown]
+    return [_render_record(OwnerSource, each.hit, excerpt=each.quote, passages=each.passages) for each in shown]
 
 
 def _render_record(of: type[T], hit: Hit, **own: object) -> T:

@@ -233,6 +233,37 @@ def test_a_citation_quotes_the_chunk_and_the_sentence_that_say_it() -> None:
     assert citations[1].hit is hits[1]
 
 
+GUIDE = hit(
+    "Check that the work is dry. Put kiln wash on the shelves. Glazed pieces must never touch. The hold takes 20 minutes."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "quotes"),
+    [
+        (
+            "Put kiln wash on the shelves [Source 1]. Glazed pieces must never touch [Source 1].",
+            ["Put kiln wash on the shelves.", "Glazed pieces must never touch."],
+        ),
+        ("Wash the shelves [Source 1]; hold it for 20 minutes [Source 1].", ["Put kiln wash on the shelves.", "The hold takes 20 minutes."]),
+        ("Glazed pieces must never touch [Source 1]. Zebras [Source 1].", []),  # what shares nothing goes with the best
+        ("Glazed pieces must never touch [Source 1].", []),
+    ],
+)  # fmt: skip
+def test_each_citation_of_a_source_has_the_passage_of_its_own_claim(text: str, quotes: list[str]) -> None:
+    (citation,) = cite(CheckedAnswer(text, (1,)), build_context([GUIDE], max_tokens=500, max_sources=5))
+    assert [each.quote for each in citation.passages] == quotes
+    for each in (citation, *citation.passages):
+        assert each.hit.text[each.start : each.end] == each.quote
+
+
+def test_the_lines_that_are_told_word_for_word_are_quoted_and_a_figure_counts_for_more_than_a_word() -> None:
+    hours = hit("Tuesday to Friday 9 to 17\nSaturday 10 to 16\nClosed on Mondays\n\nSaturday and Sunday 10 to 17")
+    assert quote(["Saturday 10 to 16 ."], [hours])[1] == "Saturday 10 to 16"
+    fees = hit("The yearly fee for members is low. It costs 32 pounds.")
+    assert quote(["The fee for members is 32 pounds a year."], [fees])[1] == "It costs 32 pounds."
+
+
 def test_a_told_row_of_a_table_is_quoted_by_itself() -> None:
     rows = ["Course: Level 1; Fee: £150; Max. group: 6", "Course: Level 2; Fee: £285; Max. group: 8"]
     context = build_context([hit("\n".join(rows))], max_tokens=500, max_sources=5)

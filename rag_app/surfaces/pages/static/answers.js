@@ -20,6 +20,9 @@ function spanOf({ chunk_id: chunkId, span = "" }) {
   return { chunkId, start, end };
 }
 
+/** @param {any} each a cited source @returns {(import("./message.js").Passage & {quote: string})[]} */
+const passagesOf = ({ passages = [] }) => passages.map((/** @type {any} */ { chunk_id: chunkId, ...place }) => ({ chunkId, ...place }));
+
 /** What differs between the two routes. */
 const KINDS = {
   knowledge: {
@@ -37,6 +40,7 @@ const KINDS = {
         quote: each.snippet,
         citation: done.status === "success" ? place + 1 : null,
         passage: each.meta.chunk_id ? spanOf(each.meta) : null,
+        passages: passagesOf(each),
       })),
     }),
   },
@@ -55,6 +59,7 @@ const KINDS = {
         quote: each.excerpt,
         citation: done.has_sufficient_evidence ? place + 1 : null,
         passage: { chunkId: each.chunk_id },
+        passages: passagesOf(each),
       })),
     }),
   },
@@ -212,7 +217,7 @@ by("messages").addEventListener("click", async (/** @type {Event} */ event) => {
   const message = pressed && messageOf(pressed);
   if (!pressed || !message) return;
   const turn = /** @type {HTMLElement} */ (pressed.closest("section.turn"));
-  if (pressed.dataset.source) openSource(message, pressed.dataset.source, pressed);
+  if (pressed.dataset.source) openSource(message, pressed);
   switch (pressed.dataset.do) {
     case "copy":
       pressed.textContent = await navigator.clipboard.writeText(withCitations(message)).then(

@@ -421,7 +421,7 @@ turns.addEventListener("click", (/** @type {MouseEvent} */ event) => {
   const source = /** @type {HTMLElement | null} */ (target.closest("[data-source]"));
   const act = /** @type {HTMLElement | null} */ (target.closest("[data-do]"))?.dataset.do;
   const message = messageOf(target);
-  if (source && message) void openSource(message, /** @type {string} */ (source.dataset.source), source);
+  if (source && message) void openSource(message, source);
   else if (act === "edit" && message) edit(message);
   else if (act === "again") again(message);
   else if (act === "copy" && message) void copy(message, target);

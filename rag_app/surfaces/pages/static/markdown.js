@@ -55,7 +55,7 @@ export function safeAddress(address) {
 
 /**
  * @param {string} text
- * @param {(numbers: number[]) => (Node | string)} cite what stands for a citation of these numbers
+ * @param {Cite} cite what stands for a citation of these numbers, as it is `written`; it is also told of those in code
  * @returns {DocumentFragment}
  */
 export function render(text, cite = (numbers) => `[${numbers.join(", ")}]`) {
@@ -64,7 +64,7 @@ export function render(text, cite = (numbers) => `[${numbers.join(", ")}]`) {
   return into;
 }
 
-/** @typedef {(numbers: number[]) => (Node | string)} Cite */
+/** @typedef {(numbers: number[], written: string) => (Node | string)} Cite */
 
 /**
  * @param {string[]} lines
@@ -81,7 +81,7 @@ function blocks(lines, into, cite, depth) {
       continue;
     }
     const fence = BLOCK.fence.exec(line);
-    if (fence) at = code(lines, at, fence[1], into);
+    if (fence) at = code(lines, at, fence[1], into, cite);
     else if (BLOCK.heading.test(line)) {
       const [, marks, said] = /** @type {RegExpExecArray} */ (BLOCK.heading.exec(line));
       into.appendChild(element(`h${Math.min(6, marks.length + 2)}`, {}, inline(said, cite)));
@@ -107,11 +107,13 @@ function blocks(lines, into, cite, depth) {
  * @param {number} at
  * @param {string} mark
  * @param {Node} into
+ * @param {Cite} cite
  */
-function code(lines, at, mark, into) {
+function code(lines, at, mark, into, cite) {
   const said = [];
   at += 1;
   while (at < lines.length && !lines[at].trim().startsWith(mark)) said.push(lines[at++]);
+  pass(said.join("\n"), cite);
   into.appendChild(element("pre", { tabindex: "0" }, element("code", {}, said.join("\n"))));
   return at + 1;
 }
@@ -227,14 +229,29 @@ function inline(text, cite, depth = 0) {
  */
 function span(whole, found, cite, depth) {
   if (found.escaped) return whole.slice(1);
-  if (found.code) return element("code", {}, /** @type {string} */ (found.said).trim());
-  if (found.cited) return cite((whole.match(/\d+/g) ?? []).map(Number));
+  if (found.code) {
+    pass(whole, cite);
+    return element("code", {}, /** @type {string} */ (found.said).trim());
+  }
+  if (found.cited) return cite(numbersIn(whole), whole);
   if (found.image) return found.alt ?? "";
   if (found.link) return link(found.to ?? "", inline(found.label ?? "", cite, depth + 1));
   if (found.bold) return element("strong", {}, inline(found.strong ?? found.strong2 ?? "", cite, depth + 1));
   if (found.struck) return element("s", {}, inline(found.gone ?? "", cite, depth + 1));
   if (found.italic) return element("em", {}, inline(found.em ?? found.em2 ?? "", cite, depth + 1));
   return link(whole, whole);
+}
+
+/** @param {string} citation */
+const numbersIn = (citation) => (citation.match(/\d+/g) ?? []).map(Number);
+
+/**
+ * Citations in code stay as they are, and count.
+ * @param {string} said
+ * @param {Cite} cite
+ */
+function pass(said, cite) {
+  for (const [written] of said.matchAll(new RegExp(CITATION, "gi"))) cite(numbersIn(written), written);
 }
 
 /**

@@ -3,8 +3,9 @@
 import { element, render } from "./markdown.js";
 
 /**
+ * @typedef {{chunkId: string, start?: number, end?: number}} Passage
  * @typedef {{id: string, type: string, label: string, score: number, citation?: number | null, quote?: string | null,
- *   available?: boolean, passage?: {chunkId: string, start?: number, end?: number} | null}} Source
+ *   available?: boolean, passage?: Passage | null, passages?: (Passage & {quote: string})[]}} Source
  * @typedef {{usedRag?: boolean, fallbackToGeneric?: boolean, insufficientContext?: boolean, interrupted?: boolean,
  *   refused?: boolean, courtesy?: boolean, understood?: string}} Flags
  * @typedef {{id: string, role: string, content: string, capability?: string | null, sources: Source[], flags: Flags | null,
@@ -25,18 +26,36 @@ export const cited = (sources) =>
 export const isRefusal = (message) => Boolean(message.flags?.refused);
 
 /**
- * Chips at the claim: each number leads to its source.
+ * The source with the passage of one of its citations in the text.
+ * @param {Message} message
+ * @param {HTMLElement} from a button that names a source: a chip also says which citation of it it is
+ */
+export function sourceBehind(message, from) {
+  const source = message.sources.find((each) => each.id === from.dataset.source);
+  const passage = source?.passages?.[Number(from.dataset.mention ?? Number.NaN)];
+  return source && passage && source.available !== false ? { ...source, quote: passage.quote, passage } : source;
+}
+
+/** @param {Source} source */
+const quotesOf = (source) => [...new Set(source.passages?.length ? source.passages.map((each) => each.quote) : source.quote ? [source.quote] : [])];
+
+/**
+ * Chips at the claim: each number leads to the passage of its source that supports it.
  * @param {Source[]} sources
  * @param {boolean} settled whether it is known what is cited
  */
 export function chips(sources, settled) {
-  return (/** @type {number[]} */ numbers) => {
+  /** @type {Record<number, number>} */
+  const mentions = {};
+  return (/** @type {number[]} */ numbers, /** @type {string} */ written) => {
     const made = element("span", { class: "chips" });
     for (const number of numbers) {
       const source = sources.find((each) => each.citation === number);
+      const mention = (mentions[number] = (mentions[number] ?? -1) + Number(/^\[Source \d+\]$/.test(written)));
       if (source) {
         const chip = element("button", { type: "button", class: "chip", "aria-label": `Source ${number}: ${source.label}` }, String(number));
         chip.dataset.source = source.id;
+        chip.dataset.mention = String(mention);
         made.append(chip);
       } else if (!settled) made.append(element("span", { class: "chip waiting", "aria-hidden": "true" }, String(number)));
       else made.append(`[${number}]`);
@@ -156,7 +175,7 @@ export function growing() {
  * @param {Message} message
  */
 export function withCitations(message) {
-  const lines = cited(message.sources).map((each) => `[${each.citation}] ${each.label}${each.quote ? `: “${each.quote}”` : ""}`);
+  const lines = cited(message.sources).map((each) => `[${each.citation}] ${[each.label, quotesOf(each).map((quote) => `“${quote}”`).join(" … ")].filter(Boolean).join(": ")}`);
   const text = message.content.replace(/\[Sources?\s+([^\]]+)\]/gi, (_, numbers) => `[${numbers.replace(/Source\s+/gi, "")}]`);
   return lines.length ? `${text}\n\nSources\n${lines.join("\n")}\n` : `${text}\n`;
 }

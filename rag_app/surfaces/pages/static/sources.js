@@ -2,12 +2,14 @@
 
 import { call, Problem } from "./api.js";
 import { element, safeAddress } from "./markdown.js";
+import { sourceBehind } from "./message.js";
 
 /** @param {string} id @returns {any} */
 const by = (id) => document.getElementById(id);
 const AROUND = 20000; // characters of a source before and after the passage
 /** @type {HTMLElement | null} */
 let opener = null;
+let opened = 0; // the last one alone is shown
 
 /**
  * Show what a chip stands for while it is pointed at or has the focus.
@@ -19,7 +21,8 @@ export function preview(inside, messageOf) {
   const hide = () => shown.matches(":popover-open") && shown.hidePopover();
   const show = (/** @type {Event} */ event) => {
     const chip = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest("button.chip"));
-    const source = chip && messageOf(chip)?.sources.find((each) => each.id === chip.dataset.source);
+    const message = chip && messageOf(chip);
+    const source = message && sourceBehind(message, chip);
     if (!chip || !source) return;
     const said = source.available === false ? "This source was deleted, or you may no longer see it." : (source.quote ?? "Open it to read the source.");
     shown.replaceChildren(element("p", { class: "strong small" }, source.label), element("p", { class: "small" }, said));
@@ -69,13 +72,13 @@ by("close-viewer").addEventListener("click", closeViewer);
 
 /**
  * @param {import("./message.js").Message} message
- * @param {string} id
- * @param {HTMLElement} from
+ * @param {HTMLElement} from the chip or title that was pressed
  */
-export async function openSource(message, id, from) {
-  const source = message.sources.find((each) => each.id === id);
+export async function openSource(message, from) {
+  const source = sourceBehind(message, from);
   if (!source) return;
   opener = from;
+  const turn = ++opened;
   const into = by("viewer-text");
   by("viewer-title").textContent = source.label;
   into.replaceChildren(element("p", { class: "faint small" }, "Opening …"));
@@ -87,11 +90,12 @@ export async function openSource(message, id, from) {
     return;
   }
   try {
-    const path = `/api/v1/sources/${encodeURIComponent(id)}`;
+    const path = `/api/v1/sources/${encodeURIComponent(source.id)}`;
     const chunk = source.passage ? `?chunk=${encodeURIComponent(source.passage.chunkId)}` : "";
     const [facts, text] = await Promise.all([call("GET", path + chunk), call("GET", `${path}/text`)]);
-    if (by("viewer-title").textContent === source.label) show({ ...facts, ...text }, source);
+    if (turn === opened) show({ ...facts, ...text }, source);
   } catch (error) {
+    if (turn !== opened) return;
     const said = source.quote ? element("blockquote", {}, source.quote) : element("p", {}, error instanceof Problem ? error.message : String(error));
     into.replaceChildren(element("p", { class: "faint small" }, "Only the cited passage can be shown."), said);
   }
@@ -109,15 +113,66 @@ function show(found, source) {
   const facts = element("p", { class: "faint small" }, [found.source_type, found.file_name, row, found.date].filter(Boolean).join(" · "));
   const address = found.uri && safeAddress(found.uri);
   if (address) facts.append(" · ", element("a", { href: address, rel: "noopener noreferrer nofollow", target: "_blank" }, "where it comes from"));
-  const body = element("div", { class: "source-text" });
-  if (place) {
-    const [start, end] = place;
-    const passage = element("mark", { id: "passage" }, text.slice(start, end));
-    body.append(text.slice(Math.max(0, start - AROUND), start), passage, text.slice(end, end + AROUND));
-  } else body.append(text.slice(0, 2 * AROUND));
+  const body = element("div", { class: "source-text" }, ...layOut(text, sectionsOf(text, found.passages ?? [], found.title), place));
   const unmarked = place || !source.quote ? [] : [element("p", { class: "notice small" }, "The source has changed: its text no longer contains this passage. It was: ", element("q", {}, source.quote))];
   into.replaceChildren(facts, ...unmarked, body);
   by("passage")?.scrollIntoView({ block: "center" });
+}
+
+/**
+ * The passages of a text with the headings above them, but for the title.
+ * @param {string} text
+ * @param {{start: number, end: number, section: string | null}[]} passages of the text, as the server counts
+ * @param {string} title
+ * @returns {{start: number, end: number, path: string[]}[]}
+ */
+function sectionsOf(text, passages, title) {
+  const units = unitsOf(text);
+  return passages.map((each) => {
+    const path = each.section ? each.section.split(" > ") : [];
+    return { start: units(each.start), end: units(each.end), path: path[0] === title ? path.slice(1) : path };
+  });
+}
+
+/**
+ * What is around a passage, with the headings of its sections; those that the text itself has are not repeated.
+ * @param {string} text
+ * @param {{start: number, end: number, path: string[]}[]} sections
+ * @param {[number, number] | null} place
+ */
+function* layOut(text, sections, place) {
+  const [marked, markedTo] = place ?? [0, 0];
+  const first = place ? Math.max(0, marked - AROUND) : 0;
+  const last = place ? markedTo + AROUND : 2 * AROUND;
+  /** @type {string[]} */
+  let above = [];
+  let written = first;
+  for (const { start, end, path } of sections) {
+    if (end <= first || start >= last) continue;
+    yield* cut(text, written, Math.max(start, first), marked, markedTo);
+    written = Math.max(start, first);
+    for (const [depth, said] of path.entries()) {
+      if (path.slice(0, depth + 1).join("\n") === above.slice(0, depth + 1).join("\n")) continue;
+      if (!text.startsWith(`${said}\n`, start)) yield element(`h${Math.min(depth + 3, 6)}`, {}, said);
+    }
+    above = path;
+  }
+  yield* cut(text, written, Math.min(last, text.length), marked, markedTo);
+}
+
+/**
+ * A part of a text, in which what lies between two places is marked.
+ * @param {string} text
+ * @param {number} start
+ * @param {number} end
+ * @param {number} marked
+ * @param {number} markedTo
+ */
+function* cut(text, start, end, marked, markedTo) {
+  const [from, to] = [marked, markedTo].map((each) => Math.min(Math.max(each, start), end));
+  yield text.slice(start, from);
+  if (from < to) yield element("mark", from === marked ? { id: "passage" } : {}, text.slice(from, to));
+  yield text.slice(to, end);
 }
 
 /**
@@ -133,30 +188,28 @@ export function locate(text, source, chunk = null) {
   if (!quote) return null;
   const { start = null, end = null } = source.passage ?? {};
   if (chunk?.start != null && chunk.end != null) {
-    const first = unitsBefore(text, chunk.start);
+    const units = unitsOf(text);
+    const first = units(chunk.start);
     if (start != null && end != null) {
-      const exact = /** @type {[number, number]} */ ([unitsBefore(text, chunk.start + start), unitsBefore(text, chunk.start + end)]);
+      const exact = /** @type {[number, number]} */ ([units(chunk.start + start), units(chunk.start + end)]);
       if (squeeze(text.slice(...exact)) === quote) return exact;
     }
-    const inside = findOnce(text.slice(first, unitsBefore(text, chunk.end)), quote);
+    const inside = findOnce(text.slice(first, units(chunk.end)), quote);
     if (inside) return [first + inside[0], first + inside[1]];
   }
   return findOnce(text, quote);
 }
 
 /**
- * The server counts characters; here most emoji are two units.
+ * The server counts characters; here most emoji are two units. Returns what converts a place.
  * @param {string} text
- * @param {number} characters
+ * @returns {(characters: number) => number}
  */
-function unitsBefore(text, characters) {
-  if (!/[\ud800-\udbff]/.test(text)) return characters;
-  let units = 0;
-  for (const each of text) {
-    if (characters-- <= 0) break;
-    units += each.length;
-  }
-  return units;
+function unitsOf(text) {
+  if (!/[\ud800-\udbff]/.test(text)) return (characters) => characters;
+  const units = [0];
+  for (const each of text) units.push(units[units.length - 1] + each.length);
+  return (characters) => units[Math.min(characters, units.length - 1)];
 }
 
 /** @param {string} said */
