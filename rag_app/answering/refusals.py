@@ -38,6 +38,16 @@ def language_of(text: str) -> str:
     return best if known[best] else detect_language(text, "en")
 
 
+def foreign_language(text: str) -> str:
+    """The language of a text for people who read English otherwise: empty for English.
+
+    >>> foreign_language("Der Kurs ist am Samstag."), foreign_language("The course is on Saturday.")
+    ('de', '')
+    """
+    language = language_of(text)
+    return "" if language == "en" else language
+
+
 def not_understood(text: str, model: str, understood: Collection[str]) -> str:
     """That an embedding model does not know the language of a question, for people; empty where it does.
 

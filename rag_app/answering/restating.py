@@ -23,6 +23,7 @@ from rag_app.answering.leaning import (
     without_opening,
     wordings,
 )
+from rag_app.answering.refusals import language_of
 from rag_app.domain import Question, compile_later
 
 _ARTICLE = r"(?:an?|the|my|our|your)"
@@ -89,6 +90,18 @@ _ASKS = compile_later(
 )
 
 
+def leaning_after(text: str, before: str) -> Leaning:
+    """Whether a message leans on the one before: in another language, and pointing at nothing, it is about something else.
+
+    >>> leaning_after("Wie hoch ist die Anzahlung für einen Kurs?", "What does a desk cost?").value
+    'alone'
+    """
+    leaning = leaning_of(text)
+    if leaning is Leaning.DOUBT and not points_back(text) and language_of(before) != language_of(text):
+        return Leaning.ALONE
+    return leaning
+
+
 def go_on(question: Question, earlier: Sequence[str]) -> Question:
     """The question as one that may lean on those which its asker asked before, the oldest first.
 
@@ -98,7 +111,7 @@ def go_on(question: Question, earlier: Sequence[str]) -> Question:
     >>> go_on(Question("and Old Mill?"), ["When is Central Station open?"]).restated
     'When is Old Mill open?'
     """
-    leaning = leaning_of(question.text) if earlier else Leaning.ALONE
+    leaning = leaning_after(question.text, earlier[-1]) if earlier else Leaning.ALONE
     *before, text = in_full([*earlier, question.text])
     restated = text if text != question.text else ""
     looked_for = (restated, searched_text(question.text, earlier)) if restated else wordings(text, before, leaning)

@@ -41,9 +41,9 @@ from rag_app.domain import (
 from rag_app.retrieval.index import IndexSpec
 from rag_app.settings import Settings
 from rag_app.surfaces.library.rag import Rag, target_of
-from rag_app.surfaces.pages.signing_in import DEMO_ADMINISTRATOR, DEMO_MEMBER, DEMO_OTHER
+from rag_app.surfaces.pages.signing_in import DEMO_ADMINISTRATOR, DEMO_MEMBER, DEMO_ORGANIZATION, DEMO_OTHER
 
-NAMES = {"aurora": "Aurora", "birch": "Birch"}
+NAMES = {"aurora": DEMO_ORGANIZATION, "birch": "Birch"}
 MEMBER = DEMO_MEMBER
 USERS = {MEMBER: "aurora", DEMO_OTHER: "birch", DEMO_ADMINISTRATOR: "aurora"}
 ANYBODYS = "aurora"

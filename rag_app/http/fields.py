@@ -92,6 +92,9 @@ class AnswerRemarks(Struct, frozen=True, kw_only=True, omit_defaults=True):
             examples=["your 4 listings, bestseller first"],
         ),
     ] = ""
+    language: Annotated[
+        str, Meta(description="the language of the answer, two letters; absent if it is English", examples=["de"])
+    ] = ""
     courtesy: Annotated[
         bool,
         Meta(

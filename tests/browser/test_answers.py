@@ -73,9 +73,11 @@ def test_a_long_question_is_not_cut_but_refused(browser: Browser) -> None:
     box.fill("a" * 501)
     page.keyboard.press("Enter")
     expect(page.locator("#count")).to_have_text("501 of at most 500 characters")
-    assert "this one has 501" in box.evaluate("box => box.validationMessage")
+    expect(page.get_by_role("alert")).to_contain_text("at most 500 characters; this one has 501")
+    expect(box).to_have_attribute("aria-invalid", "true")
     expect(box).to_have_value("a" * 501)
     box.fill("hello")
+    expect(page.get_by_role("alert")).to_have_count(0)
     page.keyboard.press("Enter")
     expect(page.locator("#status")).to_have_text("The answer is complete.")
 
@@ -95,6 +97,47 @@ def test_an_error_is_told_by_its_kind_and_the_question_is_kept(browser: Browser)
     page.reload()
     expect(page.get_by_role("textbox", name="Your question")).to_have_value("How do I feed a sourdough starter?")
     expect(page.get_by_role("button", name="How do I feed a sourdough starter?")).to_be_visible()
+
+
+@POINT
+def test_two_tabs_keep_the_answers_of_both(browser: Browser) -> None:
+    first = browser.open("/knowledge")
+    second = first.context.new_page()
+    second.goto("/knowledge")
+    for page, question in ((second, "hello"), (first, QUESTION)):
+        page.get_by_role("textbox", name="Your question").fill(question)
+        page.keyboard.press("Enter")
+        expect(page.locator("#status")).to_have_text("The answer is complete.")
+    second.reload()
+    expect(second.locator("p.asked")).to_have_text([re.compile(QUESTION[:20]), re.compile("hello")])
+    expect(first.locator("p.asked")).to_have_count(1)
+
+
+GERMAN = """async (path) => {
+  const { answerOf } = await import(path);
+  const flags = { refused: true, language: "de" };
+  const made = answerOf({ id: "a", role: "assistant", content: "Keine Antwort.", sources: [], flags, feedback: null });
+  return [made.querySelector(".prose").lang, made.textContent.includes("Not answered")];
+}"""
+
+
+@POINT
+def test_a_german_answer_is_marked_as_german(browser: Browser) -> None:
+    page = browser.open("/knowledge")
+    path = page.locator("script[type=module]").get_attribute("src").replace("answers.js", "message.js")
+    assert page.evaluate(GERMAN, path) == ["de", False]
+
+
+@POINT
+def test_examples_are_those_of_the_index_and_the_organization(browser: Browser) -> None:
+    example = "How do I feed a sourdough starter?"
+    page = browser.open("/knowledge")
+    expect(page.get_by_role("button", name=example)).to_be_visible()
+    page.get_by_role("combobox", name="Index").select_option("salon_calls")
+    expect(page.get_by_role("button", name=example)).to_be_hidden()
+    page.goto("/knowledge?index=salon_calls")
+    expect(page.get_by_role("region", name="What can be asked")).to_contain_text("salon_calls")
+    expect(page.get_by_role("button", name=example)).to_have_count(0)
 
 
 def test_any_index_is_asked_and_stays_chosen(browser: Browser) -> None:

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct, convert, field
 from msgspec.structs import replace
 
 from rag_app.answering.capabilities import Capability, capability_named
+from rag_app.answering.refusals import foreign_language
 from rag_app.answering.restating import go_on
 from rag_app.domain import (
     Answer,
@@ -335,6 +336,7 @@ def responder(
             removed_sentences=given.removed,
             understood=given.understood,
             courtesy=given.courtesy,
+            language=foreign_language(given.text),
         )
 
     return respond

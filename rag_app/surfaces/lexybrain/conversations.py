@@ -29,7 +29,7 @@ from rag_app.answering.models import estimate_usage
 from rag_app.answering.prompt_configs import PromptRegistry
 from rag_app.answering.prompts import GLOBAL, PromptConfig, choose
 from rag_app.answering.providers import EXTRACTIVE
-from rag_app.answering.restating import go_on
+from rag_app.answering.restating import go_on, leaning_after
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain import (
@@ -90,6 +90,7 @@ from rag_app.surfaces.lexybrain.types import (
     RagRequest,
     RagResponse,
     RagSource,
+    Role,
 )
 from rag_app.telemetry.observing import Stage, identify, safe_text
 
@@ -243,7 +244,8 @@ class Turn:
         self._today = await self._services.pipeline.today(self._scope)
         with Stage("detection"):
             if history:
-                self._leaning = leaning_of(said.text)
+                before = [each.content for each in history if each.role is Role.USER]
+                self._leaning = leaning_after(said.text, before[-1]) if before else leaning_of(said.text)
             self.capability = said.capability or await self._detect(history)
         if self._begun.over_budget is not None and self._services.models.takes_tokens(self.capability):
             raise self._begun.over_budget

@@ -16,6 +16,7 @@ from rag_app.answering.context import count_tokens, neutralise
 from rag_app.answering.leaning import Leaning, beginning_of, leaning_of
 from rag_app.answering.models import AnsweringModel, Draft, estimate_usage
 from rag_app.answering.prompts import Prompt, PromptConfig, kept_constraints
+from rag_app.answering.refusals import foreign_language
 from rag_app.answering.synthesizers import first_not_none, with_today
 from rag_app.domain import (
     Answer,
@@ -37,9 +38,9 @@ from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.types import (
     REFERENCE_TYPES,
     CitedPassage,
+    ClaimPassage,
     Flags,
     PastMessage,
-    QuotedPassage,
     RagContext,
     RagOptions,
     RagRequest,
@@ -359,11 +360,11 @@ def retrieved_sources(hits: Iterable[Hit], citations: Sequence[Citation], spec: 
     sources = []
     for source, hit in _best_hits((*(citation.hit for citation in citations), *hits)).items():
         number, quote, passage = None, None, None
-        passages: tuple[QuotedPassage, ...] = ()
+        passages: tuple[ClaimPassage, ...] = ()
         if (citation := cited.get(source)) is not None:
             number, quote = citation.number, citation.quote
             passage = CitedPassage(citation.hit.chunk_id, citation.start, citation.end)
-            passages = convert(citation.passages, tuple[QuotedPassage, ...], from_attributes=True)
+            passages = convert(citation.passages, tuple[ClaimPassage, ...], from_attributes=True)
         shown = spec.show_type(hit.source_type)
         place = passage_place(hit if citation is None else citation.hit)
         said = shown, hit.title, hit.relevance, number, quote, True, passage, passages
@@ -415,6 +416,7 @@ def flags_of(answer: Answer, sources: Sequence[ThreadSource]) -> Flags:
         removed_sentences=answer.removed,
         understood=answer.understood,
         courtesy=answer.courtesy,
+        language=foreign_language(answer.text),
     )
 
 

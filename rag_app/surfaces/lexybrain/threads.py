@@ -50,10 +50,10 @@ from rag_app.surfaces.lexybrain.tables import feedback_table, messages_table, th
 from rag_app.surfaces.lexybrain.types import (
     BegunTurn,
     CitedPassage,
+    ClaimPassage,
     Flags,
     Outcome,
     PastMessage,
-    QuotedPassage,
     RagModel,
     RagRequest,
     RagUsage,
@@ -598,7 +598,7 @@ def render_message(row: Row[Any], seen: Collection[UUID]) -> ThreadMessage:
         told = kept if source in seen else {}
         shown = kept["type"], kept["label"], kept["score"], kept.get("cited"), told.get("quote")
         passage = convert(told.get("passage"), CitedPassage | None)
-        passages = convert(told.get("passages", ()), tuple[QuotedPassage, ...])
+        passages = convert(told.get("passages", ()), tuple[ClaimPassage, ...])
         place = {name: told.get(name) for name in SourcePlace.__struct_fields__}
         sources.append(structs.replace(ThreadSource(source, *shown, source in seen, passage, passages), **place))
     read, written = made.get("tokensIn"), made.get("tokensOut")

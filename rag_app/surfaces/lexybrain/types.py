@@ -299,11 +299,11 @@ class CitedPassage(Struct, frozen=True, rename="camel"):
     end: Annotated[int, Meta(ge=0, examples=[164])]
 
 
-class QuotedPassage(CitedPassage, frozen=True):
+class ClaimPassage(CitedPassage, frozen=True):
     quote: str
 
 
-Passages = Annotated[tuple[QuotedPassage, ...], Meta(description=PASSAGES)]
+Passages = Annotated[tuple[ClaimPassage, ...], Meta(description=PASSAGES)]
 
 
 class RagCitation(RagSource, frozen=True):

@@ -14,6 +14,7 @@ from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct, field
 
+from rag_app.answering.refusals import foreign_language
 from rag_app.answering.restating import go_on
 from rag_app.domain import (
     Answer,
@@ -320,6 +321,7 @@ def render_answer(question: str, given: Answer, warnings: list[str]) -> OwnerAsk
         removed_sentences=given.removed,
         understood=given.understood,
         courtesy=given.courtesy,
+        language=foreign_language(given.text),
     )
 
 

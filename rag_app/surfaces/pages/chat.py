@@ -21,7 +21,7 @@ from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE, AnswerResponse
 from rag_app.surfaces.lexybrain.conversations import INDEX
 from rag_app.surfaces.lexybrain.threads import ThreadStore
 from rag_app.surfaces.owner.routes import INDEX as CALLS
-from rag_app.surfaces.pages.signing_in import SigningIn
+from rag_app.surfaces.pages.signing_in import DEMO_ORGANIZATION, SigningIn
 from rag_app.surfaces.pages.site import (
     SECURITY,
     TEMPLATES,
@@ -33,6 +33,7 @@ from rag_app.surfaces.pages.site import (
     redirect,
     render,
     uuid,
+    visitor_of,
 )
 from rag_app.surfaces.sources.service import SourceService
 
@@ -171,12 +172,18 @@ async def _show_asking(
     status: int = 200,
 ) -> Html:
     """A page that asks an index. `refused` is a question that was not read."""
-    indexes = sources.indexes(request.user)
+    indexes, visitor = sources.indexes(request.user), visitor_of(request)
+    fit = (
+        signing_in.demo
+        and index == (CALLS if template == "calls.html" else KNOWLEDGE)
+        and visitor
+        and DEMO_ORGANIZATION in visitor.organizations
+    )
     return render(
         request,
         template,
         status=status,
-        demo=signing_in.demo,
+        examples_fit=fit,
         indexes=indexes,
         chosen=sources.index(index, request.user).name,
         newest=(await sources.page(request.user, index=index, limit=_NEWEST)).sources,

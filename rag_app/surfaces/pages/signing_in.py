@@ -25,6 +25,8 @@ from rag_app.http.surface import Injected
 from rag_app.surfaces.pages.site import SECURITY, Html, action, local_path, page, redirect, render, visitor_of
 
 DEMO_MEMBER, DEMO_OTHER, DEMO_ADMINISTRATOR = "mila@aurora.example", "jonas@birch.example", "ada@aurora.example"
+DEMO_ORGANIZATION = "Aurora"
+"""The name of the one whose sample documents answer the example questions of pages."""
 DEMO_USERS = {
     DEMO_MEMBER: "a member of Aurora",
     DEMO_OTHER: "a member of Birch, who sees nothing of Aurora",

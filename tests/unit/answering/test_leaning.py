@@ -3,7 +3,7 @@
 import pytest
 
 from rag_app.answering.leaning import Leaning, leaning_of, names_something, points_back, searched_text, wordings
-from rag_app.answering.restating import go_on, restate
+from rag_app.answering.restating import go_on, leaning_after, restate
 from rag_app.domain import Question
 from rag_app.surfaces.lexybrain.messages import cited_before, follow_up
 from rag_app.surfaces.lexybrain.types import PastMessage, Role
@@ -43,6 +43,21 @@ from tests.unit.answering.test_dialogue import said
 )
 def test_leaning(text: str, leaning: Leaning) -> None:
     assert leaning_of(text) is leaning
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "leaning"),
+    [
+        ("Was muss ich mitbringen?", "What does a bag of flour cost?", Leaning.ALONE),
+        ("How do we clean the copper kettle?", "Was kostet ein Sack Mehl?", Leaning.ALONE),
+        ("Was muss ich mitbringen?", "Was kostet ein Sack Mehl?", Leaning.DOUBT),
+        ("Was kostet das?", "What does a bag of flour cost?", Leaning.LEANS),
+        ("Und wie lange dauert die Lieferung davon?", "What does a bag of flour cost?", Leaning.LEANS),
+    ],
+)
+def test_another_language_that_points_at_nothing_is_another_subject(text: str, before: str, leaning: Leaning) -> None:
+    assert leaning_after(text, before) is leaning
+    assert go_on(Question(text), [before]).also == () or leaning is not Leaning.ALONE
 
 
 def test_a_month_is_no_name_and_in_german_a_noun_is_none() -> None:

@@ -1,6 +1,6 @@
 // Asks a route that answers without threads; the same answers as the chat's. The last twenty stay in this browser.
 
-import { call, stream } from "./api.js";
+import { call, Problem, stream } from "./api.js";
 import { countCharacters, fetchDraft, keepDraft, sendOnEnter } from "./composer.js";
 import { element, render } from "./markdown.js";
 import { answerOf, chips, feedbackForm, growing, withCitations } from "./message.js";
@@ -31,7 +31,7 @@ const KINDS = {
     /** @param {any} done */
     message: (done) => ({
       content: done.answer.text,
-      flags: { refused: done.status !== "success" && !done.courtesy, courtesy: done.courtesy, understood: done.understood },
+      flags: { refused: done.status !== "success" && !done.courtesy, courtesy: done.courtesy, understood: done.understood, language: done.language },
       sources: done.citations.map((/** @type {any} */ each, /** @type {number} */ place) => ({
         id: each.source_id,
         type: each.source_type,
@@ -50,7 +50,7 @@ const KINDS = {
     /** @param {any} done */
     message: (done) => ({
       content: done.answer,
-      flags: { refused: !done.has_sufficient_evidence && !done.courtesy, courtesy: done.courtesy, understood: done.understood },
+      flags: { refused: !done.has_sufficient_evidence && !done.courtesy, courtesy: done.courtesy, understood: done.understood, language: done.language },
       sources: done.sources.map((/** @type {any} */ each, /** @type {number} */ place) => ({
         id: each.source_id,
         type: each.source_type,
@@ -68,22 +68,26 @@ const kind = KINDS[/** @type {keyof KINDS} */ (page.dataset.kind)];
 const KEY = `answers:${page.dataset.kind}:${page.dataset.user}`;
 const DRAFT = `draft:${page.dataset.kind}:${page.dataset.user}`;
 const text = by("text");
-/** @type {Kept[]} */
-let kept = [];
-try {
-  const found = JSON.parse(localStorage.getItem(KEY) ?? "[]");
-  if (Array.isArray(found)) kept = found;
-} catch {
-  // a browser that keeps nothing, or something else that was kept
+/** @returns {Kept[]} */
+function stored() {
+  try {
+    const found = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    if (Array.isArray(found)) return found;
+  } catch {
+    // a browser that keeps nothing, or something else that was kept
+  }
+  return [];
 }
+let kept = stored(); // what this tab shows: another tab may have stored more meanwhile
 /** @type {AbortController | null} */
 let asking = null;
 
-function keep() {
-  kept = kept.slice(0, MOST_KEPT);
+/** @param {(before: Kept[]) => Kept[]} change of what this tab shows, and of what is stored */
+function keep(change) {
+  kept = change(kept).slice(0, MOST_KEPT);
   showRemarks();
   try {
-    localStorage.setItem(KEY, JSON.stringify(kept));
+    localStorage.setItem(KEY, JSON.stringify(change(stored()).slice(0, MOST_KEPT)));
   } catch {
     // they stay on the page
   }
@@ -166,9 +170,9 @@ async function ask(question) {
     return;
   }
   const said = done ? kind.message(done) : { content: written, flags: { interrupted: true }, sources: [] };
-  kept.unshift({ id: id || String(Date.now()), role: "assistant", feedback: null, question, index, ...said });
-  keep();
-  turn.replaceWith(shown(kept[0]));
+  const answered = { id: id || String(Date.now()), role: "assistant", feedback: null, question, index, ...said };
+  keep((before) => [answered, ...before]);
+  turn.replaceWith(shown(answered));
   if (!failed) by("status").textContent = done ? "The answer is complete." : "The answer was stopped.";
 }
 
@@ -177,7 +181,7 @@ async function judge(message, verdict, comment = null, expected = null) {
   const body = { verdict, ...(comment ? { comment } : {}), ...(expected ? { expected_source: expected } : {}) };
   await call("POST", `/api/v1/answers/${encodeURIComponent(message.id)}/feedback`, body);
   message.feedback = { rating: verdict === "right" ? "positive" : "negative", comment, expectedSourceId: expected };
-  keep();
+  keep((before) => before.map((each) => (each.id === message.id ? message : each)));
   by("status").textContent = "Thank you. Your rating is kept.";
 }
 
@@ -189,9 +193,17 @@ by("ask").addEventListener("submit", (/** @type {Event} */ event) => {
   keepDraft(DRAFT, "");
   void ask(question);
 });
+text.addEventListener("invalid", (/** @type {Event} */ event) => {
+  if (!text.validity.customError) return; // an empty field: the browser says so
+  event.preventDefault();
+  showTrouble(new Problem("too_long", text.validationMessage), null);
+});
 sendOnEnter(text, () => by("ask").requestSubmit());
 const count = countCharacters(text, by("count"));
-text.addEventListener("input", () => keepDraft(DRAFT, text.value));
+text.addEventListener("input", () => {
+  keepDraft(DRAFT, text.value);
+  if (text.validity.valid && by("trouble").querySelector('[data-code="too_long"]')) clearTrouble();
+});
 for (const each of document.querySelectorAll("[data-example]")) {
   each.addEventListener("click", () => {
     text.value = /** @type {HTMLElement} */ (each).dataset.example;
@@ -205,8 +217,7 @@ by("index")?.addEventListener("change", () => {
 });
 by("stop").addEventListener("click", () => asking?.abort());
 by("forget").addEventListener("click", () => {
-  kept = [];
-  keep();
+  keep(() => []);
   show();
 });
 addEventListener("keydown", (event) => {

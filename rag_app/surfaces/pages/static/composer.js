@@ -28,6 +28,7 @@ export function countCharacters(text, into) {
     const written = [...text.value.trim()].length;
     into.textContent = written > 0.8 * longest ? `${written} of at most ${longest} characters` : "";
     into.classList.toggle("worse", written > longest);
+    text.setAttribute("aria-invalid", String(written > longest));
     text.setCustomValidity(written > longest ? `A question here has at most ${longest} characters; this one has ${written}.` : "");
   };
   text.addEventListener("input", count);

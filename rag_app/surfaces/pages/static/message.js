@@ -7,7 +7,7 @@ import { element, render } from "./markdown.js";
  * @typedef {{id: string, type: string, label: string, score: number, citation?: number | null, quote?: string | null,
  *   available?: boolean, passage?: Passage | null, passages?: (Passage & {quote: string})[]}} Source
  * @typedef {{usedRag?: boolean, fallbackToGeneric?: boolean, insufficientContext?: boolean, interrupted?: boolean,
- *   refused?: boolean, courtesy?: boolean, understood?: string}} Flags
+ *   refused?: boolean, courtesy?: boolean, understood?: string, language?: string}} Flags
  * @typedef {{id: string, role: string, content: string, capability?: string | null, sources: Source[], flags: Flags | null,
  *   feedback: {rating: string, comment: string | null, expectedSourceId: string | null} | null}} Message
  */
@@ -69,7 +69,7 @@ export function chips(sources, settled) {
  * @param {boolean} settled
  */
 export function prose(message, settled = true) {
-  return element("div", { class: "prose" }, render(message.content, chips(message.sources, settled)));
+  return element("div", { class: "prose", ...(message.flags?.language ? { lang: message.flags.language } : {}) }, render(message.content, chips(message.sources, settled)));
 }
 
 /** @param {Message} message */
@@ -118,6 +118,7 @@ function remark(message) {
   if (flags.interrupted) return element("p", { class: "notice small" }, "Stopped. The text written so far is kept.");
   if (flags.fallbackToGeneric) return element("p", { class: "notice warn small" }, "The model failed. These sources were found.");
   if (flags.courtesy) return null;
+  if (isRefusal(message) && flags.language) return null; // its own words say it, in the language of the question
   if (isRefusal(message)) return element("p", { class: "refusal small" }, "Not answered: nothing that was found clearly answers this.");
   if (message.capability === "general_chat" && flags.usedRag === false && !message.sources.length)
     return element("p", { class: "notice small" }, "Answered without sources.");

@@ -23,6 +23,7 @@ const TROUBLE = /** @type {Record<string, string>} */ ({
   authentication_required: "You are not signed in any more",
   unauthenticated: "You are not signed in any more",
   validation_error: "The server cannot read this question",
+  too_long: "This question is too long",
   not_found: "This thread does not exist",
 });
 /** What other surfaces call the same. */
