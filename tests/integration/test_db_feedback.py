@@ -349,7 +349,7 @@ async def test_what_two_say_and_what_was_judged_by_hand_goes_each_by_itself(desk
     async def by_hand() -> None:
         generation = await GenerationRegistry(database).create("marketplace", "postgres", "m", 3, {})
         await Validations(database).record(
-            desk.ann, uuid4(), "marketplace", generation.id, 10, {}, [(ASKED, expected, None)]
+            desk.ann, uuid4(), "marketplace", generation.id, 10, {}, [(ASKED, expected, None)], ()
         )
 
     async def rows() -> int:

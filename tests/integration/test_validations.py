@@ -623,7 +623,11 @@ async def test_a_caller_of_no_or_two_organizations_has_no_validations(database: 
 
 
 async def test_a_report_comes_back_as_it_was(database: Database, shelf: Shelf) -> None:
-    given = {"results": [{"mrr": 1.0, "text": "Ça va? 語 \"' {}"}], "total_queries": 1, "figure": 0.3333}
+    given: dict[str, Any] = {
+        "results": [{"mrr": 1.0, "text": "Ça va? 語 \"' {}"}],
+        "total_queries": 1,
+        "figure": 0.3333,
+    }
     run = await record(database, shelf, **given)
     validations = Validations(database)
     assert await validations.report(shelf.principal, run) == given

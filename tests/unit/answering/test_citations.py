@@ -253,8 +253,8 @@ GUIDE = hit(
 def test_each_citation_of_a_source_has_the_passage_of_its_own_claim(text: str, quotes: list[str]) -> None:
     (citation,) = cite(CheckedAnswer(text, (1,)), build_context([GUIDE], max_tokens=500, max_sources=5))
     assert [each.quote for each in citation.passages] == quotes
-    for each in (citation, *citation.passages):
-        assert each.hit.text[each.start : each.end] == each.quote
+    assert citation.hit.text[citation.start : citation.end] == citation.quote
+    assert all(each.hit.text[each.start : each.end] == each.quote for each in citation.passages)
 
 
 def test_the_lines_that_are_told_word_for_word_are_quoted_and_a_figure_counts_for_more_than_a_word() -> None:
