@@ -193,7 +193,7 @@ async def test_a_message_begins_a_thread_and_what_was_said_is_kept(talk: Talk, a
     ]  # fmt: skip
     assert kept.flags == {
         "usedRag": True, "fallbackToGeneric": False, "insufficientContext": True, "interrupted": True, "refused": False,
-        "grounded": None, "removedSentences": 0, "understood": "", "courtesy": False,
+        "grounded": None, "removedSentences": 0, "understood": "", "language": "", "courtesy": False,
     }  # fmt: skip
     assert not kept.training_eligible
 

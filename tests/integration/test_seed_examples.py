@@ -35,10 +35,11 @@ ADDED = {
     "page",
     "metadata",
     "externalId",
+    "passages",
     "fileName",
 }
 """What we say and an example does not: how relevance was judged, what was wrong with a request, whether claims were
-compared with their sources, and where a hit is from. Each surface's fields.toml lists its own."""
+compared with their sources, where a hit is from, and the passage of each claim. Each surface's fields.toml lists its own."""
 
 
 @dataclass(frozen=True)
