@@ -363,7 +363,7 @@ def test_answer_with_insufficient_context(path: str, service: Service) -> None:
 
 def test_many_chunks_of_many_sources(service: Service) -> None:
     """More sources than citations, and more chunks than sources."""
-    for query in (PARKING, "How many weeks of parental leave are there?"):
+    for query in (PARKING, "How many weeks of parental leave does rule 7 give?"):
         asked = {"query_text": query, "top_k": 50}
         found = service.candidates(asked)
         assert len(found) > len({result["source_id"] for result in found}) > 5

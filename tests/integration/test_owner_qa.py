@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from msgspec import to_builtins
+from msgspec.json import encode
 
 from rag_app import Citation, RAGResponse, ask_with_citations, search_chunks_with_filters
 from rag_app.application import Application
@@ -462,5 +462,5 @@ def test_the_library_gives_what_the_api_gives(salon: Salon) -> None:
 
     response, results = prepare(use)
     assert isinstance(response, RAGResponse) and isinstance(response.sources[0], Citation)
-    assert to_builtins(response) == salon.post(ASK, asked)
-    assert to_builtins(results) == salon.post(SEARCH, sought)["results"]
+    assert json.loads(encode(response)) == salon.post(ASK, asked)
+    assert json.loads(encode(results)) == salon.post(SEARCH, sought)["results"]
