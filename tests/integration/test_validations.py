@@ -280,6 +280,7 @@ def runs_of(school: School, key: str) -> list[str]:
     return [each["validation_id"] for each in school.get(RUNS, key).json()["validations"]]
 
 
+@SEVERAL
 def test_a_run_that_found_what_a_group_sees_is_shown_to_the_group(school: School, budget: tuple[str, UUID]) -> None:
     member, audience = budget
     shared = school.post(VALIDATE, ZEPPELIN, member)["validation_id"]
@@ -299,6 +300,7 @@ def test_a_run_that_found_what_a_group_sees_is_shown_to_the_group(school: School
     is_hidden()
 
 
+@SEVERAL
 def test_a_run_is_hidden_from_who_no_longer_sees_its_sources(school: School, budget: tuple[str, UUID]) -> None:
     member, audience = budget
     write_budget(school, None)
