@@ -11,7 +11,7 @@ from litestar.datastructures import ETag, ResponseHeader
 from litestar.exceptions import HTTPException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Tag
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from litestar.response import File
 from msgspec import DecodeError, Meta, Struct, json
 from msgspec.structs import replace
@@ -96,6 +96,13 @@ STALE = PreconditionFailed('a.md has been changed: its ETag is "1b". Read it aga
 ENTITY_TAG = ResponseHeader(
     "ETag", True, '"1b"', "send it as `If-Match` to change the source only if it is still this one"
 )
+IfMatch = Annotated[
+    str | None,
+    HeaderParameter(
+        name="If-Match",
+        description="the ETag that the source must still have, several of them separated by commas, or `*`",
+    ),
+]
 UNREADABLE = UnreadableDocument("a.pdf", "encrypted: a password is needed")
 QUEUED_RESPONSE = ResponseSpec(
     QueuedResponse,
@@ -232,12 +239,14 @@ async def upload(request: Caller, sources: Injected[SourceService]) -> Response[
     operation_class=PutOperation,
     request_max_body_size=None,
 )
-async def put_document(request: Caller, sources: Injected[SourceService]) -> Response[UploadResponse]:
+async def put_document(
+    request: Caller, sources: Injected[SourceService], if_match: IfMatch = None
+) -> Response[UploadResponse]:
     """Replaces the source with this `external_id`, or adds it if there is none.
 
     With an `Idempotency-Key`, a repeated request is executed only once.
     """
-    return await _upload(request, sources, None)
+    return await _upload(request, sources, None, if_match)
 
 
 @SURFACE.put(
@@ -256,14 +265,14 @@ async def put_document(request: Caller, sources: Injected[SourceService]) -> Res
     request_max_body_size=None,
 )
 async def put_source(
-    request: Caller, source_id: FromPath[str], sources: Injected[SourceService]
+    request: Caller, source_id: FromPath[str], sources: Injected[SourceService], if_match: IfMatch = None
 ) -> Response[UploadResponse]:
     """The last part of the path is the external id, percent-encoded. If the external id contains a slash, use
     `PUT /api/v1/sources` and send it in the body.
 
     With an `Idempotency-Key`, a repeated request is executed only once.
     """
-    return await _upload(request, sources, source_id)
+    return await _upload(request, sources, source_id, if_match)
 
 
 @SURFACE.patch(
@@ -277,19 +286,25 @@ async def put_source(
     response_headers=[ENTITY_TAG],
 )
 async def change_source(
-    request: Caller, source_id: FromPath[str], data: JSONBody[ChangeBody], sources: Injected[SourceService]
+    request: Caller,
+    source_id: FromPath[str],
+    data: JSONBody[ChangeBody],
+    sources: Injected[SourceService],
+    if_match: IfMatch = None,
 ) -> Response[SourceInfo]:
     """Omitted fields keep their value. A null removes a field."""
-    info, tag = await sources.change(request.user, source_id, data, request.headers.get("if-match"))
+    info, tag = await sources.change(request.user, source_id, data, if_match)
     return Response(info, headers={"ETag": tag})
 
 
 @SURFACE.delete(f"{PATH}/{{source_id:str}}", NO_SOURCE, NO_ROLE, STALE, status_code=200, summary="Delete a source")
-async def delete_source(request: Caller, source_id: FromPath[str], sources: Injected[SourceService]) -> DeletedResponse:
+async def delete_source(
+    request: Caller, source_id: FromPath[str], sources: Injected[SourceService], if_match: IfMatch = None
+) -> DeletedResponse:
     """The source is no longer found by any search. Returns 404 if it has already been deleted. If the path names a table, all
     its rows that the caller may see are deleted.
     """
-    return await sources.delete(request.user, source_id, request.headers.get("if-match"))
+    return await sources.delete(request.user, source_id, if_match)
 
 
 @SURFACE.delete(
@@ -399,14 +414,17 @@ def _key(request: Caller) -> str | None:
 
 
 async def _upload(
-    request: Caller, sources: SourceService, external_id: str | None, several: bool = False
+    request: Caller,
+    sources: SourceService,
+    external_id: str | None,
+    if_match: str | None = None,
+    several: bool = False,
 ) -> Response[Any]:
     """Ingests what was sent; several documents become a job where they are large, or where the caller prefers one."""
     with temporary_folder() as folder:
         sent = await _receive_content(request, sources, folder, external_id, several)
         sizes = (each.file.stat().st_size if each.file else len(each.text or "") for each in sent.uploads)
         later = several and (prefers(request, "respond-async") or sum(sizes) > sources.allowed.at_once)
-        if_match = None if several else request.headers.get("if-match")
         response, repeated = await sources.upload(
             request.user, sent, folder, _key(request), later=later, if_match=if_match
         )
