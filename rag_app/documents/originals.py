@@ -31,8 +31,8 @@ class Originals:
         self._database, self._folder, self._keeps = database, folder, keeps
 
     async def keep(self, source: Source, file: Path, name: str | None) -> None:
-        """Keep a copy of the file as this source's original, replacing another one, unless the source has been deleted.
-        Blocks while copying."""
+        """Keep a copy of the file as this source's original, replacing another one, unless the source has been deleted or
+        replaced. Blocks while copying."""
         if not self._keeps:
             return
         with file.open("rb") as stream:
@@ -46,6 +46,7 @@ class Originals:
         standing = select(sources_table.c.id).where(
             sources_table.c.id == source.id,
             sources_table.c.org_id == source.org_id,
+            sources_table.c.version == source.version,
             sources_table.c.deleted_at.is_(None),
         )
         try:

@@ -119,9 +119,11 @@ async def test_a_source_that_was_changed_since_it_was_read_is_left_as_it_is(desk
     await desk.sources.delete(desk.writer, "a", "*")
 
 
-async def _upload_file(uploads: UploadService, application: Application, org: UUID, folder: Path) -> UUID:
-    file = folder / "sent"
-    file.write_text("The door code is 4711.", "utf-8")
+async def _upload_file(
+    uploads: UploadService, application: Application, org: UUID, folder: Path, text: str = "The door code is 4711."
+) -> UUID:
+    file = folder / f"sent-{len(text)}"
+    file.write_text(text, "utf-8")
     upload = Upload(external_id="a", file=file, file_name="a.txt")
     (received,) = await uploads.ingest(application.indexes[INDEX], Target(org), [upload], Scope(frozenset({org})))
     assert received.id is not None, received
@@ -207,3 +209,18 @@ async def test_who_belongs_to_no_organization_has_no_jobs(application: Applicati
     alone = await application.people.create_user(f"alone-{id(application)}")
     jobs = JobService(application.jobs, application.roles)
     assert await jobs.page(Principal("alone", alone.id), 10, None) == ([], None)
+
+
+async def test_of_two_files_sent_at_once_the_one_written_last_stays(desk: Desk) -> None:
+    application, kept = desk.application, Originals.keep
+
+    async def late(self: Originals, *arguments: Any) -> None:
+        desk.monkeypatch.setattr(Originals, "keep", kept)
+        await _upload_file(application.uploads, application, desk.org, desk.folder, "The door has no code.")
+        await self.keep(*arguments)
+
+    desk.monkeypatch.setattr(Originals, "keep", late)
+    source = await _upload_file(application.uploads, application, desk.org, desk.folder)
+    path, _ = await application.originals.path(Scope(frozenset({desk.org})), source)
+    assert path.read_text("utf-8") == "The door has no code."
+    assert _files(application.originals._folder) == [path]
