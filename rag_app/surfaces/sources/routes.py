@@ -41,9 +41,8 @@ from rag_app.surfaces.sources.types import (
     ChunksResponse,
     DeletedResponse,
     DocumentBody,
-    PutAtPathOperation,
     PutBody,
-    PutOperation,
+    PutNamedBody,
     QueuedResponse,
     RowsBody,
     SourceDetail,
@@ -51,8 +50,8 @@ from rag_app.surfaces.sources.types import (
     SourcesResponse,
     TextResponse,
     UploadBody,
-    UploadOperation,
     UploadResponse,
+    with_body,
 )
 
 PATH = "/api/v1/sources"
@@ -211,7 +210,7 @@ async def get_text(request: Caller, source_id: FromPath[str], sources: Injected[
     KEY_IN_USE,
     summary="Add or replace documents",
     dto=None,
-    operation_class=UploadOperation,
+    operation_class=with_body(UploadBody, "upload", several=True),
     responses={202: QUEUED_RESPONSE},
     request_max_body_size=None,
 )
@@ -236,7 +235,7 @@ async def upload(request: Caller, sources: Injected[SourceService]) -> Response[
     STALE,
     summary="Add or replace one document",
     dto=None,
-    operation_class=PutOperation,
+    operation_class=with_body(PutNamedBody, "put", "external_id"),
     request_max_body_size=None,
 )
 async def put_document(
@@ -261,7 +260,7 @@ async def put_document(
     STALE,
     summary="Add or replace one document, with its external id in the path",
     dto=None,
-    operation_class=PutAtPathOperation,
+    operation_class=with_body(PutBody, "put_at_path"),
     request_max_body_size=None,
 )
 async def put_source(

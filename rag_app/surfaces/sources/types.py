@@ -1,5 +1,6 @@
 """The requests and responses of `/api/v1/sources`, and the OpenAPI description of bodies that handlers read piece by piece."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast
@@ -352,11 +353,7 @@ _REPEAT_MARK = OpenAPIHeader(
 _LOCATION = OpenAPIHeader(schema=Schema(type=OpenAPIType.STRING), description="the path of the job", required=True)
 
 
-def _add_body(operation: Operation, of: type[Struct], named: str, *required: str, several: bool = False) -> None:
-    """JSON or a form, with `examples/NAMED.json` and `examples/NAMED_form.json`; and the headers of all such requests.
-
-    Handlers read these bodies piece by piece, so Litestar does not know them. `required`: fields of the form.
-    """
+def _describe_body(of: type[Struct], named: str, required: Sequence[str], several: bool) -> RequestBody:
     (written,), parts = json.schema_components([of], ref_template=f"{COMPONENT}{{name}}")
     texts = {name: Schema(type=OpenAPIType.STRING, description=said, min_length=1) for name, said in _TEXTS.items()}
     form = Schema(
@@ -365,7 +362,7 @@ def _add_body(operation: Operation, of: type[Struct], named: str, *required: str
         required=["index", "file", *required],
         additional_properties=False,
     )
-    operation.request_body = RequestBody(
+    return RequestBody(
         content={
             "application/json": OpenAPIMediaType(
                 schema=cast(Schema, {**written, "$defs": parts}), examples={named: example(__package__, named)}
@@ -376,31 +373,24 @@ def _add_body(operation: Operation, of: type[Struct], named: str, *required: str
         },
         required=True,
     )
-    operation.parameters = [*(operation.parameters or ()), IDEMPOTENCY_KEY]
-    for status, response in (operation.responses or {}).items():
-        if status.startswith("2"):
-            succeeded = cast(OpenAPIResponse, response)
-            succeeded.headers = {**(succeeded.headers or {}), "Idempotency-Replayed": _REPEAT_MARK}
 
 
-@dataclass  # without it, Operation's constructor passes over __post_init__
-class UploadOperation(Operation):
-    def __post_init__(self) -> None:
-        _add_body(self, UploadBody, "upload", several=True)
-        self.parameters = [*(self.parameters or ()), PREFER_JOB]
-        queued: Any = (self.responses or {})["202"]
-        queued.headers["Location"] = _LOCATION
+def with_body(of: type[Struct], named: str, *required: str, several: bool = False) -> type[Operation]:
+    """The class of an operation whose body its handler reads piece by piece, so that Litestar does not know it.
 
+    The body is JSON or a form, with `examples/NAMED.json` and `examples/NAMED_form.json`. `required`: fields of the form.
+    One of `several` documents may become a job.
+    """
 
-@dataclass
-class PutOperation(Operation):
-    def __post_init__(self) -> None:
-        _add_body(self, PutNamedBody, "put", "external_id")
+    @dataclass  # without it, Operation's constructor passes over __post_init__
+    class WithBody(Operation):
+        def __post_init__(self) -> None:
+            self.request_body = _describe_body(of, named, required, several)
+            self.parameters = [*(self.parameters or ()), IDEMPOTENCY_KEY, *([PREFER_JOB] if several else [])]
+            succeeded = [response for status, response in (self.responses or {}).items() if status.startswith("2")]
+            for each in cast("list[OpenAPIResponse]", succeeded):
+                each.headers = {**(each.headers or {}), "Idempotency-Replayed": _REPEAT_MARK}
+            if several:
+                cast(Any, self.responses)["202"].headers["Location"] = _LOCATION
 
-
-@dataclass
-class PutAtPathOperation(Operation):
-    """The external id is in the path, so the body need not have it."""
-
-    def __post_init__(self) -> None:
-        _add_body(self, PutBody, "put_at_path")
+    return WithBody
