@@ -104,8 +104,7 @@ class OpenStores:
 
         Raises Misconfigured where there is none, StoreFailed where this process cannot read it.
         """
-        found = await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS)
-        generation = self._check_built(spec, found)
+        generation = await self.active(spec)
         self._check_reads(spec, generation)
         return self.scoped(spec, generation, scope)
 
@@ -116,7 +115,10 @@ class OpenStores:
 
     async def active(self, spec: IndexSpec) -> Generation:
         """The generation that answers, as it was at most a moment ago. Raises Misconfigured where there is none."""
-        return self._check_built(spec, await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS))
+        generation = await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS)
+        if generation is None:  # not by `require`: each search comes by here
+            raise Misconfigured(f"index {spec.name} has not been built in {self.kind(spec)}: run `rag-app db upgrade`")
+        return generation
 
     async def check(self, spec: IndexSpec) -> None:
         """Raises StoreFailed where what the active generation is stored in is missing. No store is opened where the database
@@ -129,11 +131,6 @@ class OpenStores:
             raise StoreFailed(
                 f"{generation.store} has no data of index {spec.name}: {generation.table_prefix} is missing"
             )
-
-    def _check_built(self, spec: IndexSpec, generation: Generation | None) -> Generation:
-        if generation is None:  # not by `require`: each search comes by here
-            raise Misconfigured(f"index {spec.name} has not been built in {self.kind(spec)}: run `rag-app db upgrade`")
-        return generation
 
     async def begin(
         self,
@@ -169,9 +166,8 @@ class OpenStores:
 
     def reaches(self, store: str, specs: Iterable[IndexSpec]) -> bool:
         """Whether this process is configured for a store, be it that no index answers from it any more."""
-        if store in STORES and STORES[store].configured(self._settings):
-            return True
-        return any(self.kind(spec) == store for spec in specs)
+        configured = store in STORES and STORES[store].configured(self._settings)
+        return configured or any(self.kind(spec) == store for spec in specs)
 
     def owner(self) -> str:
         """The URL of the role that owns the schema. Raises Misconfigured where this process does not know it."""
@@ -568,10 +564,8 @@ class Application:
 
     async def problems(self) -> dict[str, str]:
         """For the operator: each part, and whether each index fits the settings; "ok", or what is wrong."""
-        found = await self._states()
-        for spec in self.indexes.values():
-            found[spec.name] = await _state(self.check_index(spec))
-        return found
+        parts = await self._states()
+        return parts | {spec.name: await _state(self.check_index(spec)) for spec in self.indexes.values()}
 
     async def _check_stores(self, readable: bool) -> None:
         for spec in self.indexes.values():
