@@ -87,13 +87,9 @@ class Repeats:
 
     async def end(self, org_id: UUID, user: UUID, key: str, response: JsonObject | None) -> None:
         """Store the response; None: the request failed and may be sent again."""
+        ended = delete(repeats_table) if response is None else update(repeats_table).values(response=response)
         async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
-            if response is None:
-                await session.execute(delete(repeats_table).where(*_row_named(org_id, user, key)))
-            else:
-                await session.execute(
-                    update(repeats_table).where(*_row_named(org_id, user, key)).values(response=response)
-                )
+            await session.execute(ended.where(*_row_named(org_id, user, key)))
 
 
 def _row_named(org_id: UUID, user: UUID, key: str) -> tuple[ColumnElement[bool], ...]:

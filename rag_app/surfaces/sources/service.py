@@ -187,9 +187,7 @@ class SourceService:
             raise InvalidInput("index", None, "is required with a filter, because filters use the fields of an index")
         if sort.removeprefix("-") not in SORTS:
             raise InvalidInput("sort", sort, f"must be one of {', '.join(SORTS)}, optionally with a leading `-`")
-        mine = principal.organizations or frozenset({PUBLIC_ORGANIZATION})
-        if organization is not None:
-            mine = frozenset({await self._organization(principal, organization)})
+        named = None if organization is None else await self._organization(principal, organization)
         wanted = SourceSelection(
             indexes=tuple(spec.name for spec in specs),
             filters=check_filters(filters, specs[0]) if filters else (),
@@ -199,7 +197,9 @@ class SourceService:
             after=cursor,
             limit=limit,
             external_ids=() if external_id is None else (external_id,),
-            organizations=mine,
+            organizations=principal.organizations or frozenset({PUBLIC_ORGANIZATION})
+            if named is None
+            else frozenset({named}),
             ready=None if state is None else state == "ready",
         )
         entries, following = await self._catalogue.page(principal.scope(), wanted, await self._generations(specs))
@@ -348,7 +348,8 @@ class SourceService:
         that fails means that another request succeeded."""
         done = False
         while not done:
-            source = (await self._writable(principal, name)).source
+            source = (await self._entry(principal, name)).source
+            await self._roles.require(Role.WRITE, principal, source.org_id, source.index)
             _check_match(source, if_match)
             with suppress(SourceChanged):
                 await act(source)
@@ -458,11 +459,6 @@ class SourceService:
             media_type=found.media_type,
             derived={"uri": url, "source_type": "web"},
         )
-
-    async def _writable(self, principal: Principal, name: str) -> Entry:
-        entry = await self._entry(principal, name)
-        await self._roles.require(Role.WRITE, principal, entry.source.org_id, entry.source.index)
-        return entry
 
     async def _target(self, principal: Principal, org_id: UUID, index: str, sent: UploadBody | PutBody) -> Target:
         public = org_id == PUBLIC_ORGANIZATION
