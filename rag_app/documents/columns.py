@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 
 from msgspec import Struct, field
 
@@ -81,7 +82,7 @@ def call_columns(
     if len(places) == 1:
         called[places[0]].words += _TABLE["places"]["called"].split(", ")
     names = Counter(each.name for each in called.values())
-    claimed = Counter(phrase for each in called.values() for phrase in {*_all_phrases(each)})
+    claimed = Counter(phrase for each in called.values() for phrase in {*chain(*each.phrases())})
     for each in called.values():
         for phrases in each.phrases():
             phrases[:] = dict.fromkeys(
@@ -95,11 +96,6 @@ def call_columns(
         if each.words == [column_name(name).replace("_", " ")] and not unit_of(name):
             each.words = []
     return called
-
-
-def _all_phrases(each: ColumnWords) -> Iterator[str]:
-    for phrases in each.phrases():
-        yield from phrases
 
 
 def _call_column(name: str, kind: FieldType | None, values: Iterable[str], dated: bool) -> ColumnWords:

@@ -135,9 +135,7 @@ def _text(head: bytes) -> str:
             return ".jsonl"
         if len(head) == _HEAD or _is_json(start):
             return ".json"
-    if start[:1] == b"[" and _is_json(start):
-        return ".json"
-    return ".txt"
+    return ".json" if start[:1] == b"[" and _is_json(start) else ".txt"
 
 
 def _is_json(text: bytes) -> bool:

@@ -214,9 +214,9 @@ class Comparison:
 
     def add(self, original: Sequence[TextNode], copy: Sequence[TextNode]) -> bool:
         """Compare a source's chunks. Returns whether they differ."""
-        there, here, deviation = Tally.count_nodes(original), Tally.count_nodes(copy), 0.0
-        if original and there == here:
-            deviation = float(np.abs(_unit_vectors(original) - _unit_vectors(copy)).max())
+        there, here = Tally.count_nodes(original), Tally.count_nodes(copy)
+        same = original and there == here
+        deviation = float(np.abs(_unit_vectors(original) - _unit_vectors(copy)).max()) if same else 0.0
         differs = there != here or deviation > _DEVIATION
         self.sources, self.differing = self.sources + 1, self.differing + differs
         self.original, self.copy = self.original + there, self.copy + here

@@ -74,9 +74,8 @@ class Upload(Struct, frozen=True):
     @property
     def name(self) -> str:
         """The external id of sources in it that have none of their own."""
-        if known := self.external_id or self.file_name:
-            return known
-        return f"text-{hashlib.sha256((self.text or '').encode()).hexdigest()[:24]}"
+        known = self.external_id or self.file_name
+        return known or f"text-{hashlib.sha256((self.text or '').encode()).hexdigest()[:24]}"
 
 
 class UploadedDocument(Struct, frozen=True, kw_only=True):
