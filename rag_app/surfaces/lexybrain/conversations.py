@@ -52,6 +52,7 @@ from rag_app.domain import (
     StoreFailed,
     ThreadBusy,
     Usage,
+    require,
 )
 from rag_app.http.fields import as_wire
 from rag_app.http.streaming import Resumable
@@ -141,11 +142,10 @@ class Conversations:
         """
         if not self.enabled:
             raise FeatureDisabled("Ask LexyBrain is switched off")
-        if self.index is None:
-            raise FeatureDisabled(f"The index {INDEX} does not exist in this installation")
+        index = require(self.index, FeatureDisabled(f"The index {INDEX} does not exist in this installation"))
         if principal.indexes is not None and INDEX not in principal.indexes:
             raise Forbidden(f"This key may not search the index {INDEX}")
-        turn = Turn(self, self.index, said)
+        turn = Turn(self, index, said)
         await turn.begin(principal)
         return turn
 
@@ -236,10 +236,9 @@ class Turn:
 
     async def _prepare(self) -> None:
         said, thread = self._said, self._begun.thread
-        history: Sequence[PastMessage] = ()
+        read, latest = self._services.threads.history, self._begun.message
         with Stage("history"):
-            if thread.message_count > 1:
-                history = await self._services.threads.history(self._scope, thread.id, before=self._begun.message)
+            history = await read(self._scope, thread.id, before=latest) if thread.message_count > 1 else ()
         self._told_of = (*(each.id for each in history), self._begun.message)
         self._today = await self._services.pipeline.today(self._scope)
         with Stage("detection"):
@@ -251,11 +250,11 @@ class Turn:
             raise self._begun.over_budget
         with Stage("prompts"):
             versions = await self._choose_prompts()
-        named, context = list[UUID](), said.context or RagContext()
+        context = said.context or RagContext()
         lists = (context.keywords, context.watchlists, context.listings, context.alerts)
-        names = [name for each in lists for name in each or ()]
-        if names or context.shop_url:
-            named = await self._services.ledger.find_named(self._scope, INDEX, names, context.shop_url)
+        names, find_named = [name for each in lists for name in each or ()], self._services.ledger.find_named
+        any_named = names or context.shop_url
+        named = await find_named(self._scope, INDEX, names, context.shop_url) if any_named else []
         self.question = instruct(
             capability_named(self.capability),
             said,
@@ -295,9 +294,8 @@ class Turn:
     async def _rewrite(self, history: Sequence[PastMessage]) -> Sequence[str]:
         """What a model says is to be searched for, since a follow-up by itself often names nothing; else nothing."""
         text, models = self._said.text, self._services.models
-        model = None
-        if self._services.rewrite and history and self._begun.over_budget is None:
-            model = models.model(self.capability)
+        asked = self._services.rewrite and history and self._begun.over_budget is None
+        model = models.model(self.capability) if asked else None
         if model is None:
             return ()
         prompt, most = models.prompt("ask_lexybrain_rewrite"), self._services.history_tokens
