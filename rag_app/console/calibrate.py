@@ -28,9 +28,8 @@ async def calibrate_index(
     model. Raises InvalidInput for a question of another organization, and where there are too few.
     """
     generation = await application.backends.active(spec)
-    owner = PUBLIC_ORGANIZATION
-    if organization is not None:
-        owner = (await application.people.organization(organization)).id
+    named = None if organization is None else await application.people.organization(organization)
+    owner = PUBLIC_ORGANIZATION if named is None else named.id
     asked = await _ask(application, spec, organization, judgments, progress)
     prior, basis = await _prior(application, spec, organization)
     fit = fit_gate(asked, application.embedder.model_name, prior)

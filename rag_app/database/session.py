@@ -130,9 +130,7 @@ def _store_failed(context: ExceptionContext) -> BaseException | None:
         return None
     # no DBAPI errors to SQLAlchemy, which would keep the broken connection
     context.is_disconnect = context.is_disconnect or isinstance(original, _CONNECTION_ERRORS)
-    if context.is_disconnect or _is_out_of_order(original):
-        return _failure(original)
-    return None
+    return _failure(original) if context.is_disconnect or _is_out_of_order(original) else None
 
 
 async def _close(connection: asyncpg.Connection) -> None:
