@@ -20,7 +20,7 @@ _UNITS = {
     for name, said in _TABLE["dimensions"].items()
 }
 _PARTS_OF_UNITS = {code for known in _UNITS.values() for code in known if len(code) > 1}.union(
-    ("per", "pro", "par", "je", "g", "l", "m", "t", "h")
+    _TABLE["units"]["parts"].split()
 )
 """Words beside which a unit is part of another one: `eur_per_hour`, `g_km`."""
 _SHORT = dict(each.split("=") for each in _TABLE["short"]["words"].split())
@@ -29,9 +29,7 @@ _PAIRS = dict(each.split("=") for each in re.split(r"[|\n]", _TABLE["short"]["pa
 # A header such as `Price (EUR)`.
 _WITH_UNIT = re.compile(r"(?P<name>[^()\[\]]+?)\s*[(\[](?P<unit>[^()\[\]]{1,20})[)\]]")
 _YEAR = re.compile("1[5-9]\\d\\d|20\\d\\d")
-_UNCLEAR = frozenset(
-    {"in", "min", "ms", "hp", "bar", "deg", "cl"}
-)  # and all of one letter: units of what is measured so alone
+_UNCLEAR = frozenset(_TABLE["units"]["unclear"].split())  # and all of one letter
 NUMBER_TYPES = (FieldType.INTEGER, FieldType.NUMBER)
 _LONGEST_CODE = 4  # letters
 _SHORTEST = 2  # letters of what is no noun
@@ -102,7 +100,8 @@ def _call_column(name: str, kind: FieldType | None, values: Iterable[str], dated
     tokens = full_name(name, kind)
     said = ColumnWords(" ".join(tokens))
     if kind in NUMBER_TYPES:
-        measure = measure_of(tokens, unit_of(name), values) if not _is_rated(tokens) else Measure()
+        rated = not {*_TABLE["never"]["rated"].split()}.isdisjoint(tokens[:-1])
+        measure = Measure() if rated else measure_of(tokens, unit_of(name), values)
         ends = () if dated and "year" in measure.marks else (measure.high, measure.low)
         heads = [] if "year" in measure.marks else _heads(tokens, "figures")
         said.words = [said.name, *heads, *measure.words]
@@ -262,12 +261,6 @@ def _nouns() -> frozenset[str]:
 
 def _dimension(code: str) -> str:
     return next((name for name, known in _UNITS.items() if code.casefold() in known), "")
-
-
-def _is_rated(tokens: Sequence[str]) -> bool:
-    return not {"per", "limit", "maximum", "minimum", "target", "quota", "unit", "hourly", "daily"}.isdisjoint(
-        tokens[:-1]
-    )
 
 
 def _entry_of(tokens: Sequence[str], entries: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
