@@ -104,7 +104,8 @@ class OpenStores:
 
         Raises Misconfigured where there is none, StoreFailed where this process cannot read it.
         """
-        generation = await self.active(spec)
+        found = await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS)  # a frame less
+        generation = self._check_built(spec, found)
         self._check_reads(spec, generation)
         return self.scoped(spec, generation, scope)
 
@@ -115,10 +116,7 @@ class OpenStores:
 
     async def active(self, spec: IndexSpec) -> Generation:
         """The generation that answers, as it was at most a moment ago. Raises Misconfigured where there is none."""
-        generation = await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS)
-        if generation is None:  # not by `require`: each search comes by here
-            raise Misconfigured(f"index {spec.name} has not been built in {self.kind(spec)}: run `rag-app db upgrade`")
-        return generation
+        return self._check_built(spec, await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS))
 
     async def check(self, spec: IndexSpec) -> None:
         """Raises StoreFailed where what the active generation is stored in is missing. No store is opened where the database
@@ -131,6 +129,11 @@ class OpenStores:
             raise StoreFailed(
                 f"{generation.store} has no data of index {spec.name}: {generation.table_prefix} is missing"
             )
+
+    def _check_built(self, spec: IndexSpec, generation: Generation | None) -> Generation:
+        if generation is None:  # not by `require`: each search comes by here
+            raise Misconfigured(f"index {spec.name} has not been built in {self.kind(spec)}: run `rag-app db upgrade`")
+        return generation
 
     async def begin(
         self,
