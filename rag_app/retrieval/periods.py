@@ -407,7 +407,8 @@ _PATTERNS = {
     "years": (
         r"(?<!\w)(?:{in_years}\s+)?(?:{the?}{units.year}\s+(?P<ends>{yyyy}\s*(?:[-–]|{to})\s*{yyyy})"
         r"|{the?}{units.year}\s+(?P<two>{yyyy}\s+{and}\s+{yyyy})"
-        r"|(?:{the?}{units.year}\s+)?(?P<listed>{yyyy}(?:,\s*{yyyy})+,?\s+{and}\s+{yyyy}))(?!\w)"
+        r"|(?:{the?}{units.year}\s+)?(?P<listed>{yyyy}(?:,\s*{yyyy})+,?\s+{and}\s+{yyyy})"
+        r"|(?<=,\s)(?P<apposed>{yyyy}\s*(?:[-–]|{to})\s*{yyyy})(?=\s*(?:[?.!,;:]|$)))(?!\w)"
     ),
     # behind a year that other days begin with
     "goes_on": r"\s*(?:[-–/]\s*\d|(?:{to}|{and_on})(?!\w))",
@@ -706,10 +707,12 @@ class _Reading:
             listed = [match] if match and kind else []
 
     def _years(self) -> Iterator[Period]:
-        """From one year to another, and years that follow each other: "the years 2012 to 2014", "2012, 2013 and 2014"."""
+        """From one year to another, and years that follow each other: "the years 2012 to 2014", "2012, 2013 and 2014", ", 2012
+        to 2014"."""
         for found in self.grammar.years.finditer(self.text):
-            said = [int(year) for year in re.findall(_YEAR, found["ends"] or found["two"] or found["listed"])]
-            if said == [*range(said[0], said[-1] + 1)] or (found["ends"] and said[0] < said[-1]):
+            ends = found["ends"] or found["apposed"]
+            said = [int(year) for year in re.findall(_YEAR, ends or found["two"] or found["listed"])]
+            if said == [*range(said[0], said[-1] + 1)] or (ends and said[0] < said[-1]):
                 yield self._period((date(said[0], 1, 1), date(said[-1], 12, 31)), found.start(), found.end(), "days")
 
     def compared_periods(self) -> Iterator[Period]:
@@ -907,21 +910,35 @@ class _Reading:
             period = self._open_period(match, named) if named else None
             if period is None and within and match.lastgroup in ("weekday", "quarter"):  # "Tuesday last week"
                 period = self._period(within, match.start(), match.end(), _grain_of(within))
-            if period is not None and following and within:
+            if period is not None and following and (within or self._is_its_weekday(period.start, match, following)):
                 container, said = following, (period.span[0], following.end())
                 period = replace(period, said=self.text[slice(*said)], span=said, otherwise=None)
             if period is not None:
                 yield period
 
     def _is_same_day(self, weekday: re.Match[str], following: re.Match[str]) -> bool:
-        """Wednesday, 14 January. The weekday is a part of the date."""
+        """Wednesday, 14 January; Christmas, 25 December. The weekday or the feast is a part of the date."""
         joined = self.grammar.same_day.fullmatch(self.text[weekday.end() : following.start()])
-        return joined is not None and weekday.lastgroup == "weekday" and following.lastgroup in ("dated", "written")
+        if joined is None or following.lastgroup not in ("dated", "written"):
+            return False
+        feast, dated = self._days(weekday), self._days(following)
+        same = feast and dated and (feast[0].month, feast[0].day) == (dated[0].month, dated[0].day)
+        return weekday.lastgroup == "weekday" or (weekday.lastgroup == "feast" and bool(same))
+
+    def _is_its_weekday(self, day: date | None, match: re.Match[str], following: re.Match[str]) -> bool:
+        """Tomorrow, Saturday. The weekday only says again which day it is."""
+        joined = self.grammar.same_day.fullmatch(self.text[match.end() : following.start()])
+        return (
+            joined is not None
+            and (match.lastgroup, following.lastgroup) == ("near", "weekday")
+            and (day and day.weekday()) == self.grammar.weekday(following[0])
+        )
 
     def _on_weekday(self, weekday: re.Match[str], match: re.Match[str]) -> Iterator[Period]:
         """A date with its weekday: without a year it is of the nearest one in which the two agree."""
         days, said = self._days(match), self.grammar.weekday(weekday[0])
-        if days is not None and match.lastgroup == "dated" and not re.search(_YEAR, match[0]):
+        undated = match.lastgroup == "dated" and not re.search(_YEAR, match[0])
+        if days is not None and undated and weekday.lastgroup == "weekday":
             years = (_valid(self.today.year + by, days[0].month, days[0].day) for by in (0, -1, 1, -2, 2, -3, 3))
             days = next(((day, day) for day in years if day and day.weekday() == said), days)
         if days is not None:

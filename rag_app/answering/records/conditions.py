@@ -1,7 +1,7 @@
 """The conditions of a question about records: its figures with what they are compared by, and the values that it names."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise, takewhile
 
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
@@ -502,8 +502,14 @@ class Conditions:
         for names in {query.order, query.of}, {*self.figures}, others:
             kinds = {kind for name in names if (kind := vocabulary_of(self.spec, name).kind) is not None}
             if kinds:
-                return kinds.pop() if len(kinds) == 1 else None
+                return self._kind_with(kinds.pop(), others) if len(kinds) == 1 else None
         return self._only_kind()
+
+    def _kind_with(self, name: str, fields: Collection[str | None]) -> str | None:
+        """The kind, or the one that has a field of the conditions which records of this kind lack."""
+        lacking = {*fields} & {*self.spec.records[name].lacks}
+        others = [each for each, kind in self.spec.records.items() if lacking & {*kind.having}]
+        return name if not lacking else others[0] if len(others) == 1 else None
 
     def _only_kind(self) -> str | None:
         return next(iter(self.spec.records)) if len(self.spec.records) == 1 else None

@@ -772,7 +772,7 @@ class RecordFinder:
         plan = reading.plan
         if plan is None:
             return reading
-        one_day = plan.query.order == "date" and plan.period is not None and plan.period.grain == "day"
+        one_day = plan.is_list and plan.period is not None and plan.period.grain == "day"
         plan = replace(plan, clock=True) if one_day or asks_time(question.text) else plan
         return replace(reading, plan=plan if hours is None else plan.narrow_to_hours(hours))
 

@@ -15,6 +15,7 @@ from rag_app.answering.records.wording import (
     Token,
     figure,
     goes_by,
+    is_figure,
     only_figure,
     people_field,
     vocabulary_of,
@@ -97,6 +98,9 @@ class OrderReader(ComparisonReader):
     def _ordered_field(self) -> str:
         if len(self.figures) == 1:
             return self.figures[0]
+        units = [name for name in self._fields("unit") if is_figure(self.spec, name)]
+        if len(units) == 1 and not self.figures and self._words_for_once():
+            return units[0]  # "the most in one go, in pounds"
         own = self.spec.records[self.kind].by if self.kind else None
         alone = only_figure(self.spec) if self._is_of_one() else None  # "the lowest quote"
         return own or alone or "" if not self.figures else ""
@@ -200,8 +204,14 @@ class OrderReader(ComparisonReader):
         return acting.pop() if len(acting) == 1 else None if acting else people_field(self.spec)
 
     def _words_for_once(self) -> list[Token]:
-        """What says that the figure of one record is meant, and no sum: "in a single visit"."""
-        return [token for token in self.tokens if token.text.casefold() in word_set("once")]
+        """What says that the figure of one record is meant, and no sum: "in a single visit", "for a visit"."""
+        plain = [token for token in self.tokens if not token.inside]
+        of_one = [
+            article
+            for lead, article, kind in zip(plain, plain[1:], plain[2:], strict=False)
+            if lead.stem in word_set("of_whom") and article.stem in word_set("some") and kind.role == "kind"
+        ]
+        return [*of_one, *(token for token in plain if token.text.casefold() in word_set("once"))]
 
     def _names_spender(self) -> bool:
         return any(token.stem in word_set("spenders") for token in self.tokens)

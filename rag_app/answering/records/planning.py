@@ -47,6 +47,7 @@ from rag_app.answering.records.wording import (
     SUPERLATIVES,
     Meaning,
     Token,
+    asks_with,
     figure,
     goes_by,
     in_money,
@@ -66,6 +67,7 @@ from rag_app.answering.records.wording import (
     stems,
     stock_field,
     takings_field,
+    total_field,
     total_of,
     vocabulary_of,
     word_set,
@@ -218,12 +220,17 @@ def respell(
     text: str, options: Mapping[str, Mapping[str, float]], spec: IndexSpec, values: Sequence[NamedValue]
 ) -> str:
     """The text with each of these words as the likeliest of its spellings that is a word of the index or of a value."""
-    known, meant = known_words(spec, values), {}
+    known, meant, words = known_words(spec, values), {}, text.lower().split()
     of_values = {word for each in values for word in stems(each.value)}
     for word, found in options.items():
-        there = sorted((cost, stem(each) not in of_values, each) for each, cost in found.items() if stem(each) in known)
-        if there and (not there[0][0] or len(tokens_of(word)) > 1):  # what the model knows whole is hardly misspelt
-            meant[word] = there[0][2]
+        before = next((one for one, other in pairwise(words) if other == word), "")
+        there = sorted(
+            (not asks_with(before, each), cost, stem(each) not in of_values, each)
+            for each, cost in found.items()
+            if stem(each) in known
+        )
+        if there and (not there[0][1] or len(tokens_of(word)) > 1):  # what the model knows whole is hardly misspelt
+            meant[word] = there[0][3]
     return correct_spelling(text, meant)
 
 
@@ -978,7 +985,8 @@ class _Reader(OrderReader):
             return False
         priced = self._has("sum") or self._has("much")
         if priced and not self.figures:
-            self.figures = [name for name in [money_field(self.spec) or price_field(self.spec)] if name]
+            earned = money_field(self.spec) or total_field(self.spec) or price_field(self.spec)
+            self.figures = [name for name in [earned] if name]
         return bool(self.keys or self.figures)
 
     def _asks_when_besides(self) -> bool:

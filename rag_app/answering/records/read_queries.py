@@ -236,8 +236,19 @@ def _leaves_words(question: Question, query: WrittenQuery, spec: IndexSpec) -> b
     denies = any(each.operator not in ("==", "contains") or not each.value for each in query.filters)
     compares = "than" in question.text.casefold().split()
     unsaid = any(figure(token.text) not in figures for token in tokens if token.is_left)
-    other = _names_other_figure(tokens, spec) or _turns_round(tokens, query, spec)
+    other = (
+        _names_other_figure(tokens, spec) or _turns_round(tokens, query, spec) or _denies_unsaid(tokens, query, spec)
+    )
     return ((denied or compares) and not denies) or unsaid or other or _doubts_flags(tokens, query, spec)
+
+
+def _denies_unsaid(tokens: Sequence[Token], query: WrittenQuery, spec: IndexSpec) -> bool:
+    """Whether the query denies a value that the question does not name: what "didn't go ahead" is not all that is not done."""
+    said = {token.stem for token in tokens}
+    meant = {token.meaning.value for token in tokens if token.role == "value" and token.meaning}
+    denied = [each for each in query.filters if each.operator == "!=" and each.value not in meant]
+    phrases = [(str(each.value), *vocabulary_of(spec, each.field).values.get(str(each.value), ())) for each in denied]
+    return any(not any({*stems(phrase)} <= said for phrase in every) for every in phrases)
 
 
 def _turns_round(tokens: Sequence[Token], query: WrittenQuery, spec: IndexSpec) -> bool:

@@ -73,6 +73,8 @@ def settle_fields(tokens: Sequence[Token], spec: IndexSpec) -> None:
             token.meaning = Meaning("unclear")
         elif token.role == "field" and kind in _PLAIN and _says_there(tokens, place, spec):
             token.meaning = Meaning("value", token.name, THERE)
+        elif token.is_left and (time := _time_of_deed(tokens, place, spec)) is not None:
+            token.meaning, token.said = Meaning("value", time, THERE), True
 
 
 def times_of(spec: IndexSpec) -> list[str]:
@@ -371,6 +373,9 @@ def _says_there(tokens: Sequence[Token], place: int, spec: IndexSpec) -> bool:
     figured = shows or any(each.role in _FIGURE_ROLES for each in tokens)
     named = any(each.role == "value" and each.name == token.name for each in behind[:1])
     lead.said |= shows and not named
+    earned = {each.role for each in tokens} & {"sum", "average"} and tokens[0].stem in word_set("what")
+    if earned and lead is tokens[1] and lead.stem in word_set("has"):
+        return False  # "what has the ticket desk taken in total"
     begun = {each.stem for each in tokens[:2]}  # "what did hires with children bring in" asks for no list of them
     counts = counts_things(spec, token.name) and begun.isdisjoint(word_set("shows_all") | word_set("does"))
     if counts and behind and behind[0].role == "field" and counts_things(spec, behind[0].name):
@@ -452,6 +457,14 @@ def _is_participle(token: Token, spec: IndexSpec) -> bool:
     )  # "rated" beside "rating"
     done = token.text.casefold().endswith("ed") and (token.stem not in own or beside)
     return done and is_figure(spec, token.name)
+
+
+def _time_of_deed(tokens: Sequence[Token], place: int, spec: IndexSpec) -> str | None:
+    """The time that a record has where something was done to it: "aren't finished yet", of `finished_on`."""
+    token, behind = tokens[place], [each for each in tokens[place + 1 :] if not each.inside]
+    named = [name for name in times_of(spec) if _verb(token.stem) in _own_verbs(spec, name)]
+    done = token.text.casefold().endswith("ed") or token.stem in _irregular()
+    return named[0] if done and len(named) == 1 and _is_passive(tokens, place, behind) else None
 
 
 def _is_passive(tokens: Sequence[Token], place: int, behind: Sequence[Token]) -> bool:

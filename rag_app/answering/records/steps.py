@@ -179,7 +179,7 @@ def read_steps(
     if (steps := _change(plain, spec, values, period, today)) is not None:
         return replace(steps, way=Way.CHANGE) if percent else steps
     steps = _share_of_sum(bare, read, spec, "how many") or _share(bare, read, tokens, spec)
-    steps = steps or _share_of_sum(bare, read, spec, "total") or _mean(bare, read)
+    steps = steps or _share_of_sum(bare, read, spec, "total") or _mean(bare, read, tokens)
     steps = steps or _difference(plain, read, tokens, spec)
     if steps is not None and steps.way is Way.DIFFERENCE and percent and steps.second is not None:
         return StepPair(Way.CHANGE, steps.second, steps.first)  # so much more than the other one
@@ -351,10 +351,13 @@ def _share_of_sum(text: str, read: Read, spec: IndexSpec, lead: str) -> StepPair
     return StepPair(Way.SHARE, replace(whole, query=query, conditions=(*whole.conditions, *told)), whole)
 
 
-def _mean(text: str, read: Read) -> StepPair | None:
-    """Above the average: the condition with a figure that is not known yet."""
+def _mean(text: str, read: Read, words: Callable[[str], list[Token]]) -> StepPair | None:
+    """Above the average: the condition with a figure that is not known yet; "above the average trip" is of all trips."""
     asked = _MORE_THAN_MEAN.sub(rf"\g<what> \g<way> than {MEAN:.0f}", text)
     asked = _THAN_MEAN.sub(rf"\g<lead> {MEAN:.0f}", asked)
+    before, mean, behind = asked.partition(f"{MEAN:.0f}")
+    if mean and [token.role for token in words(behind)] == ["kind"]:
+        asked = before + mean
     plan = read(asked) if asked != text else None
     if plan is None or len(mean_conditions(plan.query.filters)) != 1:
         return None

@@ -230,6 +230,12 @@ def money_field(spec: IndexSpec) -> str | None:
     return next((each[0] for each in (named, usual) if len(each) == 1), None)
 
 
+def total_field(spec: IndexSpec) -> str | None:
+    """The one figure that has words for its total, in whatever unit."""
+    named = [name for name, words in spec.vocabulary.items() if words.totals]
+    return named[0] if len(named) == 1 else None
+
+
 def takings_field(spec: IndexSpec) -> str | None:
     """The one figure in money that has words for its total."""
     named = [name for name, words in spec.vocabulary.items() if words.totals or words.earned]
@@ -436,6 +442,15 @@ def may_mean(text: str, role: str) -> bool:
     (True, False)
     """
     return any(each.role == role for each in _common().get(stems(text), ()))
+
+
+def asks_with(before: str, word: str) -> bool:
+    """Whether two words ask together in any index.
+
+    >>> asks_with("how", "often"), asks_with("how", "offer")
+    (True, False)
+    """
+    return (stem(before), stem(word)) in _common()
 
 
 @cache
@@ -1040,6 +1055,10 @@ def _says_more_again(at: _Place) -> bool:
 def _state_or_spending(at: _Place) -> Meaning | None:
     """That there are some of a thing ("which items are in stock"), or what was spent, where that is a word of its own."""
     token, spends = at.token, at.token.is_left and at.token.stem in word_set("spends")
+    before = at.tokens[at.number - 1] if at.number else None
+    if token.role in ("", "sum") and before is not None and before.role == "kind" and token.stem in word_set("worths"):
+        worth = total_field(at.spec) or money_field(at.spec)  # "the average order value"
+        return Meaning("field", worth) if worth is not None else None
     if token.role == "field" and token.name == stock_field(at.spec) and _says_there_is(at):
         return Meaning("value", token.name, ">0")
     spent = money_field(at.spec) if spends and at.is_among("much", "sum", "average", "most", "least") else None
@@ -1366,7 +1385,7 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     # the mean over all of our keywords
     (
         ("over", "under"),
-        lambda at: at.is_before("own", "all", "kind") and at.token.stem in word_set("places"),
+        lambda at: (at.is_before("own", "all") or at.is_before_kind) and at.token.stem in word_set("places"),
         None,
     ),
     # the fastest over 10 km
@@ -1452,9 +1471,9 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
             if token.role in roles and holds(at):
                 token.meaning = meaning
         measured = any(each.role == "unit" for each in tokens[number + 1 : number + 2])
-        measured |= any(each.role in BOUND_ROLES for each in tokens[max(0, number - 1) : number])
+        measured |= any(each.role in BOUND_ROLES | SUPERLATIVES for each in tokens[max(0, number - 1) : number])
         if token.role == "value" and measured and figure(token.text) is not None:
-            token.meaning, token.said = None, False  # "the 2 km", "over 40", where rows are called 2 and 40
+            token.meaning, token.said = None, False  # "the 2 km", "over 40", "top 3", where rows are called 2 and 40
         if token.role == "value" and (kind := _kind_become(tokens, number, spec)) is not None:
             token.meaning = Meaning("kind", kind)
         token.meaning = (

@@ -793,6 +793,9 @@ def test_the_question_before_is_the_one_that_is_looked_for_with_it() -> None:
         ("Which skippers made only one trip?", {"group": "skipper", "least": 1, "most": 1}),
         ("How many different catch values did our trips have?", {"aggregate": Aggregate.COUNT, "group": "catch"}),
         ("How many trips with Ada, notes aside?", {"aggregate": Aggregate.COUNT}),
+        ("mean catch over the north pier trips", {"aggregate": Aggregate.AVERAGE, "of": "catch", "group": None}),
+        ("What is the average trip value of Ada?", {"aggregate": Aggregate.AVERAGE, "of": "catch"}),
+        ("the most in one go, in kilos", {"order": "catch", "descending": True, "limit": 1, "group": None}),
         ("How many trips did Ada make, those from the north pier included?", {"aggregate": Aggregate.COUNT}),
     ],
 )

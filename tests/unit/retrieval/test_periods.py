@@ -50,6 +50,12 @@ who came on 5 and 6 January 2026                          | 2026-01-05..2026-01-
 rain from March through May 2014                          | 2014-03-01..2014-05-31
 rain in March-May 2014                                    | 2014-03-01..2014-05-31
 What came in at the end of 2024?                          | none
+late calls per year, 2012 to 2015?                        | 2012-01-01..2015-12-31
+part 2012 to 2015 of the series                           | none
+calls from the beginning of March to the end of June 2024 | 2024-03-01..2024-06-30
+Anything on for tomorrow, Monday?                         | 2026-11-23..2026-11-23
+Anything on for tomorrow, Sunday?                         | none
+anybody in on Valentine's Day, 14 February 2026?          | 2026-02-14..2026-02-14
 What came in in the fall of 2024?                         | none
 Who called on Christmas Day 2024?                         | 2024-12-25..2024-12-25
 calls New Year's Eve 2024                                 | 2024-12-31..2024-12-31
