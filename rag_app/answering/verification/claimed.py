@@ -10,10 +10,12 @@ from msgspec.structs import replace
 
 from rag_app.answering.verification.figures import (
     MONEY,
+    NUMBER,
     Date,
     Figure,
     FigureSet,
     Ratio,
+    figures_of,
     is_convertible,
 )
 from rag_app.answering.verification.results import MONTHS_A_YEAR, NO_SURROUNDINGS, Surroundings, is_result
@@ -40,6 +42,9 @@ _APART = compile_later(
 _YEARLY = compile_later(
     r"\b(?:years?|yearly|annual\w*|months?|monthly|jahr\w*|monat\w*|ans?|année\w*|mois|mensuel\w*)\b", re.I
 )
+_EQUATION = compile_later(
+    rf"(?<![\w.,+-])({NUMBER})[^\d=+-]{{0,20}}[×*][^\d=+-]{{0,6}}({NUMBER})[^\d=+-]{{0,20}}=[^\d=+-]{{0,6}}({NUMBER})(?![.,]?\d)"
+)
 _AHEAD = compile_later(r"\b(?:before\w*|ahead|notice|advance|prior|vor\w*|avant|avance)\b", re.I)
 _SHARE = compile_later(r"\b(?:of|out of|von|de|sur)\b", re.I)
 _OVER_WORDS = frozenset(["more than", "over", "a little over", "just over", "at least"])
@@ -49,6 +54,7 @@ _UNDER_WORDS = frozenset(
 _ABOUT_WORDS = frozenset(["about", "around", "roughly", "approximately", "some"])
 _NEARLY, _ROUNDING, _LEAST_ROUND = 1.1, 0.03, 50
 _NEARLY_PART, _ROUNDING_PART = 1.25, 0.2
+_EXACT = 0.005
 _ANY_YEAR = 2025
 _LARGEST_COUNT = 50
 _MOST_TO_ADD = 40
@@ -88,14 +94,31 @@ def is_unsupported(
     ):
         bare.add(MONTHS_A_YEAR)
     return (
-        _has_unknown_number(claim, sources, text, bare, beside)
-        or any(_is_turned(each, sources, text) for each in claim.numbers)
+        has_wrong_equation(text)
+        or _has_unknown_number(claim, sources, text, bare, beside)
+        or any(_is_turned(each, sources, text, beside.asked) for each in claim.numbers)
         or any(not _has_ratio(each, claim, sources, text) for each in claim.ratios)
         or any(_is_other_span(each, sources) for each in claim.spans)
         or any(not _has_short_date(each, sources) for each in claim.short_dates)
         or any(not (_has_date(each, sources) or _is_days_away(each, claim, sources, beside)) for each in claim.dates)
         or not claim.weekdays <= _weekdays_of(claim, sources)
         or any(not (_has_time(each, sources) or _is_behind(each, claim, sources)) for each in claim.times)
+    )
+
+
+def has_wrong_equation(text: str) -> bool:
+    """Whether a text multiplies two figures and gets another one.
+
+    >>> has_wrong_equation("6 × 42 = 246"), has_wrong_equation("12 × 6.40 = 76.80")
+    (True, False)
+    """
+    return any(
+        not any(
+            abs(max(one.plain) * max(other.plain) - value) <= _EXACT * value
+            for one, other, result in [figures_of(" ; ".join(found.groups())).numbers[:3]]
+            for value in result.plain
+        )
+        for found in _EQUATION.finditer(text)
     )
 
 
@@ -132,8 +155,16 @@ def _states(figure: Figure, sources: FigureSet) -> bool:
     return bool(known) and not (_has_other_unit(figure, sources.numbers) or _is_of_fields(figure, known, sources))
 
 
-def _is_turned(figure: Figure, sources: FigureSet, text: str) -> bool:
-    """Whether a claim says "more than" where the sources say "less than". "At least a day before" is "up to a day before"."""
+def _is_turned(figure: Figure, sources: FigureSet, text: str, asked: FigureSet) -> bool:
+    """Whether a claim says "more than" where the sources say "less than". "At least a day before" is "up to a day before".
+
+    A claim may say on which side a figure of the question is: 900 words are "under 1,000".
+    """
+    is_above = figure.bound_sign.startswith(">")
+    if any(
+        each.noun == figure.noun != "" and (max(each.values) > max(figure.values)) is is_above for each in asked.numbers
+    ):
+        return False
     if not figure.bound_sign or (figure.dimension in SPANS and _AHEAD.search(text)):
         return False
     known = [each for each in sources.numbers if figure.equals(each)]
@@ -275,6 +306,10 @@ def _values_of(dimension: str, figures: Iterable[Figure]) -> list[float]:
 def _has_ratio(ratio: Ratio, claim: FigureSet, sources: FigureSet, text: str) -> bool:
     """Whether the sources say a multiplier, or the figures that it is said of have it."""
     if any(each.value == ratio.value for each in sources.ratios) or (ratio.value == 1 / 2 and _says_half(sources)):
+        return True
+    if ratio.value > 2 and any(
+        each.dimension in SPANS and ratio.value in each.plain for each in sources.numbers
+    ):  # "three months' rent"
         return True
     wanted = max(ratio.value, 1 / ratio.value) if ratio.value else 0.0
     return any(_is_ratio(wanted, ratio.about, pair) for pair in _pairs_to_compare(claim, sources, text))

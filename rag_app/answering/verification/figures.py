@@ -72,7 +72,7 @@ _NO_ADJECTIVE = r"per|each|every|and|for|the|off|last|next|this|that|these|those
 _FULL_DAYS = {name[:3].title(): name for name in list(DAY_NUMBERS)[:7]}
 _MONTH = "|".join(sorted(MONTH_NUMBERS, key=lambda name: -len(name)))
 _DAY = "|".join(DAY_NUMBERS)
-_NUMBER = r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+(?:[.,]\d+)?(?![\d])|\d+(?:[.,]\d+)?"
+NUMBER = r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+(?:[.,]\d+)?(?![\d])|\d+(?:[.,]\d+)?"
 _WORD_NUMBER = (
     rf"(?:{'|'.join(TENS)})(?:[- ](?:{'|'.join(SMALL_NUMBERS[1:10])}))?|{'|'.join(SMALL_NUMBERS)}|hundred|thousand"
 )
@@ -110,7 +110,7 @@ _DIAL = compile_later(
 )
 _FIGURE = compile_later(
     rf"""(?:(?P<before>US\$|[$€£¥]|\b(?:usd|eur|gbp|chf)\b)\s?)?
-        (?:(?<![\w.,])|(?<=\bv))(?P<sign>(?<![\w)])[-+−–])?(?P<digits>{_NUMBER})(?![.,]?\d)
+        (?:(?<![\w.,])|(?<=\bv))(?P<sign>(?<![\w)])[-+−–])?(?P<digits>{NUMBER})(?![.,]?\d)
         (?P<scale>\s?(?:k|thousand|million|billion|mio|mrd)\b)?
         (?:[\s\u00a0-]?(?P<after>{_UNIT})(?!\w)|\ (?!(?:{_NO_ADJECTIVE})\b)(?:US|[^\W\d_]{{3,}})\ (?P<far>{_FAR_UNIT})\b)?
       | \b(?P<words>{_WORD_NUMBER})(?P<scales>(?:[- ](?:hundred|thousand|million|billion))*)(?:\ and\ (?P<rest>{_WORD_NUMBER}))?\b

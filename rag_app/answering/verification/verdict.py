@@ -15,10 +15,10 @@ from rag_app.answering.kinds import THOUSANDS
 from rag_app.answering.verification.bars import LEAST, Doubt, least_odds
 from rag_app.answering.verification.claimed import is_unsupported
 from rag_app.answering.verification.entailment import LANGUAGE, Source, read_odds
-from rag_app.answering.verification.figures import UNITS, FigureSet, figures_of
+from rag_app.answering.verification.figures import UNITS, figures_of
 from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
 from rag_app.answering.verification.places import PlaceIndex
-from rag_app.answering.verification.results import Surroundings
+from rag_app.answering.verification.results import Surroundings, read_lines
 from rag_app.answering.verification.words import (
     MIN_CLAUSE,
     MIN_LEANING,
@@ -127,7 +127,7 @@ class Ground:
     ) -> list[Doubt]:
         """What speaks against a claim that cites these blocks."""
         passage, language = self._passage(cited), language_of(text)
-        doubts = [*self._doubts_of_figures(text, passage, counted, figures_of(beside))]
+        doubts = [*self._doubts_of_figures(text, passage, counted, beside)]
         spelt = passage.spellings | (self._in_question & self._passage(self._all).spellings)
         if names := unknown_names(text, spelt, german=language == "de"):
             doubts.append(Doubt.FIRST_WORD if _is_common(names, text) else Doubt.NAME)
@@ -138,16 +138,15 @@ class Ground:
     def lacks_figure(self, text: str, blocks: Iterable[int], counted: Iterable[int], beside: str) -> bool:
         """Whether a claim has a figure that these blocks and the sentences beside it do not give."""
         passage = self._passage(tuple(sorted(set(blocks))))
-        return Doubt.FIGURE in self._doubts_of_figures(text, passage, counted, figures_of(beside))
+        return Doubt.FIGURE in self._doubts_of_figures(text, passage, counted, beside)
 
-    def _doubts_of_figures(
-        self, text: str, passage: Passage, counted: Iterable[int], said: FigureSet
-    ) -> Iterator[Doubt]:
+    def _doubts_of_figures(self, text: str, passage: Passage, counted: Iterable[int], said: str) -> Iterator[Doubt]:
         figures, known = figures_of(text), passage.figures
         is_of_question = not is_unsupported(figures, self._figures_asked, text)
         if not is_of_question:  # "at 15 he is above the limit of 14", not "yes, it costs 50" of a question
             known = known.join(self._figures_asked)
-        beside = Surroundings(self._figures_asked, said, passage.lines)
+        ends = (each for sentence in said.splitlines() for each in figures_of(sentence).numbers[-1:])
+        beside = Surroundings(self._figures_asked, figures_of(said), read_lines(passage.text), (*ends,), self._asked)
         if is_unsupported(figures, known, text, (*counted, *self._counts_in(text, passage)), beside):
             yield Doubt.ASKED if is_of_question and not figures.numbers else Doubt.FIGURE
 

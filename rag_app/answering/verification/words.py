@@ -10,7 +10,6 @@ from msgspec import Struct
 from rag_app.answering.citations import STOP_WORDS
 from rag_app.answering.verification.figures import UNITS, FigureSet, figures_of
 from rag_app.answering.verification.kinds import FINITE, IMPERATIVES, PREDICATE
-from rag_app.answering.verification.results import Layout, read_lines
 from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS, MONTHS, WEEKDAYS, compile_later, read_table
 from rag_app.retrieval.text import NUMBER_WORDS, sentences, tokenizer, words_in
 
@@ -145,10 +144,6 @@ class Passage:
     @cached_property
     def figures(self) -> FigureSet:
         return figures_of(self.text)
-
-    @cached_property
-    def lines(self) -> Layout:
-        return read_lines(self.text)
 
     @cached_property
     def statements(self) -> tuple[tuple[Clause, ...], ...]:

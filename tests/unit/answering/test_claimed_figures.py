@@ -3,8 +3,9 @@
 import pytest
 
 from rag_app.answering.context import ContextBlock
-from rag_app.answering.verification.claimed import is_unsupported
+from rag_app.answering.verification.claimed import has_wrong_equation, is_unsupported
 from rag_app.answering.verification.figures import figures_of
+from rag_app.answering.verification.results import Surroundings
 from rag_app.answering.verification.verdict import Ground
 
 SOURCES = {
@@ -270,3 +271,18 @@ def test_figures_of_the_question_may_be_repeated_and_reckoned_with(claim: str, k
     question = "We are 12 people and cancel five days before the start. Is the fee 170 euros? What do we get back?"
     ground = Ground([ContextBlock(1, "\nTitle: Terms of the course", text)], question)
     assert ground.supports(claim, [1], [1]) is kept
+
+
+def test_a_bound_is_of_a_figure_of_the_question() -> None:
+    asked = Surroundings(asked=figures_of("My text has 900 words. What of my other text of 2,400 words?"))
+    text = "It has under 2,000 words."
+    source = figures_of("Texts of over 2,000 words are read twice.")
+    assert not is_unsupported(figures_of(text), source, text, beside=asked)
+    assert is_unsupported(figures_of(text), source, text)
+    asked = Surroundings(asked=figures_of("My text has 2,400 words."))
+    assert is_unsupported(figures_of(text), source, text, beside=asked)
+
+
+@pytest.mark.parametrize(("text", "wrong"), [("6 × 42 = 252", False), ("6 × 42 = 246", True), ("2 x 4 m", False)])
+def test_an_equation_holds(text: str, wrong: bool) -> None:
+    assert has_wrong_equation(text) is wrong

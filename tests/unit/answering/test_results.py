@@ -24,8 +24,21 @@ The jetty was mended for 3,400 euros. The fee for winter storage is 37 a month.
 """
 
 
-def kept(said: str, question: str) -> str:
-    verification = Verification(Ground([ContextBlock(1, "\nTitle: Rates", RATES)], question))
+YARD = """Repairs this year. Granted: 52,000 euros. Keel, paid: 7,300 euros. Mast, paid: 18,900 euros. Sails, paid: 8,700 euros.
+Takings 27,300, outlay 24,100. The crane lifts 6 boats a day, 70 boats at 12.40 euros each. The slip costs 84 euros for 7 metres.
+A berth in the yard is 13 a night, a mooring 4.50. Retirement is possible from 60, with a reduction of 3 percent for each year
+before 67. Texts over 2,000 words are read twice.
+
+| Team | Played | Won |
+|---|---|---|
+| Reds | 46 | 31 |
+| Blues | 38 | 17 |
+| Greens | 41 | 25 |
+"""
+
+
+def kept(said: str, question: str, source: str = RATES) -> str:
+    verification = Verification(Ground([ContextBlock(1, "\nTitle: Rates", source)], question))
     verification.read(pieces_of(said, 1))
     verification.end()
     return verification.text
@@ -68,6 +81,54 @@ def test_a_figure_that_is_worked_out_passes(question: str, said: str) -> None:
 )
 def test_a_figure_that_is_not_worked_out_is_left_out(question: str, said: str) -> None:
     assert kept(said, question) == ""
+
+
+@pytest.mark.parametrize(
+    ("question", "said", "right", "wrong"),
+    [
+        (
+            "What is spent?",
+            "So far 34,900 euros have been paid, which leaves 17,100 of the 52,000 granted [Source 1].",
+            "34,900",
+            "36,900",
+        ),
+        ("How did it end?", "The year ended with a surplus of 3,200 [Source 1].", "3,200", "3,300"),
+        ("What did the crane cost?", "Lifting the 70 boats would cost 868 euros [Source 1].", "868", "878"),
+        (
+            "What is a metre of the slip?",
+            "The slip works out at 12 euros for each metre [Source 1].",
+            "12 euros",
+            "15 euros",
+        ),
+        (
+            "Six nights with a berth and a mooring?",
+            "A berth and a mooring come to 105.00 in total [Source 1].",
+            "105.00",
+            "107.00",
+        ),
+        (
+            "What is taken off if I retire at 63?",
+            "Retiring at 63 is four years short of 67, so 12 percent are taken off [Source 1].",
+            "12 percent",
+            "13 percent",
+        ),
+        ("How many were won?", "Across the teams 73 of the 125 played were won [Source 1].", "73", "75"),
+        ("What do I pay?", "Berth: 6 × 13 = 78 [Source 1].", "78", "84"),
+        ("A skipper and 7 guests in the yard?", "Berths: 7 × 13 = 91 [Source 1].", "7 × 13", "7 × 12"),
+    ],
+)
+def test_few_steps_lead_to_a_figure(question: str, said: str, right: str, wrong: str) -> None:
+    assert kept(said, question, YARD) == said
+    assert kept(said.replace(right, wrong), question, YARD) == ""
+
+
+def test_a_total_is_of_the_last_figures_of_its_lines() -> None:
+    said = (
+        "You would pay 100.00:\n- berth: 6 × 13 = 78 [Source 1]\n- mooring: 4.50 [Source 1]\n- slip: 17.50 [Source 1]"
+    )
+    source = f"{YARD}\nThe slip is 17.50 for guests."
+    assert kept(said, "Six nights in the yard?", source) == said
+    assert "103" not in kept(said.replace("100.00", "103.00"), "Six nights in the yard?", source)
 
 
 def test_a_sum_is_carried_by_its_parts() -> None:
