@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise, takewhile
+from itertools import dropwhile, pairwise, takewhile
 
 from rag_app.answering.records.conditions import BOUND_OPERATORS
 from rag_app.answering.records.wording import (
@@ -33,13 +33,27 @@ _OF_FIELDS = SUPERLATIVES | {"sum", "average", "each", "rank", "more", "apart"}
 _OF_TEXTS = frozenset({"more", "each", "newest", "oldest"})
 _OF_RECORDS = _OF_FIELDS | BOUND_OPERATORS.keys() | {"count", "not", "or", "between"}
 _LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal", "more", "left_out", "unclear"})
+_COUNTS_IN = r"\s*(?:as well|too|also|in|as \w+)?\s*(?=[?.!:;]|$)"
+_OF_SORTS = r"(?!\s*(?:[\w'’-]+ ){0,8}(?:only|just|not|no(?![- ]shows?)|none|nothing|never|without|else|how|nicht|nur|kein\w*|pas|sans)\b)[\w '’-]"
 INCLUSION = re.compile(
-    r",?\s*\b(?:even\s+)?(?:if|when)\s+[\w ]{1,60}\s(?:counts?|are counted|is counted|are included|is included)\s*(?:as well|too|also|in)?\s*(?=[?.!:;]|$)"
-    r"|,\s*(?:with\s+)?[\w ]{1,40}\s(?:included|inclusive|as well|too)\s*(?=[?.!:;]|$)"
-    r"|,?\s*\b(?:including|also counting|counting also|inclusive of)\s+[\w ]{1,60}(?=[?.!:;]|$)"
-    r"|,\s*[\w ]{1,40}\s(?:alike|equally|gleichermaßen)\s*(?=[?.!:;]|$)",
+    rf",?\s*\b(?:even\s+)?(?:if|when)\s+[\w ]{{1,60}}\s(?:counts?|are counted|is counted|are included|is included){_COUNTS_IN}"
+    rf"|[,.?!]\s*(?:with\s+|and\s+)?{_OF_SORTS}{{1,40}}\s(?:included|inclusive|as well|too)\s*(?=[?.!:;]|$)"
+    rf"|[,.?!]\s*(?:(?:and|with)\s+)?{_OF_SORTS}{{1,40}}\s(?:counted|counts?|being counted|(?:are|is) (?:counted|included)){_COUNTS_IN}"
+    r"|[.?!]\s*(?:please\s+|also\s+)*(?:count|include)\s+[\w '’-]{1,40}?(?:\s+(?:as well|too|also|in))?\s*(?=[?.!:;]|$)"
+    r"|,?\s*(?<!\bnot )\b(?:including|also counting|counting also|inclusive of|einschließlich|inklusive|y compris)\s+[\w '’-]{1,60}(?=[?.!:;]|$)"
+    r"|,\s*(?:counting|even|auch|sogar|même|aussi)\s+(?!only\b|not\b)[\w '’-]{1,40}(?=[?.!:;]|$)"
+    r"|[,.?!]\s*[\w '’-]{1,40}\s(?:alike|equally|gleichermaßen|mitgezählt|mitgerechnet|eingeschlossen|einbezogen|inklusive|inbegriffen|zählen (?:auch|mit)|zählt (?:auch|mit)|compris\w*|inclus\w*|aussi)\s*(?=[?.!:;]|$)",
     re.I,
 )
+"""What is said to count as well: "cancelled ones included", "the late ones count too", "die verspäteten mitgezählt"."""
+LEAVES_NONE = re.compile(
+    r"[,.?!:;–-]\s*(?:please\s+|but\s+|and\s+)*(?:(?:leave|leaving|miss|missing|skip|skipping|omit|omitting|drop|dropping)\s+(?:out\s+)?(?:none|nothing|nobody|no ?one)(?:\s+of them)?(?:\s+out)?"
+    r"|(?:don['’]?t|do not|without|not)\s+(?:leave|leaving|skip|skipping|omit|omitting|miss|missing)\s+(?:out\s+)?any(?:thing|one|body)?(?:\s+of them)?(?:\s+out)?"
+    r"|(?:with )?(?:none|nothing|nobody)(?: of them)? left out|without (?:an )?exception|no exceptions|all of them(?: count)?|every (?:single |last )?one of them"
+    r"|ohne ausnahme|(?:und )?(?:lass|lasst|lassen sie) keine\w? (?:aus|weg)|sans (?:aucune )?exception|tous compris|toutes comprises)\s*(?=[?.!:;]|$)",
+    re.I,
+)
+"""That nothing is left out: "leave none out", "without exception"."""
 _GENITIVE = re.compile(r"['’]s\b")
 _CODE_WORD = re.compile(r"\b(?=\w*\d)(?=\w*[^\W\d_])\w+\b")
 _LONGEST_FIELD = 2  # words of a field that no record has
@@ -144,7 +158,8 @@ def counted_by_sort(tokens: Sequence[Token], spec: IndexSpec) -> Token | None:
 
 def asks_for_all(tokens: Sequence[Token]) -> bool:
     """Whether all that is so is asked for: "everything that is on backorder"."""
-    first, second = (*(token.stem for token in tokens[:2]), "", "")[:2]
+    begun = [*dropwhile(lambda token: token.is_unmeant and token.stem in word_set("opens_list"), tokens)]
+    first, second = (*(token.stem for token in begun[:2]), "", "")[:2]
     return (
         first in word_set("all")
         and second in word_set("which_of") | {"that"}
@@ -231,7 +246,7 @@ def ranks_kind(text: str, spec: IndexSpec) -> bool:
 
 def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, ...]:
     """The words that may be values of fields, where the others are understood; empty where there is nothing to ask."""
-    tokens = read_words(without_period(text, period), spec)
+    tokens = read_words(without_days(text, period), spec)
     left = [token.text for token in tokens if token.is_left]
     if len(left) > _MOST_LEFT or not may_ask(text, spec, period):
         return ()
@@ -318,7 +333,7 @@ def _asks(token: Token) -> bool:
 
 def without_period(text: str, period: Period | None) -> str:
     """The question without words of time that it has, and without what it says of what counts as well: that leaves nothing out."""
-    return INCLUSION.sub("", without_days(text, period))
+    return INCLUSION.sub("", LEAVES_NONE.sub("", without_days(text, period)))
 
 
 def without_days(text: str, period: Period | None) -> str:

@@ -891,7 +891,7 @@ class RecordFinder:
 
     def _tell_in_steps(self, steps: StepPair) -> Work[FoundRecords | None]:
         """What both queries find, told together; None where one of them finds nothing to tell."""
-        plans = [plan for plan in (steps.first, steps.second) if plan is not None]
+        plans = [plan for plan in (steps.first, steps.second, *steps.more) if plan is not None]
         if steps.way is Way.MEAN:
             query = mean_query(steps.first)
             asked = replace(query, filters=(*self._filters, *query.filters))

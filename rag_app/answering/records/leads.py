@@ -7,6 +7,7 @@ there, so that it has to be understood as any other word.
 import re
 from collections.abc import Sequence
 from datetime import date
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -14,8 +15,8 @@ from rag_app.answering.leaning import announcement_in
 from rag_app.answering.records.asking import without_period
 from rag_app.answering.records.conditions import BOUND_OPERATORS
 from rag_app.answering.records.titles import read_names
-from rag_app.answering.records.wording import SUPERLATIVES, noun_of, read_words, word_set
-from rag_app.domain import YEAR
+from rag_app.answering.records.wording import SUPERLATIVES, Token, noun_of, read_words, word_set
+from rag_app.domain import YEAR, FieldType
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period, find_period, means_part, move_to_year_of
 from rag_app.retrieval.records import NamedValue
@@ -52,7 +53,10 @@ def without_lead(text: str, spec: IndexSpec, values: Sequence[NamedValue], today
     kinds, words = {token.name for token in tokens if token.role == "kind"}, read_words(rest, spec)
     asked, others = {token.role for token in words}, {token.name for token in words if token.role == "kind"}
     part = told is not None and (means_part(lead, told) or not (told.start and told.end))
-    names = any(token.meaning and token.role != "kind" for token in tokens) or (kinds and len(kinds | others) > 1)
+    named = [
+        one for one, other in pairwise([*tokens, None]) if one and one.meaning and not _names_none(one, other, spec)
+    ]
+    names = any(token.role != "kind" for token in named) or (kinds and len(kinds | others) > 1)
     left = {token.stem for token in tokens if token.is_left and not _TOPIC.fullmatch(token.text)}
     vague = left <= word_set("vague") and bool(asked & (SUPERLATIVES | BOUND_OPERATORS.keys()))
     limits = kinds or (told is not None and own is None) or _TOPIC.search(lead) or _BACK.search(rest)
@@ -67,6 +71,15 @@ def without_lead(text: str, spec: IndexSpec, values: Sequence[NamedValue], today
         return rest, None
     moved = move_to_year_of(own, told) if own is not None else replace(told, said="", span=(0, 0), otherwise=None)
     return rest, moved
+
+
+def _names_none(token: Token, behind: Token | None, spec: IndexSpec) -> bool:
+    """Whether a word means no record of those that are asked for: one's own of what is none, a common noun that is a tag or a
+    word of a title: "the table for my class"."""
+    alone = token.text.islower() and not (behind is not None and behind.inside)
+    noun = token.role == "value" and (token.name == "source_id" or spec.all_fields.get(token.name) is FieldType.TAGS)
+    common = behind is not None and (behind.is_left or behind.name == "source_id")
+    return (noun and alone) or (token.role == "own" and common)
 
 
 def _year_in(lead: str, today: date) -> Period | None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rag_app.answering.records.asking import (
     INCLUSION,
+    LEAVES_NONE,
     asks_advice,
     asks_for_all,
     asks_limit,
@@ -74,7 +75,7 @@ from rag_app.answering.records.wording import (
     year_field,
 )
 from rag_app.domain import YEAR, FieldType, Filters, day_text
-from rag_app.retrieval.filters import EQ, GT, GTE, LT, LTE, NE, condition, fields_of
+from rag_app.retrieval.filters import EQ, GT, GTE, IN, LT, LTE, NE, condition, fields_of
 from rag_app.retrieval.index import IndexSpec, Kind
 from rag_app.retrieval.periods import Period, means_part
 from rag_app.retrieval.records import LARGEST_LIMIT, Aggregate, Grain, NamedValue, RecordQuery, can_run
@@ -153,6 +154,7 @@ def read_question(
             if token.name == dating and says_year(spec, dating):
                 token.meaning = None
     reader = _Reader(spec, tokens, values, period, today, comparing, dating)
+    reader.read_included(without_days(text, period))
     plan = _read_plan(reader, text, spec, values, period)
     left = [token for token in tokens if token.is_left]
     every = asks_for_all(tokens)
@@ -181,23 +183,48 @@ def _read_plan(
         plan is None or asks_advice(text) or (period is not None and means_part(text, period))
     ):  # "at the end of January"
         return None
-    if said := INCLUSION.findall(without_days(text, period)):  # "booked, including what was cancelled"
-        included = {each.name for each in read_names(" ".join(said), spec, values) if each.role == "value"}
-        if included & fields_of(plan.query.filters):
-            return None
+    if (plan := _widen(plan, reader, spec)) is None:
+        return None
     if plan.is_list and (again := _ASKS_AGAIN.search(text)):
         named = [token.name for token in read_words(again[0], spec) if token.role == "field"]
         return replace(plan, figures=tuple(dict.fromkeys((*plan.figures, *named))))
     return plan
 
 
+def _widen(plan: Plan, reader: "_Reader", spec: IndexSpec) -> Plan | None:
+    """The plan with the values that count as well beside those of the same field: "which are in stock, sold out ones too".
+
+    None where another kind is to count, a further name, or what came of something: "booked, including what was cancelled".
+    """
+    stated = {name for words in spec.vocabulary.values() for name in words.earned_of}
+    stated |= {name for name, words in spec.vocabulary.items() if words.void}
+    for name in {each.name for each in reader.included if each.role == "value"} - reader.implied:
+        values = [each.value for each in reader.included if each.name == name]
+        known = [each for each in plan.query.filters if name in fields_of((each,))]
+        own = next((each for each in known if isinstance(each, MetadataFilter) and len(known) == 1), None)
+        told_apart = name not in stated and bool(vocabulary_of(spec, name).values)
+        if known and (own is None or own.operator not in (EQ, IN) or not told_apart):
+            return None
+        if own is not None and spec.all_fields[name] is FieldType.BOOLEAN:
+            told, kept = condition_text(own, spec), tuple(each for each in plan.query.filters if each is not own)
+            own_told = tuple(each for each in plan.conditions if each != told)
+            plan = replace(plan, query=replace(plan.query, filters=kept), conditions=own_told)
+        elif own is not None:
+            before = own.value if isinstance(own.value, list) else [own.value]
+            plan = plan.swap(own, condition(name, IN, [*before, *values]), spec)
+    kinds = {each.name for each in reader.included if each.role == "kind"}
+    return plan if plan.kind is None or kinds <= {plan.kind} else None
+
+
 def _name_tokens(text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None) -> list[Token]:
     """The words of a question, without its days; without its last clause where that asks again what is asked before it."""
     tokens = read_names(without_period(text, period), spec, values)
     asked = _ASKS_AGAIN.search(text)
+    if asked and not asked["of_first"] and any(each.role in SUPERLATIVES for each in read_words(asked[0], spec)):
+        asked = _ASKS_AGAIN.search(text, asked.start() + 1)  # "which guest had the dearest one, and what was it?"
     if asked is None or any(token.role in SUPERLATIVES for token in read_words(asked["of_first"] or "", spec)):
         return tokens  # "where is it busiest: which harbour has the most trips?"
-    before = read_names(without_period(_ASKS_AGAIN.sub("", text), period), spec, values)
+    before = read_names(without_period(text[: asked.start()] + text[asked.end() :], period), spec, values)
     measured = {token.role for token in tokens} & _MEASURES
     whole = SUPERLATIVES | (set() if asked["of_first"] else {"more"} if measured else {"kind", "value"})
     return before if any(token.role in whole for token in before) else tokens
@@ -284,6 +311,7 @@ class _Reader(OrderReader):
         super().__init__(spec, tokens, None)
         self.of_years = _years_in(dated, period) if dated and period and says_year(spec, dated) else []
         period, dated = (None, None) if self.of_years else (period, dated)
+        self._named_values = values
         titles = {each.value: each for each in values if each.title}
         meant = dict.fromkeys(self._meanings_with("value"))
         called = [titles[each.value] for each in meant if each.name == "source_id"]
@@ -295,6 +323,8 @@ class _Reader(OrderReader):
             if len(self.named) > 1 and figure(token.text) == len(self.named) and not before.role:
                 token.said = True  # "what do the two cost"
         self.levels: tuple[str, ...] = ()
+        self.included: Sequence[Meaning] = ()
+        self.implied, self.leaves_none = frozenset[str](), False
         self.unsaid: list[Token] = []  # words that are known, and that no query says
         self.period = period or self._year()
         if self.period is None and any(map(self._has, ("newest", "oldest", "ahead", "next"))):
@@ -318,6 +348,12 @@ class _Reader(OrderReader):
             self.figures += [name for name in self.keys if not self._has("count")]
         if self.named and (self._has("much") or self._has("sum")) and not (self.figures or self._fields("unit")):
             self.figures = [name for name in [price_field(spec)] if name is not None]
+
+    def read_included(self, text: str) -> None:
+        """Reads the values and the kinds that are to count as well, and whether all are: "cancelled ones included", "leave none out"."""
+        said = read_names(" ".join(INCLUSION.findall(text)), self.spec, self._named_values)
+        self.included = [each.meaning for each in said if each.meaning and each.role in ("value", "kind")]
+        self.leaves_none = LEAVES_NONE.search(text) is not None
 
     def _drop_apposed(self) -> None:
         """A value right behind another one that records of this kind are not told with says what that one is: "parts for the Tarn
@@ -578,7 +614,7 @@ class _Reader(OrderReader):
         """What words for a total say of its records: only what is done was earned, and nothing was paid for what is void; of what
         is to come, nothing is said."""
         after = self.today is not None and self.period is not None and (self.period.start or date.min) > self.today
-        if after or self._has("ahead") or self._has("next"):
+        if after or self.leaves_none or self._has("ahead") or self._has("next"):
             return []
         earned = [each.name for each in self._meanings_with("total") if each.value]
         earned += self.figures if self._names_spender() else []
@@ -588,9 +624,15 @@ class _Reader(OrderReader):
         states = {name for each in paid for name in vocabulary_of(self.spec, each).earned_of} - {*done}
         states |= {*self._fields_of_void(query)} if not done and (earned or paid) else set()
         void = [(name, value) for name in sorted(states) for value in vocabulary_of(self.spec, name).void]
-        implied = [condition(name, EQ, value) for name, value in done.items()]
-        implied += [condition(name, NE, value) for name, value in void]
-        return [each for each in implied if not self._values_of(each.key)]
+        also = {name: [each.value for each in self.included if each.name == name] for name in (*done, *states)}
+        implied = [
+            condition(name, IN, [value, *also[name]]) if also[name] else condition(name, EQ, value)
+            for name, value in done.items()
+        ]
+        implied += [condition(name, NE, value) for name, value in void if value not in also[name]]
+        implied = [each for each in implied if not self._values_of(each.key)]
+        self.implied = frozenset(each.key for each in implied)
+        return implied
 
     def _fields_of_void(self, query: RecordQuery) -> list[str]:
         """The fields that tell which records came to nothing, where no value says which of them were earned."""
@@ -683,9 +725,11 @@ class _Reader(OrderReader):
         """Kinds that are set aside, where the records of the one that is asked for are none of them."""
         meant = [token for token in self.tokens if token.meaning]
         for place, link in enumerate(meant):
-            aside = [*takewhile(lambda token: token.role == "kind", reversed(meant[:place]))]
-            kept = {token.name for token in meant[: place - len(aside)] if token.role == "kind"}
-            if link.role == "left_out" and len(kept) == 1 and aside:
+            before, behind = reversed(meant[:place]), meant[place + 1 :]
+            out = link.role == "not" and link.parted
+            aside = [*takewhile(lambda token: token.role == "kind", behind if out else before)]
+            kept = {token.name for token in meant[:place] if token.role == "kind" and token not in aside}
+            if (out or link.role == "left_out") and len(kept) == 1 and aside:
                 kind, others = self.spec.records[kept.pop()], [self.spec.records[token.name] for token in aside]
                 if all(_are_apart(kind, other) for other in others):
                     for token in (*aside, link):
@@ -863,7 +907,9 @@ class _Reader(OrderReader):
             return narrowed and query.aggregate is Aggregate.COUNT and query.group is None and any(things)
         names = [self.spec.all_fields[each.name] for each in self._meanings_with("value")]
         own = self._has("own") and self.tokens[0].stem in word_set("whether")
-        begun = [token for token in self.tokens if not token.inside][: 3 if own else 1]
+        plain = [token for token in self.tokens if not token.inside]
+        opens = [*takewhile(lambda token: token.is_unmeant and token.stem in word_set("opens_list"), plain)]
+        begun = plain[: 3 if own else len(opens) + 1]
         every = narrowed and any(token.stem in word_set("all") for token in begun)
         every &= {*names} <= {FieldType.KEYWORD, FieldType.TAGS} or (asks_for_all(self.tokens) and len(names) == 1)
         every |= narrowed and self.tokens[0].stem in word_set("which_of") and {*names} == {FieldType.BOOLEAN}

@@ -21,6 +21,11 @@ _ASKED_AGAIN = re.compile(
 _PLAINLY = [
     (re.compile(pattern, re.I), plain)
     for pattern, plain in (
+        # days that stand before a colon: "January at a glance: how many ..."
+        (
+            rf"^((?:{'|'.join(MONTHS)})(?: \d{{4}})?)(?: (?:at a glance|in (?:brief|short|numbers|figures)))?:\s+",
+            r"in \1, ",
+        ),
         # how the answer is wished for: "Give both figures.", "The names will do."
         (
             r"(?<=[.?!])\s+(?:please\s+)?(?:give|show|state|name|tell|list|quote|say)\b[^.?!]*\b(?:both|two|figures?|numbers?|values?|rates?|prices?)\b[^.?!]*[.!?]?\s*$",
@@ -76,12 +81,19 @@ _PLAINLY = [
         ),
         # by how much one is below another one
         (
-            rf"(?<!by )\bhow (many \w+|much) (is|are|was|were) (?!not\b)({_FIELD}) (below|under|beneath|above|over) (?=(?:the|our|my|that|an?)?\s*[^\W\d])",
+            r"(?<!by )\bhow (many \w+|much) (is|are|was|were) (?!not\b)([^,;:.?!]{1,80}?) (below|under|beneath|above|over) (?=(?:the|our|my|that|an?)?\s*[^\W\d])",
             r"by how \1 \2 \3 \4 ",
         ),
+        (
+            r"\bby how (?:much|many points) (?:does|do|did) ([^,;:.?!]{1,80}?) (?:exceed|surpass|top|outstrip) (?=(?:the|our|my|that|an?)?\s*[^\W\d])",
+            r"by how much is \1 above ",
+        ),
+        (r"\bhow many (?:percentage )?points (?=(?:\w{2,}er|more|less)\b)", "how much "),
+        # "who called it off"
+        (r"\b(\w{3,}) (?:it|them) (off|back|down|away)\b", r"\1 \2"),
         # what a list of things costs: "she wants A and B, what does that come to?"
         (
-            r"^(?:(?:the|a|my|our)\s+)?(?:customer|client|somebody|someone|i|we|he|she|they)\s+(?:want|need|buy|take|order|would like)s?\s+([^;:.?!]{1,80}?)[,;]\s*(?:and\s+)?(?:what|how much)(?:['’]?s| is| does| do| will| would)?\s+(?:that|it|they|those)(?: all)?(?:\s+(?:come|comes|amount|amounts) to|\s+cost)?(?=\W*$)",
+            r"^(?:(?:for|to)\s+(?-i:[a-z ]{1,40}?),?\s+)?(?:(?:the|a|my|our)\s+)?(?:customer|client|somebody|someone|i|we|he|she|they)\s+(?:want|need|buy|take|order|would like)s?\s+([^;:.?!]{1,120}?)[,;.]\s*(?:and\s+)?(?:what|how much)(?:['’]?s| is| does| do| will| would)?\s+(?:that|it|they|those|(?:the|all)\s+(?:two|three|four|five|lot))(?: all)?(?:\s+(?:come|comes|amount|amounts) to|\s+cost)?(?=\W*$)",
             r"what do \1 come to",
         ),
         (rf"^(?!(?:{_ASKS})\b)[\w ]{{1,40}}\s(?:included|inclusive)\s*[,:]\s*", ""),

@@ -45,6 +45,10 @@ _SHARE = re.compile(
     r"\b(?:percentage|per ?cent|%|proportion|share|fraction|anteil|prozent|pourcentage)\s+(?:(?:of|der|des|de)\b|d['’])\s*(?P<rest>.+)",
     re.I,
 )
+_PART = re.compile(
+    r"^\W*(?:what|which|how (?:large|big|great) an?|welcher|quelle) (?:part|portion|teil|partie)\s+(?=(?:of|der|des|de)\b|d['’])",
+    re.I,
+)
 _VALUE = re.compile(r"\b(?:value|amount|worth|money|wert|valeur|montant)\b", re.I)
 _IN_PERCENT = re.compile(r"[\s,]+(?:in|as an?|als)\s+(?:per ?cent(?:age)?|%|prozent)(?=\W*$)", re.I)
 _OF_EACH = re.compile(r"\b(?:per|each|every|jede[nrs]?|pro|je|chaque)\b", re.I)
@@ -53,13 +57,21 @@ _VERB = re.compile(
     r"\b(?:is|are|was|were|has|have|had|got|get|gets|did|do|does|came|comes?|went|goes?|ended|sind|ist|war|waren|est|sont)\b",
     re.I,
 )
+_MAIN_VERB = re.compile(
+    r"(?<=\w )(?:costs?|takes?|weighs?|lasts?|sold|sells?|paid|pays?|needs?|kosten|coûtent|coûte)\b", re.I
+)
+_LEFT_OUT = re.compile(
+    r"\s*[.?!;,]\s*(?:please\s+)?((?:without|excluding|except|apart from|leaving out|not counting|ohne|sans)\b[^.?!;]*)\W*$",
+    re.I,
+)
+"""What a share leaves out, said behind it."""
 _MEAN_WORD = r"(?:the\s+|an?\s+)?(?:average|mean)\b"
 _THAN_MEAN = re.compile(rf"\b(?P<lead>above|below|over|under|beneath|than)[\s-]+{_MEAN_WORD}", re.I)
 _MORE_THAN_MEAN = re.compile(
     rf"\b(?P<way>more|less|fewer|higher|lower)\s+(?P<what>\w[\w ]{{0,40}}?)\s+than\s+{_MEAN_WORD}", re.I
 )
 _DIFFERENCE = re.compile(
-    r"\b(?:the\s+)?(?:difference|diff|gap|spread|unterschied|différence|écart)\b|\b(?:by\s+)?how\s+(?:much|many)\b(?=\s+(?:more|less|\w{2,}er)\b)|\bby\s+how\s+(?:much|many)\b|\b(?:by\s+)?how\s+(?:much|many)\b(?=.*\b(?:ahead of|behind)\b)|\bhow\s+far(?:\s+apart)?\b|\b(?:save|savings?)\b|\bum\s+wie\s?viel\b",
+    r"\b(?:the\s+)?(?:difference|diff|gap|spread|unterschied|différence|écart)\b|\b(?:by\s+)?how\s+(?:much|many)\b(?=\s+(?:more|less|\w{2,}er)\b)|\bby\s+how\s+(?:much|many(?:\s+(?:percentage\s+)?points?\b)?)\b|\b(?:by\s+)?how\s+(?:much|many)\b(?=.*\b(?:ahead of|behind)\b)|\bhow\s+far(?:\s+apart)?\b|\b(?:save|savings?)\b|\bum\s+wie\s?viel\b",
     re.I,
 )
 _MORE_THAN = re.compile(r"\bhow (?:much|many) (?:more|less|fewer|\w{2,}er)\b.*\bthan\b", re.I)
@@ -84,7 +96,11 @@ _PERCENT = re.compile(r"(?<=\bhow)\s+(?:many|much)\s+(?:per ?cent|%)|(?<=\bby )w
 _RATE = re.compile(r"\b(?:an?|per|each|every)\s+(?P<grain>day|week|month|year)\b", re.I)
 _AVERAGE = re.compile(r"\b(?:on\s+)?average\b", re.I)
 _HIGH, _LOW = ("high", "most", "newest", "best"), ("low", "least", "oldest", "worst")
-_TWO_NUMBERS = re.compile(r"\bhow many\b(?P<first>.+?),?\s+(?:and|or)\s+how\s+many\b(?P<second>.+)$", re.I)
+_HOW_MANY = re.compile(
+    r"(?:(?:^|\s*[,;:]|\s)\s*(?:(?:and|or|und|et)\s+)?)\b(?P<asks>how\s+many|wie\s?viele|combien de|combien d['’])\b",
+    re.I,
+)
+_AND_WHO = re.compile(r",?\s+(?:and|und|et)\s+(?=(?P<asks>who|which|wer|welche|qui|lesquels)\b)", re.I)
 _AND_HOW_MUCH = re.compile(r"(?<=\w)\s*,?\s+(?:and|und|et)\s+(?:what|how\s+much|wie\s?viel|combien)\b", re.I)
 _AND = re.compile(r"\b(?:and|und|et)\b", re.I)
 
@@ -104,7 +120,7 @@ class Way(StrEnum):
 class StepPair(Struct, frozen=True):
     """`first` and `second` are what is counted or measured, of a share the part and the whole.
 
-    Of a mean, `first` has one condition with the value MEAN. Of a rate, `first` is divided by `number` units of a `grain`.
+    Of a mean, `first` has one condition with the value MEAN. Of a rate, `first` is divided by `number` units of a `grain`. Of several numbers, `more` are those behind the second.
     A change is told in percent of the first.
     """
 
@@ -113,11 +129,13 @@ class StepPair(Struct, frozen=True):
     second: Plan | None = None
     number: float = 1
     grain: str = ""
+    more: tuple[Plan, ...] = ()
 
 
 def may_take_steps(text: str) -> bool:
     """Whether a question has the words of one of the ways; "and" may join two lists."""
-    return asks_two_figures(text) or _AND.search(text) is not None
+    numbers = len(_HOW_MANY.findall(text)) > 1 or _PART.match(text) is not None
+    return asks_two_figures(text) or numbers or _AND.search(text) is not None
 
 
 def asks_two_figures(text: str) -> bool:
@@ -169,7 +187,9 @@ def read_steps(
 
     tokens = partial(read_names, spec=spec, values=values)
     if not asks_two_figures(bare):
-        return _two_numbers(bare, read, spec) or _list_and_total(bare, read, tokens, spec) or _both(bare, read, tokens)
+        share = _share(_PART.sub("share ", bare), read, tokens, spec) if _PART.match(bare) else None
+        steps = share or _numbers(bare, read, spec) or _two_lists(bare, read, spec)
+        return steps or _list_and_total(bare, read, tokens, spec) or _both(bare, read, tokens)
     percent = _PERCENT.search(bare) is not None
     plain = _PERCENT.sub(" much ", bare)
     if (steps := _change(plain, spec, values, period, today)) is not None:
@@ -185,20 +205,40 @@ def read_steps(
 Read = Callable[[str], Plan | None]
 
 
-def _two_numbers(text: str, read: "Read", spec: IndexSpec) -> StepPair | None:
-    """Two numbers of records: "how many calls were taken, and how many missed". The second may not name the kind again."""
-    found = _TWO_NUMBERS.search(text)
-    first = read(f"how many {found['first']}") if found is not None else None
+def _numbers(text: str, read: "Read", spec: IndexSpec) -> StepPair | None:
+    """Numbers of records: "how many calls were taken, how many missed, and how many are open". Only the first names the kind."""
+    found = [*_HOW_MANY.finditer(text)]
+    ends = [*(each.start() for each in found[1:]), len(text)]
+    parts = [text[each.end() : end] for each, end in zip(found, ends, strict=False)]
+    first = read(f"{found[0]['asks']} {parts[0]}") if len(parts) > 1 else None
+    if first is None or first.kind is None:
+        return None
+    kind, plans = spec.records[first.kind].words[0], [first]
+    for part in parts[1:]:
+        plan = read(f"how many {kind} {part}") or read(f"how many {part}")
+        plans += [] if plan is None else [plan]
+    if not all(each.query.aggregate is Aggregate.COUNT and not each.query.group for each in plans):
+        return None
+    said = all(
+        each.conditions or each.period or each.kind != first.kind for each in plans[1:]
+    )  # "... and how many are?"
+    return StepPair(Way.BOTH, first, plans[1], more=tuple(plans[2:])) if said and len(plans) == len(parts) else None
+
+
+def _two_lists(text: str, read: "Read", spec: IndexSpec) -> StepPair | None:
+    """Two lists of one kind: "who cancelled and who did not come", "which boats are out, and which are in repair"."""
+    found = _AND_WHO.search(text)
+    first = read(text[: found.start()]) if found is not None else None
     if found is None or first is None or first.kind is None:
         return None
-    kind = spec.records[first.kind].words[0]
-    second = read(f"how many {kind} {found['second']}") or read(f"how many {found['second']}")
-    if second is None or not all(
-        each.query.aggregate is Aggregate.COUNT and not each.query.group for each in (first, second)
-    ):
+    behind, noun = text[found.end() :], spec.records[first.kind].words[0]
+    second = read(behind) or read(f"{found['asks']} {noun} {behind[len(found['asks']) :]}")
+    if second is None or second.kind != first.kind or first.query.filters == second.query.filters:
         return None
-    said = second.conditions or second.period or second.kind != first.kind  # "... and how many are?"
-    return StepPair(Way.BOTH, first, second) if said else None
+    plain = all(
+        each.is_list and each.conditions and not (each.query.order or each.query.group) for each in (first, second)
+    )
+    return StepPair(Way.BOTH, first, second) if plain else None
 
 
 def _list_and_total(text: str, read: "Read", words: Callable[[str], list[Token]], spec: IndexSpec) -> StepPair | None:
@@ -286,16 +326,20 @@ def _share(text: str, read: Read, words: Callable[[str], list[Token]], spec: Ind
     rest = _IN_PERCENT.sub("", found["rest"])
     if _VALUE.search(rest):
         return None  # of what they are worth, and not of their number
-    verb, said = _VERB.search(rest), words(rest)
+    left_out = _LEFT_OUT.search(rest)
+    rest, without = (rest[: left_out.start()], left_out[1]) if left_out else (rest, "")
+    verb, said = _VERB.search(rest) or _MAIN_VERB.search(rest), words(rest)
     last = next(token for token in reversed(said) if not token.inside) if said else None
     holds = last is not None and last.role == "value" and spec.fields.get(last.name) is FieldType.BOOLEAN
     before = without_phrases(said, [last]) if holds and last is not None else ""
+    if without and verb:
+        rest = f"{rest[: verb.start()].rstrip()}, {without}, {rest[verb.start() :]}"
     part = read(f"how many {rest}")
     if part is None or part.query.aggregate is not Aggregate.COUNT:
         return None
     if verb is None and not (before or _names_kind(rest, part, spec)):
         return None  # "the share of oak" may be that of what it sold
-    before = rest[: verb.start()] if verb else before
+    before = f"{rest[: verb.start()].rstrip()}{f', {without}' if without else ''}" if verb else before
     whole = read(f"how many {before}") if before else replace(part, query=part.everything, conditions=())
     if whole is None or whole.query.aggregate is not Aggregate.COUNT or whole.query.group != part.query.group:
         return None

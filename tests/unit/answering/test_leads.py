@@ -18,6 +18,7 @@ from tests.unit.answering.test_planning import BOATS, TODAY, VALUES
         ),
         ("I'm after easy trips: which ones have a catch below 40?", "which trips have a catch below 40?"),
         ("I've got a gift to buy, show me our fullest trip", "show me our fullest trip"),
+        ("I'm printing the plan for my class: which trip is the fullest?", "which trip is the fullest?"),
     ],
 )
 def test_what_names_nothing_is_left_out(text: str, proper: str) -> None:
@@ -69,6 +70,18 @@ def test_days_that_are_told_before_count() -> None:
         ("How many trips were over in May?", "How many trips were over in May?"),
         ("a customer wants the cabin and a bunk, what's that come to?", "what do the cabin and a bunk come to?"),
         ("we want the cabin, what time is it open?", "we want the cabin, what time is it open?"),
+        (
+            "For one big party I need a cabin and a bunk. What do the two come to?",
+            "what do a cabin and a bunk come to?",
+        ),
+        ("January at a glance: how many trips were late?", "in January, how many trips were late?"),
+        (
+            "how many points is the long and windy tour of Ada above ours?",
+            "by how many points is the long and windy tour of Ada above ours?",
+        ),
+        ("By how many points does Ada exceed Bo?", "by how much is Ada above Bo?"),
+        ("How many points lower is Ada than Bo?", "how much lower is Ada than Bo?"),
+        ("Who was late, and who called it off?", "Who was late, and who called off?"),
         ("Which skippers take guests out for a trip?", "Which skippers take guests out for a trip?"),
     ],
 )

@@ -37,6 +37,30 @@ def test_a_share_is_a_part_of_a_whole() -> None:
     assert conditions(found.second) == [("skipper", "Ada Holm")]
 
 
+def test_a_part_is_a_share_and_may_leave_something_out() -> None:
+    found = steps("What part of Ada's trips has a catch above 40?")
+    assert found.way is Way.SHARE
+    assert conditions(found.first) == [("catch", 40), ("skipper", "Ada Holm")]
+    assert conditions(found.second) == [("skipper", "Ada Holm")]
+    found = steps("What percentage of our trips were from the north pier? Without Ada's.")
+    assert {each for each, _ in conditions(found.first)} == {"skipper", "harbour"}
+    assert [each for each, _ in conditions(found.second)] == ["skipper"]
+
+
+def test_several_numbers_and_two_lists_are_told_together() -> None:
+    found = steps("How many trips were Ada's, how many were Bo's, and how many from the north pier?")
+    assert found.way is Way.BOTH and len(found.more) == 1
+    assert [conditions(each) for each in (found.first, found.second, *found.more)] == [
+        [("skipper", "Ada Holm")], [("skipper", "Bo Lind")], [("harbour", "north pier")],
+    ]  # fmt: skip
+    found = steps("Which trips were Ada's, and which were from the north pier?")
+    assert found.way is Way.BOTH and found.first.is_list
+    assert [conditions(each) for each in (found.first, found.second)] == [
+        [("skipper", "Ada Holm")], [("harbour", "north pier")],
+    ]  # fmt: skip
+    assert steps("Which trips were Ada's and which is the fullest?") is None
+
+
 def test_a_share_without_a_verb_is_one_of_all_records() -> None:
     found = steps("share of trips with Ada in January")
     assert conditions(found.first) == [("skipper", "Ada Holm")] and conditions(found.second) == []

@@ -462,3 +462,35 @@ def test_a_figure_that_no_field_has_is_named(text: str, asked: str) -> None:
 def test_only_once_may_stand_apart() -> None:
     query = read("which guests have only been in once").query
     assert (query.group, query.least, query.most) == ("guest", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("What did we earn in January?", [DONE]),
+        ("What did we earn in January, late ones included?", [("state", "in", ["done", "late"])]),
+        ("What did we earn in January? The late ones count as well.", [("state", "in", ["done", "late"])]),
+        ("What did we earn in January? Leave none out.", []),
+        ("What did we earn in January, without exception?", []),
+        ("How many hires did Ada have, late ones too?", [("clerk", "==", "Ada Holm")]),
+        ("How many hires did Ada have? Count the late ones as well.", [("clerk", "==", "Ada Holm")]),
+        ("Average fee of the hires of Ada, the late ones counted as zero?", [("clerk", "==", "Ada Holm")]),
+        ("Wie viele hires hat Ada, die late mitgezählt?", [("clerk", "==", "Ada Holm")]),
+        ("Which bikes are in stock? Include the ones that are out of stock.", []),
+        ("Show me everything that is out of stock, parts too.", [("ready", "==", False)]),
+        ("How many hires are there, only the late ones count?", [("state", "==", "late")]),
+    ],
+)
+def test_what_counts_as_well_is_no_condition(text: str, found: list[tuple[str, str, object]]) -> None:
+    assert filters(text) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which hires are done, including late ones?",
+        "How many bikes do we have, parts too?",
+    ],
+)
+def test_what_counts_as_well_and_may_be_something_else_is_no_query(text: str) -> None:
+    assert read(text) is None
