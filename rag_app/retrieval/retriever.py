@@ -20,7 +20,7 @@ from rag_app.domain import InvalidInput, Mode, Question, day_of
 from rag_app.retrieval.embedding import asking, embed_query, embed_together
 from rag_app.retrieval.filters import IN, checked_text, condition, fields_of
 from rag_app.retrieval.periods import conditions_of, names_period
-from rag_app.retrieval.spelling import correct_spelling, suspects
+from rag_app.retrieval.spelling import common_spellings, correct_spelling, suspects
 from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.telemetry.observing import Stage
 
@@ -129,14 +129,16 @@ class ChunkRetriever(BaseRetriever):
             searches.append(replace(alone, filters=(only,), top_k=_EARLIER, depth=0))
         return searches
 
-    async def respell(self, text: str, found: Sequence[NodeWithScore]) -> str:
-        """The text, with words put right that neither what it found nor any other chunk of the scope has."""
+    async def respell(self, text: str, found: Sequence[NodeWithScore], *, whole: bool = False) -> str:
+        """The text, with words put right that neither what it found nor any other chunk of the scope has; with `whole` also
+        those that are words."""
         known = (f"{node.node.metadata.get('title')} {node.node.get_content()}" for node in found)
-        doubtful = suspects(checked_text("query", text), known)
+        doubtful = suspects(checked_text("query", text), known, whole=whole)
         if not doubtful:
             return text
-        store = await self._open_store()
-        return correct_spelling(text, await store.respell(doubtful))
+        store, common = await self._open_store(), common_spellings(doubtful)
+        meant = await store.respell([word for word in doubtful if word not in common])
+        return correct_spelling(text, {**meant, **common})
 
     async def further(self, text: str, found: Sequence[NodeWithScore], at_most: int = 50) -> list[NodeWithScore]:
         """More chunks of the sources of what was found for `text`: the neighbours of those chunks, then the nearest.

@@ -2,7 +2,7 @@
 
 Spellings one edit away (Damerau, CACM 1964), and two where both are what people get wrong by ear: a letter doubled or
 not, two letters changed over, one vowel for another, letters that sound alike. No dictionary but the embedding model's:
-a word that it knows whole is not misspelt.
+a word that it knows whole is misspelt at most by one such slip, "meat" for "meet".
 """
 
 import re
@@ -21,19 +21,25 @@ _AT_MOST = 1.3  # of a word's slips together
 _SLIP, _OMISSION, _EXTRA, _OTHER, _FIRST = 0.5, 0.8, 0.8, 1.0, 0.5
 _LETTERS, _VOWELS = "abcdefghijklmnopqrstuvwxyz", "aeiouy"
 _SPELLINGS = read_table(__file__)
+_COMMON = frozenset(_SPELLINGS["common"].split())
 _ENDINGS = ("est", "er", "ed", "ing", "ly")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
-def suspects(text: str, known: Iterable[str]) -> list[str]:
-    """The words of a text, lower case, that the embedding model does not know whole and that none of the `known` texts has.
+def suspects(text: str, known: Iterable[str], *, whole: bool = False) -> list[str]:
+    """The words of a text, lower case, that the embedding model does not know whole and that none of the `known` texts has;
+    behind them, with `whole`, those that it knows.
 
     >>> suspects("How do I resett my hedphones and the Halden?", ["The Halden speaker"])
     ['hedphones', 'resett']
+    >>> suspects("When is the lunch meat?", ["A lunch"], whole=True)
+    ['meat', 'when']
     """
     seen = {word for each in known for word in _WORD.findall(each.lower())}
     words = {word for word in _WORD.findall(text.lower()) if SHORTEST <= len(word) <= _LONGEST} - seen
-    return sorted((word for word in words if len(tokens(word)) > 1), key=lambda word: (-len(word), word))[:MOST]
+    pieces = {word: len(tokens(word)) for word in words}
+    doubtful = [word for word in words if pieces[word] > 1 or whole]
+    return sorted(doubtful, key=lambda word: (pieces[word] == 1, -len(word), word))[:MOST]
 
 
 def is_inflected(word: str) -> bool:
@@ -59,7 +65,7 @@ def spellings(word: str) -> dict[str, float]:
     known = _known_triples() | _triples(word)
     by_ear = dict.fromkeys(_slips(word), _SLIP)
     twice = {other: 2 * _SLIP for each in by_ear for other in _slips(each)} if len(word) >= _TWICE else {}
-    for options in (by_ear, _edits(word), twice):
+    for options in (by_ear, _edits(word), twice) if len(tokens(word)) > 1 else (by_ear,):
         for spelling, cost in options.items():
             unlikely = cost + (_FIRST if spelling[:1] != word[:1] else 0.0)
             # three letters in a row that are new in it are in words, but for the two across a seam: of most spellings they are not
@@ -67,6 +73,16 @@ def spellings(word: str) -> dict[str, float]:
                 found[spelling] = min(unlikely, found.get(spelling, unlikely))
     found.pop(word, None)
     return found
+
+
+def common_spellings(words: Iterable[str]) -> dict[str, str]:
+    """Those of the words that are misspelt words of many questions, which no chunk need have.
+
+    >>> common_spellings(["mutch", "wich", "hedphones"])
+    {'mutch': 'much', 'wich': 'which'}
+    """
+    found = {word: spellings(word).keys() & _COMMON for word in words if len(tokens(word)) > 1}
+    return {word: meant.pop() for word, meant in found.items() if len(meant) == 1}
 
 
 def other_english(word: str) -> set[str]:
