@@ -60,11 +60,12 @@ def _separate(
     """
     said = [(each, means(question, each)) for each in rows]
     meant, others = ([each for each, found in said if found is wanted] for wanted in (True, False))
-    if not meant:
-        return [], others if means is fits_stated_range and len(others) > 1 else []
     wanted = content_words(question)
     silent = [each for each, found in said if found is None and others and cells_of(each.text, 2)]
-    return meant, [*others, *(each for each in silent if not wanted & content_words(head_of(each)))]
+    silent = [each for each in silent if not wanted & content_words(head_of(each))]
+    if not meant:
+        return [], [*others, *silent] if means is fits_stated_range and len(others) > 1 else []
+    return meant, [*others, *silent]
 
 
 def _find_unnamed(rows: Sequence[Passage], question: str) -> dict[Passage, list[Passage]]:
@@ -112,6 +113,9 @@ def fits_stated_range(question: str, row: Passage) -> bool | None:
     name = next((place for place, (_, said) in enumerate(cells) if re.search(r"[^\W\d]{2}", said)), 0)
     found = [fits(question, said, label, exact=place in (0, name)) for place, (label, said) in enumerate(cells)]
     compared = [each for each in found if each is not None]
+    columns = [fits(question, label, exact=True) for label, _ in cells]
+    if columns.count(False) > 1 and True not in columns:
+        return False
     return any(compared) if compared else None
 
 

@@ -35,13 +35,14 @@ from rag_app.answering.kinds import (
     find_calculation,
     has_kind,
     kind_of,
+    names_in,
     needs_value,
     numbers_in,
     only_lists_names,
     states,
 )
 from rag_app.answering.models import Draft
-from rag_app.answering.offers import names_thing, share_unoffered, thing_priced
+from rag_app.answering.offers import lacks_asked_sort, names_thing, share_unoffered, thing_priced
 from rag_app.answering.passages import (
     SENTENCE_END,
     TO_THE_ANSWERER,
@@ -125,7 +126,8 @@ _OF_FIGURES = frozenset(
 )
 _PRICE = re.compile(r"\b(?:charge|cost|fee|kosten|kostet|preis|price|rent)\w*\b", re.IGNORECASE)
 _KIND_WEIGHT = 0.1  # for a sentence without the kind of value that a part asks for: a price, a date, somebody's name
-_AMOUNT = re.compile(r"[$£€]\s?\d[\d.,]*|\d[\d.,]*\s?[$£€%]|\d+[.,]\d+")  # it names no row
+_FIGURE_FIRST = re.compile(r"[$£€]?\s?\d")
+_AMOUNT = re.compile(r"[$£€]\s?\d[\d.,]*|(?<!\w)\d[\d.,]*[ \u00a0]?[$£€%]|\d+[.,]\d+")  # it names no row
 _PART_WEIGHT = 0.5  # of a part of the question; the rest is the whole question's
 # For a sentence that follows a chosen one: an answer often goes on where the question's words are no longer repeated.
 _NEXT_WEIGHT = 0.05
@@ -184,7 +186,8 @@ class ExtractiveSynthesizer(Synthesizer):
         read = dict(zip(ranking.ranked, scored.read, strict=True))
         chosen = _choose(scored, ranking.ranked, ranking.pool)
         if len(scored.scores) == 1:
-            chosen = complete_steps(_keep_of_same(chosen, context, question, read), ranking.pool, question.text)
+            chosen = _keep_likeliest_value(_keep_of_same(chosen, context, question, read), question.text, read)
+            chosen = complete_steps(chosen, ranking.pool, question.text)
         chosen = _complete_tables(chosen, ranking.pool, question, read)
         if not chosen or (ranking.asked[1] in missing and find_calculation(ranking.asked[1])):
             return Draft("", EXTRACTIVE)  # what is asked beside a result is about that result
@@ -227,7 +230,8 @@ def score_passages(ranking: Ranking, context: Context) -> PassageScores:
     lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
     held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
-    held |= ranking.read[1:] >= np.where(lacks, CERTAIN, SURE)
+    apart = np.asarray([_is_apart(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
+    held |= ranking.read[1:] >= np.where(lacks | apart, CERTAIN, SURE)
     bare = np.asarray([names_nothing(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     held &= ~bare | (ranking.read[1:] >= LIKELY)
     titles = [context.blocks[each.block].title for each in ranking.ranked]
@@ -240,9 +244,13 @@ def score_passages(ranking: Ranking, context: Context) -> PassageScores:
     )
     text, unlikely = " ".join(texts), False
     for row, part in enumerate(ranking.asked[1:]):
+        odds = ranking.read[row + 1]
+        if not held[row][odds >= LITTLE].any() and (odds >= LITTLE).any():
+            held[row] = False  # what is likely does not have it, and what has it is not likely
         best = ranking.read[row + 1].max(initial=-np.inf)  # of no passages
         lacking = share_unoffered(part, text)
         unoffered = lacking >= MOST_UNOFFERED and best < SURE * (2 * lacking - 1)
+        unoffered |= best < CERTAIN and lacks_asked_sort(part, text)
         unlikely = unoffered or (len(held) > 1 and best < UNLIKELY) or (unlikely and _REFERS.search(part) is not None)
         held[row] &= not unlikely
     return PassageScores(scores, held, ranking.read[1:].max(axis=0))
@@ -297,16 +305,38 @@ def gives_no_reason(question: str, text: str) -> bool:
 
 
 def lacks_thing(question: str, found: Sequence[Passage], titles: Sequence[str]) -> list[bool]:
-    """Which passages, of sources with these titles, do not name the thing whose price a question asks for.
+    """Which passages, of sources with these titles, do not name the thing whose price a question asks for, or whoever is to be
+    reached.
 
     >>> lacks_thing("What does a saddle cost?", [Passage(0, 0, "A bell costs $9."), Passage(0, 1, "$40.", "Saddles")], ["", ""])
     [True, False]
     """
     thing = thing_priced(question)
+    reached = names_in(question) if kind_of(question) in (Kind.PHONE, Kind.EMAIL) else set()
+    strangers = _name_another(question, found)
+    told = [f"{title} {_subject_of(each)} {each.text_with_lead}" for each, title in zip(found, titles, strict=True)]
     return [
-        thing != "" and not names_thing(f"{title} {_subject_of(each)} {each.text_with_lead}", thing)
-        for each, title in zip(found, titles, strict=True)
+        (thing != "" and not names_thing(each, thing))
+        or (reached != set() and not any(names_thing(each, name) for name in reached))
+        or (passage in strangers and not any(names_thing(each, name) for name in names_in(question)))
+        for passage, each in zip(found, told, strict=True)
     ]
+
+
+def _name_another(question: str, found: Sequence[Passage]) -> list[Passage]:
+    """The sentences that name others than the question, which asks for a figure of somebody whom few of them name.
+
+    >>> told = ("Hill & Sons give ten years.", "The offer of Dray Roofing is £7,150.", "Ten years at most.")
+    >>> [each.place for each in _name_another("How many years does Dray Roofing give?", [Passage(0, n, each) for n, each in enumerate(told)])]
+    [0]
+    """
+    wanted = names_in(question) if kind_of(question) in (*FIGURES, Kind.SPAN) else set()
+    named = [names_in(each.text) for each in found]
+    times = [sum(name in each for each in named) for name in wanted]
+    if not wanted or not all(0 < each <= MOST_LOOKED_AT for each in times):
+        return []
+    rows = [cells_of(each.text, 2) != {} for each in found]
+    return [each for each, names, row in zip(found, named, rows, strict=True) if names and not (row or names & wanted)]
 
 
 def _subject_of(passage: Passage) -> str:
@@ -321,14 +351,40 @@ def holds(question: str, found: Sequence[Passage]) -> list[bool]:
     >>> holds("How many dogs live here?", [Passage(0, 0, "Dogs are welcome."), Passage(0, 1, "Two dogs live here.")])
     [False, True]
     """
-    result, figure = find_calculation(question), kind_of(question) in FIGURES
-    lacking = lacks_kind(question, found) if needs_value(question) else [False] * len(found)
-    measured = figure or _PRICE.search(question) is not None
-    return [
-        not (lacks or (measured and speaks_of_another(question, each.text_with_lead)))
-        and (result is None or states(result, each.text_with_lead, question) or _counts_for(result, each, question))
-        for each, lacks in zip(found, lacking, strict=True)
+    result, needed = find_calculation(question), needs_value(question)
+    lacking = [
+        lacks and (needed or _has_figures_alone(each, question))
+        for each, lacks in zip(found, lacks_kind(question, found), strict=True)
     ]
+    return [
+        not (lacks or apart)
+        and (result is None or states(result, each.text_with_lead, question) or _counts_for(result, each, question))
+        for each, lacks, apart in zip(found, lacking, _is_apart(question, found), strict=True)
+    ]
+
+
+def _is_apart(question: str, found: Sequence[Passage]) -> list[bool]:
+    """Which passages are of another thing of a sort than the one whose figure a question asks for.
+
+    >>> _is_apart("How long is the night shift?", [Passage(0, 0, "The evening shift: four hours"), Passage(0, 1, "Four hours.")])
+    [True, False]
+    """
+    measured = kind_of(question) in (*FIGURES, Kind.SPAN, Kind.OFTEN) or _PRICE.search(question) is not None
+    return [measured and speaks_of_another(question, each.text_with_lead) for each in found]
+
+
+def _has_figures_alone(row: Passage, question: str) -> bool:
+    """Whether all cells of a row are figures, but for those that the question names: "Boxes: 35 days" says no place or person.
+
+    >>> row = Passage(0, 0, "Data: Photos; Kept for: 35 days")
+    >>> _has_figures_alone(row, "Where are the photos stored?"), _has_figures_alone(row, "Where is it?")
+    (True, False)
+    """
+    if kind_of(question) not in (Kind.PLACE, Kind.PERSON):
+        return False
+    asked = content_words(question)
+    others = [said for said in cells_of(row.text, 2).values() if asked.isdisjoint(content_words(said))]
+    return bool(others) and all(_FIGURE_FIRST.match(said) for said in others)
 
 
 def _counts_for(result: Calculation, row: Passage, question: str) -> bool:
@@ -482,12 +538,33 @@ async def _read(
             scores = np.append(scores, await _odds(text, further))
         odds[row], odds[row, nearest[: len(scores)]] = scores.min(), scores
         rows = [place for place in nearest[: len(scores)] if cells_of(ranked[place].text)]
+        for place in rows:
+            if _names_everything(ranked[place], text):
+                odds[row, place] = max(odds[row, place], LIKELY)
         best = max((odds[row, place] for place in rows), default=0.0)
         for place in [each for each in rows if odds[row, each] > best - CLEARLY]:
             told = [write_out_days(each) for each in retell_row(ranked[place], text, pool)]
             retold = [replace(readings[place], text=each, before="") for each in told]  # not behind another row
             odds[row, place] = max(odds[row, place], *await _odds(text, retold))
     return odds
+
+
+def _names_everything(row: Passage, question: str) -> bool:
+    """Whether a row of a table, with its columns and its heading, has all words of a question, and the kind of value it asks for.
+
+    >>> row = Passage(0, 0, "House: Mill; Lift: £2.60; Laundry: £1", section="Charges per week")
+    >>> [_names_everything(row, f"What is the weekly {each} charge of Mill House?") for each in ("lift", "garden")]
+    [True, False]
+    """
+    kind, cells = kind_of(question), cells_of(row.text)
+    asked = {stem(word) for word in content_words(question) - _OF_FIGURES}
+    named = {stem(word) for word in content_words(f"{row.section} {row.text}")}
+    return (
+        kind is not None
+        and len(asked) >= _FEWEST_ALIKE
+        and asked <= named
+        and has_kind(kind, " ".join(cells.values()), question)
+    )
 
 
 async def _odds(text: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
@@ -697,6 +774,31 @@ def _keep_of_same(
         if each.block == chosen[0].block
         or read.get(each, 0.0) > read.get(chosen[0], 0.0) - CLEARLY
         or not named_by(each) < named_by(chosen[0])
+    ]
+
+
+def _keep_likeliest_value(chosen: Sequence[Passage], question: str, read: Mapping[Passage, float]) -> list[Passage]:
+    """Where a question asks for a figure: what was chosen without other values of its kind that are clearly less likely than
+    the likeliest, and stand elsewhere.
+
+    >>> told = [Passage(0, 0, "It lasts two years."), Passage(1, 0, "A refund takes two weeks.")]
+    >>> [each.text for each in _keep_likeliest_value(told, "How long does it last?", {told[0]: 4.0, told[1]: 2.0})]
+    ['It lasts two years.']
+    """
+    kind = kind_of(question)
+    likeliest = max(chosen, key=lambda each: read.get(each, 0.0), default=None)
+    if likeliest is None or kind not in (*FIGURES, Kind.SPAN) or read.get(likeliest, 0.0) < LIKELY:
+        return [*chosen]
+
+    def is_beside(each: Passage) -> bool:
+        near = each.block == likeliest.block and abs(each.place - likeliest.place) <= 1
+        return near or are_beside(each, likeliest)
+
+    least = read.get(likeliest, 0.0) - CLEARLY
+    return [
+        each
+        for each in chosen
+        if read.get(each, 0.0) > least or is_beside(each) or not has_kind(kind, each.text, question)
     ]
 
 

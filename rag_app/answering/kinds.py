@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from rag_app.answering.verification.figures import OTHER_NUMBERS
 from rag_app.domain import DAY_NUMBERS, MONTH_NUMBERS, compile_later
+from rag_app.retrieval.confidence import stem
 from rag_app.retrieval.text import NUMBER_WORDS
 
 
@@ -27,6 +28,7 @@ class Kind(StrEnum):
     WEIGHT = "weight"
     AGE = "age"
     WARMTH = "warmth"
+    LOUDNESS = "loudness"
     NUMBER = "number"
     TIME = "time"
     PERSON = "person"
@@ -44,13 +46,13 @@ _QUESTION_WORDS = {
         Kind.EMAIL: rf"{_WHAT_WORDS}e-?mail(?:[ -]ad+ress\w*)?{_NAME_END}",
         Kind.PHONE: (
             rf"{_WHAT_WORDS}(?:(?:tele)?phone|mobile|contact|fax)[ -]?numbers?{_NAME_END}|{_WHAT_WORDS}(?:telefon|handy|fax)nummer{_NAME_END}"
-            r"|\b(?:what|which) number (?:do|should|can|must|shall|may) (?:i|we|you) (?:ring|call|phone|dial|text)\b"
+            r"|\b(?:what|which) number (?:do|should|can|must|shall|may) (?:i|we|you) (?:ring|call|phone|dial|text|reach|get)\b"
             rf"|{_WHAT_THE}numbers? (?:of|for) (?:the |your |our )?(?:[\w'’]+ ){{0,3}}"
             r"(?:line|helpline|hotline|desk|reception|office|surgery|emergency|emergencies|switchboard)\b"
         ),
         Kind.SHARE: (
             r"\b(?:what|which|how (?:big|large|high) an?) (?:percentage|per ?cent|proportion|share|fraction) of\b|\bwie ?viel prozent\b"
-            r"|\b(?:welcher|welchen) (?:anteil|prozentsatz)\b|\bquel(?:le)? (?:pourcentage|part|proportion) d"
+            r"|\binterest rates?\b|\b(?:welcher|welchen) (?:anteil|prozentsatz)\b|\bquel(?:le)? (?:pourcentage|part|proportion) d"
         ),
         Kind.MONEY: (
             r"\b(?:what|how much)\b.{0,60}\b(?:costs?|prices?|charged?|fees?|salary|wages?|pay|paid|earns?)\b|\bwie teuer\b"
@@ -69,6 +71,7 @@ _QUESTION_WORDS = {
         Kind.WEIGHT: r"\bhow heavy\b|\b(?:what|how much) .{0,40}\bweighs?\b|\bwie schwer\b|\bhow many kilo",
         Kind.AGE: r"\bhow old\b|\bwhat age\b|\bwie alt\b|\bquel âge\b",
         Kind.WARMTH: r"\bhow (?:warm|hot|cold)\b|\bwhat temperature\b|\bwie (?:warm|heiß|kalt)\b",
+        Kind.LOUDNESS: r"\bhow (?:loud|noisy|quiet) (?:is|are|was|were|does|do)\b|\bwie (?:laut|leise) (?:ist|sind|war|waren)\b",
         Kind.NUMBER: (
             r"\bhow (?:many|much|high|big|large|fast)\b|\b(?:what|which) (?:percentage|proportion|number|size|speed)\b"
             r"|\bwie (?:viele?|hoch|groß|schnell)\b|\bcombien\b"
@@ -144,6 +147,7 @@ _VALUES = {
             r"|\b(?:from|until|before|after|ab|bis)\s\d{1,2}\b(?!\s?(?:[:.,]\d|[ap]\.?m\b|uhr\b|o['’]clock))"
         ),
         Kind.WARMTH: r"degrees?|°|\b\d+\s?[CF]\b|\bgrad\b",
+        Kind.LOUDNESS: r"\bdB\b|\bdecibels?\b|\bdezibel\b|\b(?:loud|quiet|silent|nois)\w*|\b(?:laut|leise)\w*",
         Kind.TIME: (
             rf"\b(?:{_DAYS}|{_MONTHS})\b|\bthe \d{{1,2}}(?:st|nd|rd|th)\b|\b\d{{1,2}}[:.]\d\d\b|\b1\d\d\d\b|\b20\d\d\b|\d\s?(?:[ap]\.?m\b|uhr)|o['’]clock"
             rf"|\b(?:at|from|by|until|till|to|after|before|um|ab|bis)\s(?:\d{{1,2}}|{_NUMBER})\b|\b(?:\d+|{_NUMBER})\s(?:{_UNITS_OF_TIME})\b"
@@ -157,7 +161,18 @@ _VALUES = {
     }.items()
 }
 FIGURES = frozenset(
-    [Kind.EMAIL, Kind.PHONE, Kind.SHARE, Kind.MONEY, Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH, Kind.NUMBER]
+    [
+        Kind.EMAIL,
+        Kind.PHONE,
+        Kind.SHARE,
+        Kind.MONEY,
+        Kind.LENGTH,
+        Kind.WEIGHT,
+        Kind.AGE,
+        Kind.WARMTH,
+        Kind.LOUDNESS,
+        Kind.NUMBER,
+    ]
 )
 """Kinds that no sentence has without a figure or an address, so that one without it is no answer. The others may be said in any words."""
 _ASKS_DATE = compile_later(r"\b(?:what|which) (?:date|day|month|year)s?\b", re.IGNORECASE)
@@ -309,15 +324,15 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
         for each in _FIGURE.finditer(text)
         if not _words(each[0]) <= asked and not _MEASUREMENT.match(text, each.end())
     ]
-    return any(word[:_LETTERS] == thing for each in beside for word in _words(each))
+    return any(stem(word)[:_LETTERS] == thing for each in beside for word in _words(each))
 
 
 def _counted_word(question: str) -> str:
-    """How the word for what is counted begins: of "how many spare bicycles have a motor", "bicyc"."""
+    """How the stem of the word for what is counted begins: of "how many spare bicycles have a motor", "bicyc"."""
     found = _CALCULATION_WORDS[Calculation.COUNT].search(question)
     words: list[str] = re.findall(r"[^\W\d_]+", found["counted"] if found else "")
     nouns = [word for word in words if _PLURAL.fullmatch(word)]
-    return (nouns or words or [""])[0].casefold()[:_LETTERS]
+    return stem((nouns or words or [""])[0].casefold())[:_LETTERS]
 
 
 def has_kind(kind: Kind, text: str, question: str) -> bool:

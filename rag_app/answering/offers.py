@@ -24,6 +24,14 @@ _SAID_OTHERWISE = frozenset(
         reparieren anbieten leihen kaufen mieten bekommen""",
     )
 )
+_ANY_SORT = frozenset(
+    re.findall(
+        r"\w+",
+        """kind type sort way part bit bits time times day days date dates year month week hour evening morning afternoon number amount
+        figure size person people place thing things name names option options percentage per cent share rate order steps else exactly
+        happens changes sets work colour color changed happened documents papers""",
+    )
+)
 _LETTERS, _SHORTEST = 6, 2
 
 
@@ -51,6 +59,33 @@ def _beginning(word: str) -> str:
     return re.sub(r"(?:ing|ed|ies?|y|e|s|en|n)$", "", word)[:_LETTERS]
 
 
+_SORT = re.compile(
+    r"^\W*(?:(?:and|but|or|so|also|hi|hello|ok|please|at|in|on|for|with|to|by|from|of|und|oder)\W+)*(?P<asks>what|which)\s+(?P<sort>[^?.,;]+)",
+    re.IGNORECASE,
+)
+_MOST_OF_SORT = 2  # words
+_AUXILIARIES = frozenset(
+    ("is", "are", "do", "does", "did", "can", "was", "were", "will", "would", "should", "must", "may", "have", "has")
+)
+
+
+def lacks_asked_sort(question: str, text: str) -> bool:
+    """Whether a question asks which of a sort of things, and a text has no word for that sort.
+
+    >>> [lacks_asked_sort(each, "We sell oak benches.") for each in ("Which mattress sizes are there?", "Which bench is it?", "What lies there?")]
+    [True, False, False]
+    """
+    found = _SORT.match(question)
+    if found is None:
+        return False
+    words = re.findall(r"[^\W\d_]+", found["sort"].casefold())
+    sort = [*takewhile(lambda word: word not in _ENDS_THING, words)]
+    if found["asks"].casefold() == "what" and not _AUXILIARIES & {*words[len(sort) : len(sort) + 1]}:
+        return False  # "what lies there": a verb
+    named = [word for word in sort[:_MOST_OF_SORT] if len(word) > _SHORTEST and word not in _SAID_OTHERWISE | _ANY_SORT]
+    return any(not _names(text.casefold(), word) for word in named)
+
+
 _ARTICLES = r"(?:(?:a|an|the|your|my|our|some|any|one|this|that|new|another|its|their|ein|eine|einen|der|die|das)\s+)*"
 _PRICE_PATTERNS = [
     re.compile(pattern, re.IGNORECASE)
@@ -68,7 +103,7 @@ _ENDS_THING = frozenset(
         """
         a an the for on in with per at if when from to by of and or as than that which who i we you it they he she
         cost costs each please after before during over under until without because take takes last lasts have has
-        get gets weigh weighs hold holds use uses measure measures pay pays need needs is are be do does can there here these now today then beyond within near only
+        did was were will would should must may could get gets weigh weighs hold holds use uses measure measures pay pays need needs is are be do does can there here these now today then beyond within near only
         cheaper free too also make makes made charge charges extra für mit pro bei am im ab bis und oder
         """,
     )

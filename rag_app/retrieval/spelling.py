@@ -78,8 +78,8 @@ def spellings(word: str) -> dict[str, float]:
 def common_spellings(words: Iterable[str]) -> dict[str, str]:
     """Those of the words that are misspelt words of many questions, which no chunk need have.
 
-    >>> common_spellings(["mutch", "wich", "hedphones"])
-    {'mutch': 'much', 'wich': 'which'}
+    >>> common_spellings(["mnany", "hedphones"])
+    {'mnany': 'many'}
     """
     found = {word: spellings(word).keys() & _COMMON for word in words if len(tokens(word)) > 1}
     return {word: meant.pop() for word, meant in found.items() if len(meant) == 1}
