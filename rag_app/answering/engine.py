@@ -320,7 +320,15 @@ class CapabilityEngine(BaseQueryEngine):
                     everything = await self._judge(uncut, nodes, self._prepare(uncut)[1])
                     best = self._choose_uncut(best, everything)
                 if best.confidence is not Confidence.HIGH and isinstance(first, ChunkRetriever):
-                    best, nodes, question = await self._look_respelled(first, best, nodes, question)
+                    said, whole = question.searched or question.text, not best.judgment.answers
+                    spelled = await first.respell(said, nodes, whole=whole)
+                    if spelled != said and self._prepare:
+                        asked = replace(question, searched=spelled)
+                        retriever, postprocessors = self._prepare(asked)
+                        others = await retriever.aretrieve(_bundle(asked))
+                        seen = await self._judge(asked, others, postprocessors)
+                        if _nearest(seen) > _nearest(best):
+                            best, nodes, question = seen, others, asked
                 best = await self._judge_with_before(best, question, nodes, steps)
                 if best.confidence is not Confidence.HIGH and question.wide is not None and self._prepare:
                     everywhere = replace(question, filters=question.wide, preferred=(), wide=None)
@@ -342,19 +350,6 @@ class CapabilityEngine(BaseQueryEngine):
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
         found = _sort_by_place(_mark_rows(self._without_field(best, told), finder))
         return replace(found, seconds=time.perf_counter() - started, spent=spent)
-
-    async def _look_respelled(
-        self, first: ChunkRetriever, found: Evidence, nodes: list[NodeWithScore], question: Question
-    ) -> tuple[Evidence, list[NodeWithScore], Question]:
-        """What is found with misspelt words put right, if it is nearer; else what was `found`. With it the nodes and the question."""
-        spelled = await first.respell(question.searched or question.text, nodes, whole=not found.judgment.answers)
-        if spelled == (question.searched or question.text) or not self._prepare:
-            return found, nodes, question
-        asked = replace(question, searched=spelled)
-        retriever, postprocessors = self._prepare(asked)
-        others = await retriever.aretrieve(_bundle(asked))
-        seen = await self._judge(asked, others, postprocessors)
-        return (seen, others, asked) if _nearest(seen) > _nearest(found) else (found, nodes, question)
 
     def _first_look(self, question: Question) -> tuple[BaseRetriever, Sequence[BaseNodePostprocessor]]:
         narrowed = question.sources and question.filters != self._question.filters
