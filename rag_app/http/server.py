@@ -62,6 +62,7 @@ CORS = CORSConfig(
         "prefer",
         "last-event-id",
         "idempotency-key",
+        "if-match",
     ],
     expose_headers=[
         "X-RateLimit-Limit",
@@ -71,6 +72,7 @@ CORS = CORSConfig(
         REQUEST_ID_HEADER,
         "Location",
         "Idempotency-Replayed",
+        "ETag",
     ],
 )
 

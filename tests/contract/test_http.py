@@ -77,7 +77,7 @@ def test_preflight(path: str, anonymous: httpx.Client) -> None:
     assert "access-control-allow-credentials" not in response.headers
     assert "POST" in response.headers["access-control-allow-methods"]
     allowed = {name.strip().lower() for name in response.headers["access-control-allow-headers"].split(",")}
-    assert {"authorization", "x-client-info", "apikey", "content-type"} <= allowed
+    assert {"authorization", "x-client-info", "apikey", "content-type", "if-match"} <= allowed
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -112,6 +112,7 @@ def test_responses_can_be_read_from_any_origin_without_credentials(
             "Retry-After",
             "Location",
             "Idempotency-Replayed",
+            "ETag",
         } == exposed
 
 
