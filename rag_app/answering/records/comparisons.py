@@ -15,6 +15,7 @@ from rag_app.answering.records.wording import (
     figure,
     is_figure,
     only_figure,
+    people_field,
     price_field,
     vocabulary_of,
     word_set,
@@ -88,6 +89,13 @@ class ComparisonReader(Conditions):
         fields = {each.name for each in self._denied_values()}
         said = ([each.role for each in some if each.role != "kind"] for some in between)
         return len(fields) < 2 and all(roles == ["not", "value"] for roles in said)
+
+    def _group_without(self) -> str | None:
+        """The field whose values those are."""
+        who = self.tokens[0].stem in word_set("who")
+        keys = self.keys or [name for name in [people_field(self.spec)] if who and name is not None]
+        denied = {each.name for each in self._denied_values()}
+        return keys[0] if len(keys) == len(denied) == 1 and keys[0] not in denied else None
 
     def _is_hedged(self) -> bool:
         return any(token.stem in word_set("hedges") for token in self.tokens if token.meaning is None)

@@ -67,6 +67,8 @@ class Conditions:
         for place, token in enumerate(self.tokens):
             value = self._value_at(place) if token.is_left or self._is_one(place) else None
             bound = None if value is None else self._build_bound(place, value)
+            if bound is None and value is not None and found:
+                bound = self._build_second(place, value, found[-1])
             if bound is not None and not self._is_of_time(place):
                 found.append(bound)
                 token.said = True
@@ -128,6 +130,20 @@ class Conditions:
             name = name or self._field_before(place - 2 if last else place) or self._only_figure()
             name = name or self._figure_of_noun(place) or self._age_of_people(place, value)
         return self._build_comparison(name, operator or EQ, value) if name else None
+
+    def _build_second(self, place: int, value: float, first: MetadataFilter) -> MetadataFilter | None:
+        """The other bound of a figure, without its name or unit: "over 12 percent but under 13"."""
+        before = [each for each in self.tokens[:place] if not each.inside][-2:]
+        if len(before) < 2:
+            return None
+        joint, lead = before
+        bounded = lead.role in _BOUNDS and not lead.name and joint.stem in word_set("joins") | word_set("but")
+        operator = BOUND_OPERATORS.get(lead.role)
+        if not bounded or operator is None or {operator, first.operator} != {LT, GT}:
+            return None
+        if joint.role == "not":
+            joint.meaning = None
+        return self._build_comparison(first.key, operator, value)
 
     def _is_one(self, place: int) -> bool:
         """Whether "one" or "a" is a figure: right before what is counted, "within one week" of a field of weeks."""

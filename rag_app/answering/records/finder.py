@@ -128,6 +128,7 @@ from rag_app.answering.records.wording import (
     stems,
     variants,
     vocabulary_of,
+    without_phrases,
     word_set,
     workers_field,
     year_field,
@@ -153,6 +154,8 @@ from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.retrieval.text import tokens as tokens_of
 
 _BY_HOW_MUCH = re.compile(r",?\s+(?:and\s+)?by how (?:much|many)(?=\W*$)", re.I)
+_AS_WELL = re.compile(r"\s+(?:as well as|and (?:then )?again)\s+", re.I)
+_IN_BOTH = re.compile(r"\bboth\b|\bas well as\b|\band (?:then )?again\b", re.I)
 _QUOTED_TEXT = re.compile(r"[“„\"«]([^“”„\"«»]+)[”“\"»]")
 _FEW = 8  # values of a field that are all shown to the parser
 _PAIR = 2  # plans or records that are compared, and the sources that are shown of each
@@ -315,9 +318,32 @@ class RecordFinder:
 
     def _answer_by_two(self, question: Question) -> Work[FoundRecords | None]:
         """What takes more than one query: two periods, or steps."""
-        compared = (yield from self._ask_of_held(question)) or (yield from self._compare_periods(question))
+        held = (yield from self._ask_of_held(question)) or (yield from self._find_in_both(question))
+        compared = held or (yield from self._compare_periods(question))
         steps = compared or (yield from self._answer_in_steps(question))
-        return steps or (yield from self._answer_by_days(question))
+        return steps or (yield from self._answer_by_days(question)) or (yield from self._total_first_few(question))
+
+    def _total_first_few(self, question: Question) -> Work[FoundRecords | None]:
+        """The total or the mean of so many that stand first in an order: "what do the two cheapest tents cost together?"."""
+        spec, values = self._spec, (yield from self._values(question.text, question.period))
+        tokens = read_names(without_period(question.text, question.period), spec, values)
+        ways = [token for token in tokens if token.role in ("sum", "average")]
+        groups = any(
+            self._spec.fields.get(token.name) is FieldType.KEYWORD for token in tokens if token.role == "field"
+        )
+        if len(ways) != 1 or groups or not any(token.role in SUPERLATIVES for token in tokens):
+            return None
+        bare = without_phrases(tokens, ways)
+        plan = read_question(bare, spec, values, question.period, question.today).plan
+        if plan is None or not is_first_few(plan) or plan.single or plan.query.limit != _number_in(tokens):
+            return None
+        of = next((each for each in (*plan.figures, plan.query.order) if each and is_figure(spec, each)), None)
+        found: RecordResult = yield self._store.find_records(self._limit_query(replace(plan, whole=True)))
+        if of is None or len(found.rows) != plan.query.limit:
+            return None
+        few = narrow_to_found(plan, [str(row.sources[0]) for row in found.rows], spec)
+        way = Aggregate(ways[0].role)
+        return (yield from self._tell_plan(replace(few, query=replace(few.query, aggregate=way, of=of))))
 
     def _answer_by_days(self, question: Question) -> Work[FoundRecords | None]:
         """How long ago a record was, or how many days lie between two; None of any other number of them."""
@@ -403,6 +429,38 @@ class RecordFinder:
         return (
             yield from self._tell_plan(replace(asked, query=replace(asked.query, filters=filters), conditions=told))
         )
+
+    def _find_in_both(self, question: Question) -> Work[FoundRecords | None]:
+        """Those of whom something is recorded in two periods: "which customers came last week as well as this week?"."""
+        spec, text, plans = self._spec, _AS_WELL.sub(" and ", question.text), list[Plan]()
+        if not _IN_BOTH.search(question.text) or spec.dated_types == () or "date" in fields_of(question.filters):
+            return None
+        periods = find_periods(text, question.today or datetime.now(UTC).date())
+        for period in periods:
+            plan = yield from self._read_plan(replace(question, text=text, period=period))
+            plans += [each for each in [plan and self._group_people(plan, text)] if each is not None]
+        if len(plans) != _PAIR:
+            return None
+        found = list[RecordResult]()
+        for plan in plans:
+            found.append((yield self._store.find_records(replace(self._limit_query(plan), limit=LARGEST_LIMIT))))
+        again = {row.group for row in found[1].rows}
+        rows = tuple(row for row in found[0].rows if row.group in again)
+        if not rows or any(len(each.rows) < each.total for each in found):
+            return None
+        both = replace(plans[0], conditions=(*plans[0].conditions, f"others of {periods[1].label}"))
+        return (yield from self._tell(both, replace(found[0], rows=rows, total=len(rows)), "found"))
+
+    def _group_people(self, plan: Plan, text: str) -> Plan | None:
+        """A plan for the values of a field, or for the people of the records that "who" asks for; else None."""
+        query, people = plan.query, people_field(self._spec)
+        asked = any(
+            token.stem in word_set("who") or token.name == people for token in read_words(text, self._spec)[:3]
+        )  # "who", "which customers"
+        if plan.is_list and query.group is None and people and asked:
+            query = replace(query, aggregate=Aggregate.COUNT, group=people, order=None)
+        groups = query.aggregate is Aggregate.COUNT and query.group is not None and query.grain is None
+        return replace(plan, query=query, distinct=True) if groups and not (query.least or query.most) else None
 
     def _compare_periods(self, question: Question) -> Work[FoundRecords | None]:
         """The figures of two periods, one after the other; None where the question compares none, or one has no records."""
@@ -530,6 +588,8 @@ class RecordFinder:
         query = replace(plan.query, filters=filters, order=bound.key, limit=1)
         of_one = replace(plan, query=query, conditions=conditions, single=True, figures=(bound.key,))
         found: RecordResult = yield self._store.find_records(self._limit_query(of_one))
+        if found.total > 1 and plan.together and vocabulary_of(self._spec, bound.key).adds_up:
+            return (yield from self._tell_one_and_all(of_one, bound))
         value = found.rows[0].value if found.total == 1 else None
         told = (yield from self._tell(of_one, found, "found")) if isinstance(value, int | float) else None
         if told is None or not told.text or not isinstance(value, int | float):
@@ -557,6 +617,22 @@ class RecordFinder:
             if found.total:
                 return None
         return None
+
+    def _tell_one_and_all(self, one: Plan, bound: MetadataFilter) -> Work[FoundRecords | None]:
+        """Whether the largest of several records keeps to a bound, and whether their total does: either may be asked."""
+        total = replace(one.query, aggregate=Aggregate.SUM, of=bound.key, order=None, limit=_EQUALS)
+        told, holds = list[FoundRecords](), list[bool]()
+        for plan in (one, replace(one, query=total, single=False)):
+            said, records, outcome = yield from self._query(plan)
+            each, figure = (yield from self._tell(said, records, outcome)), figure_of(said, records)
+            told += [each] if each else []
+            holds += [_holds(bound, figure)] if figure is not None else []
+        if len(told) != len(holds) or len(told) != _PAIR:
+            return None
+        both = _join(told, _PAIR)
+        ways = {(True, True): "Yes", (False, False): "No", (False, True): "Not one alone, but all together"}
+        lead = ways.get((holds[0], holds[1]), "Each one alone, but not all together")
+        return replace(both, text=f"{lead}: {both.text[:1].lower()}{both.text[1:]}", computed=True)
 
     def _tell(self, plan: Plan, found: RecordResult, outcome: Outcome) -> Work[FoundRecords | None]:
         """How what a plan found is told; None where the words' way is to be taken."""
@@ -1213,6 +1289,7 @@ class RecordFinder:
         missing = plan.with_missing(self._spec)  # "without bottles", where none has 0
         for each in chain(plan.years, () if missing is None else (missing,)):
             found = yield self._store.find_records(self._limit_query(each))
+            found = (yield from self._leave_groups(each, found)) if each.never is not None else found
             found = _bound_groups(each, found)
             if found.total:
                 return each, _leave_equals(each, found), "found"
@@ -1273,6 +1350,15 @@ class RecordFinder:
         found: RecordResult = yield self._store.find_records(_records_of(self._limit_query(plan)))
         return found
 
+    def _leave_groups(self, plan: Plan, found: RecordResult) -> Work[RecordResult]:
+        """The groups that have no record with what never was; none where there are too many to look at all of them."""
+        query = self._limit_query(plan)
+        out: RecordResult = yield self._store.find_records(replace(query, filters=(*query.filters, plan.never)))
+        having = {row.group for row in out.rows}
+        rows = tuple(row for row in found.rows if row.group not in having)
+        whole = found.total <= LARGEST_LIMIT
+        return replace(found, rows=rows, total=len(rows)) if whole else RecordResult()
+
     def _limit_query(self, plan: Plan) -> RecordQuery:
         """The plan's query with the question's filters; of one record or group also those that are its equals."""
         query = replace(plan.query, filters=(*self._filters, *plan.query.filters))
@@ -1325,6 +1411,11 @@ def _move_to_year(period: Period, year: int) -> Period:
     first = move_to_year_of(replace(period, end=period.start, grain="day"), whole)
     days = period.end - period.start
     return replace(period, start=first.start, end=first.start and first.start + days, otherwise=None)
+
+
+def _number_in(tokens: Sequence[Token]) -> float | None:
+    numbers = [value for token in tokens if (value := figure(token.text)) is not None]
+    return numbers[0] if len(numbers) == 1 else None
 
 
 def _says_else(token: Token) -> bool:

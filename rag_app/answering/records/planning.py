@@ -367,7 +367,9 @@ class _Reader(OrderReader):
                 other.meaning = None
 
     def plan(self) -> Plan | None:
-        return None if not self._is_clear() or self._asks_who_never() else self._plan_whole()
+        if not self._is_clear():
+            return None
+        return self._plan_without() if self._asks_who_never() else self._plan_whole()
 
     def _plan_whole(self) -> Plan | None:
         sizes = self._sizes()
@@ -381,10 +383,9 @@ class _Reader(OrderReader):
             compared = [each for each in compared if each is not bound]
         elif self.keys and sizes is not None:
             query = self._bound_sizes(query, *sizes)
-        elif (sizes is not None or self._bounds_of(query, compared)) and (
-            self._asks_whether() or (self._asks_which() and query.group is None)
-        ):
-            query = None  # "has Ada more than five trips", but not "the total of those above 30"
+        elif sizes is not None or self._bounds_of(query, compared):
+            query, bound = self._bound_whole(query, compared, sizes)
+            compared = [each for each in compared if each is not bound]
         if query is not None and self.named:
             query = self._ask_of_named(query, len(self.named))
         if query is None:
@@ -403,6 +404,24 @@ class _Reader(OrderReader):
         if plan is None or plan.drops(figures_named(self.tokens, self.spec)):
             return None
         return plan if can_run(plan.query, self.spec) and not self._leaves_times(plan) else None
+
+    def _plan_without(self) -> Plan | None:
+        """The plan for the groups that have no record with what is denied; None where nobody knows which groups."""
+        key, values, compared = self._group_without(), self._values(), self._comparisons()
+        if key is None or not values or compared:
+            return None
+        denied = [each for each in values if each.operator is NE and not is_presence(each)]
+        others = [each for each in values if each.operator is not NE]
+        query = RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=LARGEST_LIMIT)
+        plan = self._plan_of(query, (), others, 1) if len({each.key for each in denied}) == 1 else None
+        if plan is None or plan.kind is None:
+            return None
+        never = denied[0].model_copy(update={"operator": EQ})
+        if len(denied) > 1:
+            never = condition(denied[0].key, IN, [str(each.value) for each in denied])
+        told = [condition_text(each, self.spec) for each in denied]
+        said = " or ".join((told[0].replace(" not ", " never ", 1), *(each.split(" not ", 1)[-1] for each in told[1:])))
+        return replace(plan, conditions=(*plan.conditions, said), distinct=True, never=never)
 
     def _times_shown(self, query: RecordQuery) -> tuple[str, ...]:
         """The times that records in a list are told with: those that are named, or that the list is of or in the order of."""
@@ -436,6 +455,28 @@ class _Reader(OrderReader):
         falls = bounds[0].operator in (GT, GTE)
         totals = RecordQuery(aggregate=Aggregate.SUM, of=name, group=key, limit=LARGEST_LIMIT, descending=falls)
         return totals, bounds[0]
+
+    def _bound_whole(
+        self, query: RecordQuery, compared: Sequence[MetadataFilter], sizes: tuple[int, int] | None
+    ) -> tuple[RecordQuery | None, MetadataFilter | None]:
+        """What is counted or measured, and the bound that it is asked to keep to: "has Ada more than five trips?".
+
+        Without a query where nobody can tell: "who spent more than 90 in total?".
+        """
+        bounds = self._bounds_of(query, compared)
+        if not (self._asks_whether() or (self._asks_which() and query.group is None)):
+            return query, None  # "the total of those above 30"
+        somebody = self.keys or any(token.stem in word_set("anyone") for token in self.tokens)
+        counts = query.aggregate in (None, Aggregate.COUNT) and query.group is query.order is None
+        if self._asks_which() or somebody or query.group or self._is_hedged() or len(bounds) > 1:
+            return None, None
+        if sizes is not None and (bounds or not counts or self.named or self.kind is None):
+            return None, None
+        if sizes is None:
+            return query, bounds[0]
+        least, most = sizes
+        bound = condition("", EQ if least == most else GTE if least else LTE, least or most)
+        return RecordQuery(aggregate=Aggregate.COUNT), bound
 
     def _leaves_times(self, plan: Plan) -> bool:
         """Whether a week, a month or a year is spoken of that the query does not say; then that word is not understood."""

@@ -45,7 +45,7 @@ class Plan(Struct, frozen=True):
     records that a word stands in. `contest`: what is set against each other by the figures. `bound`: whether the one
     record that is named, or the figure of a query with an aggregate, keeps to this condition is to be told. `together`: it
     may be asked of all of them together as well. `whether`: yes or no is asked for. `every`: whether all records keep to this
-    condition is. `dated`: the time that the
+    condition is. `never`: the groups are asked for in which no record keeps to this condition. `dated`: the time that the
     period is of, where it is not the record's own date. `times` are told with each record as well. `skip`: so many have been
     told before. `clock`: days are told with the time of day. `whole`: all are to be told, also those without a source in the answer. `ahead`: the period is still to come.
     `number`: how many records are measured, as the question has it; 0 where it does not say. `levels`: the records of the first
@@ -69,6 +69,7 @@ class Plan(Struct, frozen=True):
     together: bool = False
     whether: bool = False
     every: MetadataFilter | None = None
+    never: MetadataFilter | None = None
     dated: str | None = None
     times: tuple[str, ...] = ()
     skip: int = 0
@@ -153,7 +154,7 @@ class Plan(Struct, frozen=True):
     def tells_each_once(self, found: RecordResult) -> bool:
         """Whether the values of a field are asked for, and each is that of one record, which tells more."""
         narrowed = self.conditions or self.period
-        plain = self.distinct and self.bound is None and not (self.query.least or self.query.most)
+        plain = self.distinct and self.never is self.bound is None and not (self.query.least or self.query.most)
         return bool(plain and narrowed) and all(row.size == 1 for row in found.rows)
 
     def may_be_total(self, spec: IndexSpec) -> bool:

@@ -31,6 +31,7 @@ from rag_app.answering.records.wording import (
     vocabulary_of,
     without_phrases,
     word_set,
+    year_field,
 )
 from rag_app.domain import FieldType, Filters, days_around
 from rag_app.retrieval.filters import GT, LTE, fields_of
@@ -89,12 +90,15 @@ _PAYS = re.compile(
     r"(?:\s+(?:for|with|on|(?:by|if i|if we) (?:taking|buying|choosing|ordering|picking|took|take|bought|buy|chose|ordered)))?",
     re.I,
 )
+_BEYOND = re.compile(r"\b(?:under|below|beneath|above|over)\b", re.I)
+_BY_HOW_MANY = re.compile(r"\bby\s+how\s+(?:much|many)\b", re.I)
 _AHEAD = re.compile(r"\b(?:ahead of|behind)\b", re.I)
 _WE = re.compile(r"\b(?:we|us)\b", re.I)
 _CHOICE = re.compile(r"\b(?:instead of|rather than|than)\b(?:\s+(?:for|with|on))?", re.I)
 _PERCENT = re.compile(r"(?<=\bhow)\s+(?:many|much)\s+(?:per ?cent|%)|(?<=\bby )what percentage\b", re.I)
 _RATE = re.compile(r"\b(?:an?|per|each|every)\s+(?P<grain>day|week|month|year)\b", re.I)
 _AVERAGE = re.compile(r"\b(?:on\s+)?average\b", re.I)
+_YEARS_APART = re.compile(r"\b(?:from|between)\s+((?:19|20)\d\d)\s+(?:to|and|until|till)\s+((?:19|20)\d\d)\b", re.I)
 _HIGH, _LOW = ("high", "most", "newest", "best"), ("low", "least", "oldest", "worst")
 _HOW_MANY = re.compile(
     r"(?:(?:^|\s*[,;:]|\s)\s*(?:(?:and|or|und|et)\s+)?)\b(?P<asks>how\s+many|wie\s?viele|combien de|combien d['’])\b",
@@ -290,16 +294,27 @@ def _change(
     text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None, today: date | None
 ) -> StepPair | None:
     """By how much a figure rose from one month to another, where there is a record for every month."""
-    found = _CHANGE.search(text)
-    if found is None or period is None or period.start is None or period.end is None:
+    found, years = _CHANGE.search(text), _years_apart(text) if year_field(spec) is not None else None
+    if found is None:
         return None
     asked = text[: found.start()] + text[found.end() : found.start("verb")] + text[found.end("verb") :]
+    if years is not None:
+        asked = _YEARS_APART.sub(" ", asked)
+        return set_apart([read_question(asked, spec, values, each, today, comparing=True).plan for each in years], spec)
+    if period is None or period.start is None or period.end is None:
+        return None
     for grain in {kind.every for kind in spec.records.values() if kind.every is not None}:
         periods = [Period(*days_around(day, grain), "", (0, 0), grain) for day in (period.start, period.end)]
         plans = [read_question(asked, spec, values, each, today).plan for each in periods]
         if (steps := set_apart(plans, spec)) is not None:
             return steps
     return None
+
+
+def _years_apart(text: str) -> list[Period] | None:
+    found = _YEARS_APART.search(text)
+    days = ((date(int(year), 1, 1), date(int(year), 12, 31), year) for year in found.groups()) if found else ()
+    return [Period(first, last, year, (0, 0), "year") for first, last, year in days] or None
 
 
 def set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> StepPair | None:
@@ -447,6 +462,12 @@ def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec
     if any(vocabulary_of(spec, name).own for name in spec.fields):  # "how far behind Ada are we"
         asked.append(_WE.sub(" ours ", bare))
     roles = {token.role for token in words(bare)}
+    if _BY_HOW_MANY.search(text) and _BEYOND.search(bare):  # "by how many dollars is A under B"
+        bare = _BEYOND.sub(" and ", bare)
+        units = [vocabulary_of(spec, token.name).unit for token in words(bare) if token.role == "unit"]
+        price = price_field(spec)
+        of_unit = price is not None and vocabulary_of(spec, price).unit in units
+        asked = [f"{name_field(spec, price)} {bare}"] if of_unit and price else [bare]
     if _AHEAD.search(text) and "kind" in roles and not roles & {"field", "total", "high", "low", "more"}:
         asked += [f"how many {each}" for each in asked]  # "how far behind Ada is Bo in trips"
     for each_asked in dict.fromkeys(asked):

@@ -12,6 +12,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.context import neutralise
 from rag_app.answering.passages import TO_THE_ANSWERER
+from rag_app.answering.records.conditions import condition_text
 from rag_app.answering.records.plans import Plan
 from rag_app.answering.records.settling import times_of
 from rag_app.answering.records.titles import kind_of
@@ -457,7 +458,10 @@ class Telling:
         return period is not None and period.start is not None and day < period.start
 
     def _tell_none(self) -> str:
-        """That no record is as it was asked for, of so many that there are."""
+        """That no record is as it was asked for, of so many that there are; that all groups have what never was."""
+        if self._plan.never is not None and self._plan.query.group is not None:
+            said = condition_text(self._plan.never, self._spec)
+            return f"Each {self._name(self._plan.query.group)} has a {self._noun(1)} with {said} {self._cite_found()}."
         if self._found.rows[0].group is not None and self._plan.bound is not None:
             *others, bound = self._plan.conditions
             return f"No {self._grouped_by} has {self._noun(2)}{self._with_text(others)}{self._when} of {bound} {self._cite_found()}."

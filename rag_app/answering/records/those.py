@@ -188,7 +188,7 @@ def lists_them(text: str) -> bool:
 
 def may_be_narrowed(plan: Plan) -> bool:
     """Whether the records of a plan are those that meet its conditions, and more can be asked of them."""
-    special = plan.levels or plan.every or plan.bound or plan.contest or plan.everybody
+    special = plan.levels or plan.every or plan.never or plan.bound or plan.contest or plan.everybody
     sized = plan.query.least or plan.query.most
     return plan.kind is not None and plan.query.group is None and not (special or sized)
 

@@ -1406,12 +1406,6 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     (("oldest",), lambda at: at.number > 0 and _names_extreme(at.tokens, at.number), None),
     # slowest on top
     (("most",), _is_head, None),
-    # "which are falling least"
-    (
-        ("least",),
-        lambda at: at.number > 0 and not at.words_behind and _is_bounded(at.tokens[at.number - 1], at.spec),
-        Meaning("unclear"),
-    ),
     # "more cats or more dogs"
     (("least_of", "most_of"), _says_more_again, Meaning("or")),
     # "over 60 and under 100"
@@ -1433,6 +1427,21 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
     ),
 )
 """What words mean nothing, or something else, because of what stands around them."""
+
+
+def _settle_fastest(at: _Place) -> None:
+    """The most of what a figure does that is said as a verb: "falling hardest", "fällt am meisten"."""
+    tokens, token, number = at.tokens, at.token, at.number
+    of_way = number > 0 and not at.words_behind and _is_bounded(tokens[number - 1], at.spec)
+    if of_way and token.role == "least":
+        token.meaning = Meaning("unclear")
+    if not number or not ((token.is_left and token.stem in word_set("fastest")) or (of_way and token.role == "most")):
+        return
+    before = (each for each in reversed(tokens[:number]) if each.role not in ("", "field") or each.is_left)
+    way = next(before, token)
+    if _is_bounded(way, at.spec) and way.meaning is not None:
+        token.meaning = Meaning("low" if way.meaning.value.startswith("<") else "high", way.name)
+        way.meaning = None
 
 
 def _doubt_verbs(tokens: Sequence[Token]) -> None:
@@ -1476,6 +1485,12 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
             or _denied_by_need(at)
             or token.meaning
         )
+        if number and token.stem in word_set("faster") and _is_bounded(tokens[number - 1], spec):
+            way, trend = tokens[number - 1], tokens[number - 1].meaning
+            less = trend is not None and trend.value.startswith("<")
+            token.meaning = Meaning("more", way.name, "less" if less else "than")  # "rising faster"
+            way.meaning = None
+        _settle_fastest(at)
         if token.said and token.meaning is None and not token.inside and _asks_how_much(tokens, number, spec):
             token.meaning = Meaning("much")  # "how warm"
         places = [each for each in token.others if each.role == "ordinal"]

@@ -133,6 +133,7 @@ def test_a_difference_of_two_values() -> None:
     "text",
     [
         "How far apart are Ada and Bo in fish?",
+        "By how many kilos is Ada's catch above Bo's?",
         "By how many fish is Ada ahead of Bo?",
         "How much fish is Ada behind Bo?",
         "How far behind Bo is Ada in fish?",
