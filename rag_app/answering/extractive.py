@@ -270,14 +270,15 @@ def names_nothing(question: str, found: Sequence[Passage]) -> list[bool]:
     """Which passages name nothing of what a price or another figure is asked of, or not the person; none where the question
     does not either.
 
-    >>> names_nothing("What does a saddle cost?", [Passage(0, 0, "A bell costs $9."), Passage(0, 1, "$40.", "Saddles")])
-    [True, False]
+    >>> found = [Passage(0, 0, "A bell costs $9."), Passage(0, 1, "$40.", "Saddles")]
+    >>> names_nothing("What does a saddle cost?", found), names_nothing("What's the price?", found)
+    ([True, False], [False, False])
     """
     persons = content_words(" ".join(each[1] for each in _TITLED_NAME.finditer(question)))
     wanted = persons or (content_words(question) - _OF_FIGURES if kind_of(question) in FIGURES else frozenset())
-    stems = {stem(word) for word in wanted}
+    stems = {stem(word) for word in wanted if len(word) > 1}  # not the s of "what's"
     there = (content_words(f"{_subject_of(each)} {each.text_with_lead}") for each in found)
-    return [bool(wanted) and stems.isdisjoint(map(stem, words)) for words in there]
+    return [bool(stems) and stems.isdisjoint(map(stem, words)) for words in there]
 
 
 def gives_no_reason(question: str, text: str) -> bool:

@@ -119,10 +119,10 @@ def near_miss_text(
 def unanswered_text(question: str, missing: Collection[str]) -> str:
     """That parts of a question are not answered; empty where all are.
 
-    >>> unanswered_text("Who cuts, and how many chairs are there?", ["and how many chairs are there?"])
-    'Nothing that was found answers this part: “and how many chairs are there?”'
+    >>> unanswered_text("Who cuts, and how many chairs are there?", ["Who cuts,"])
+    'Nothing that was found answers this part: “Who cuts”'
     """
-    parts = " ".join(f"“{' '.join(neutralise(part).split())}”" for part in missing)
+    parts = " ".join(f"“{' '.join(neutralise(part).split()).rstrip(' ,;:')}”" for part in missing)
     told = _TEXTS["unanswered"]
     return f"{told.get(language_of(question), told['en'])}: {parts}" if parts else ""
 

@@ -399,7 +399,7 @@ async def test_a_part_about_what_is_nowhere_is_not_answered_either(synthesizer: 
     unknown = "Do you sell lawn mowers as well"
     assert not (await synthesizer.write(Question(f"{unknown}, and what do they cost a month?"), found)).text
     draft = await synthesizer.write(Question(f"{unknown}, and when does the shop open?"), found)
-    assert draft.text.startswith("The shop opens at nine [Source 2].") and draft.text.endswith(f"“{unknown},”")
+    assert draft.text.startswith("The shop opens at nine [Source 2].") and draft.text.endswith(f"“{unknown}”")
 
 
 async def test_what_stands_under_another_number_is_not_about_it(synthesizer: ExtractiveSynthesizer) -> None:
