@@ -160,12 +160,12 @@ def _is_turned(figure: Figure, sources: FigureSet, text: str, asked: FigureSet) 
 
     A claim may say on which side a figure of the question is: 900 words are "under 1,000".
     """
+    if not figure.bound_sign or (figure.dimension in SPANS and _AHEAD.search(text)):
+        return False
     is_above = figure.bound_sign.startswith(">")
     if any(
         each.noun == figure.noun != "" and (max(each.values) > max(figure.values)) is is_above for each in asked.numbers
     ):
-        return False
-    if not figure.bound_sign or (figure.dimension in SPANS and _AHEAD.search(text)):
         return False
     known = [each for each in sources.numbers if figure.equals(each)]
     return bool(known) and all((figure.bound_sign, each.bound_sign) in _OPPOSITE_BOUNDS for each in known)
