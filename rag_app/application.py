@@ -104,7 +104,9 @@ class OpenStores:
 
         Raises Misconfigured where there is none, StoreFailed where this process cannot read it.
         """
-        found = await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS)  # a frame less
+        found = await self._generations.active(
+            spec.name, self.kind(spec), _GENERATION_SECONDS
+        )  # without `active`: one frame less
         generation = self._check_built(spec, found)
         self._check_reads(spec, generation)
         return self.scoped(spec, generation, scope)

@@ -40,8 +40,9 @@ class RoleDirectory(Struct, frozen=True):
 
     async def role(self, principal: Principal, org_id: UUID, index: str) -> Role | None:
         """The role; None if the organization is not the principal's, or the key is not for this index."""
-        closed = principal.indexes is not None and index not in principal.indexes
-        if closed or org_id not in principal.organizations:
+        if org_id not in principal.organizations:
+            return None
+        if principal.indexes is not None and index not in principal.indexes:
             return None
         if principal.user is None:
             return Role.READ

@@ -28,8 +28,9 @@ async def calibrate_index(
     model. Raises InvalidInput for a question of another organization, and where there are too few.
     """
     generation = await application.backends.active(spec)
-    named = None if organization is None else await application.people.organization(organization)
-    owner = PUBLIC_ORGANIZATION if named is None else named.id
+    owner = PUBLIC_ORGANIZATION
+    if organization is not None:
+        owner = (await application.people.organization(organization)).id
     asked = await _ask(application, spec, organization, judgments, progress)
     prior, basis = await _prior(application, spec, organization)
     fit = fit_gate(asked, application.embedder.model_name, prior)

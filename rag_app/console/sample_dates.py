@@ -85,7 +85,9 @@ def move_text(text: str, by: timedelta, week: date) -> str:
     >>> move_text("Fermé le 3 février, comme en janvier.", timedelta(weeks=44), week)
     'Fermé le 8 décembre, comme en novembre.'
     """
-    return _DATES.sub(lambda found: _move_date(found, by, week), text) if by else text
+    if not by:
+        return text
+    return _DATES.sub(lambda found: _move_date(found, by, week), text)
 
 
 def _move_date(found: re.Match[str], by: timedelta, week: date) -> str:

@@ -104,8 +104,8 @@ async def restore(owner_url: str, file: IO[bytes], sums: Sums, closed: list[str]
     Raises StoreFailed with pg_restore's message, and if a table's rows differ from the dumped ones.
     """
     options = ["--format=custom", "--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"]
-    # what is in the schema: it is there itself
-    async with _run_program("pg_restore", owner_url, *options, "--schema=public") as (told, _):
+    options.append("--schema=public")  # what is in it: it is there itself
+    async with _run_program("pg_restore", owner_url, *options) as (told, _):
         with suppress(BrokenPipeError, ConnectionResetError):  # it has ended, and says why
             while piece := file.read(_PIECE):
                 told.write(piece)

@@ -130,7 +130,9 @@ def _store_failed(context: ExceptionContext) -> BaseException | None:
         return None
     # no DBAPI errors to SQLAlchemy, which would keep the broken connection
     context.is_disconnect = context.is_disconnect or isinstance(original, _CONNECTION_ERRORS)
-    return _failure(original) if context.is_disconnect or _is_out_of_order(original) else None
+    if context.is_disconnect or _is_out_of_order(original):
+        return _failure(original)
+    return None
 
 
 async def _close(connection: asyncpg.Connection) -> None:

@@ -33,7 +33,7 @@ from msgspec.structs import asdict
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Documents, Passage
-from rag_app.documents.ledger import NO_BUILD, Basis, Build, SourceLedger, WriteLock, locate, version_number
+from rag_app.documents.ledger import NO_BUILD, Basis, Build, FileRead, SourceLedger, WriteLock, locate, version_number
 from rag_app.documents.metadata import Target, to_source
 from rag_app.documents.reading import File, ReaderPool, digest_of, documents_below
 from rag_app.domain import InvalidInput, RowsRule, Source, UnreadableDocument, row_mapping
@@ -79,6 +79,13 @@ class _FileProgress:
     faultless: bool = True
     sources: int = 0
     versions: int = 0
+
+    @property
+    def as_read(self) -> FileRead | None:
+        """The record that lets the next ingest skip the file; None if its problems must be reported again."""
+        if not self.faultless or not self.sources or self.file.digest is None:
+            return None
+        return self.file.origin, self.file.digest, self.sources, self.versions
 
 
 @dataclass(slots=True)
@@ -370,10 +377,8 @@ class _Run:
         if gone := await self._find_removed(split.ended):
             await self._ingestor._delete(self._writing, gone)
             self._summary.removed += len(gone)
-        # a file is skipped by the next ingest, unless its problems must be reported again
-        read = [each for each in split.ended if each.faultless and each.sources and each.file.digest is not None]
-        if known := [(each.file.origin, str(each.file.digest), each.sources, each.versions) for each in read]:
-            await self._ledger.keep_files(self._target.org_id, self._spec.name, known)
+        if read := [known for each in split.ended if (known := each.as_read) is not None]:
+            await self._ledger.keep_files(self._target.org_id, self._spec.name, read)
         self._tell(split)
 
     async def _write(self, split: _Batch) -> None:

@@ -202,11 +202,7 @@ class SourceLedger:
                     if basis is not None and source.id == basis.source.id:
                         await _lock_stored(session, basis.source)
                         if basis.same_file:
-                            kept = (
-                                originals_table.c.source_id == source.id,
-                                originals_table.c.version == basis.source.version,
-                            )
-                            await session.execute(update(originals_table).where(*kept).values(version=source.version))
+                            await _keep_original(session, basis.source, source)
                 await session.execute(
                     _UPSERT_SOURCE,
                     [
@@ -632,6 +628,15 @@ async def _lock_stored(session: AsyncConnection, source: Source) -> None:
     row = (await session.execute(this.with_for_update())).one_or_none()
     if row is None or source_of(row) != source:
         raise SourceChanged(f"{source.external_id} has been changed or deleted meanwhile")
+
+
+async def _keep_original(session: AsyncConnection, before: Source, after: Source) -> None:
+    """The file of the version before is that of the version after, too."""
+    await session.execute(
+        update(originals_table)
+        .where(originals_table.c.source_id == before.id, originals_table.c.version == before.version)
+        .values(version=after.version)
+    )
 
 
 async def _claim(session: AsyncConnection, sources: Sequence[Source], generation_id: int) -> set[UUID]:

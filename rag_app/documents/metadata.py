@@ -154,8 +154,9 @@ def _value(name: str, kind: FieldType, value: object) -> MetadataValue:
 def add_version(source: Source, content: Sequence[Mapping[str, Any]]) -> Source:
     """The source with its version: a hash of everything that a reader of it could see, without the file's location and
     the source's place in the file. `content` are its passages, as the ledger stores them."""
-    kept = {name: value for name, value in asdict(source).items() if name not in ("file_name", "row", "sheet")}
-    values = kept | {"origin": "", "version": ""}
+    values = asdict(source) | {"origin": "", "version": ""}
+    for place in ("file_name", "row", "sheet"):
+        del values[place]
     untyped = {name: value for name, value in values.pop("untyped").items() if name != "date"}
     if untyped:  # a date's moment counts, not its notation
         values["untyped"] = untyped

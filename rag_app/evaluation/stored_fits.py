@@ -77,7 +77,8 @@ class Calibrations:
             .where(active.c.index == spec.name, active.c.store == self._store_of(spec), active.c.state == "active")
             .order_by(calibrations_table.c.created_at)
         )
-        fits = {organization: fit for organization, fit in await self._database.read(scope, of_active)}  # noqa: C416 - rows
+        rows = await self._database.read(scope, of_active)
+        fits = {organization: fit for organization, fit in rows}  # noqa: C416 - rows
         own = scope.organizations - {PUBLIC_ORGANIZATION}
         found = self._shipped(spec)
         if len(own) == 1 and (fit := fits.get(next(iter(own)))) is not None:

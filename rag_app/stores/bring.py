@@ -7,7 +7,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
@@ -169,8 +169,9 @@ def read_folder(folder: Path) -> Nodes:
     if not docstore.is_file():
         raise InvalidInput("--folder", str(folder), f"{folder} has no docstore.json")
     found = [*SimpleDocumentStore.from_persist_path(str(docstore)).docs.values()]
-    stores = map(SimpleVectorStore.from_persist_path, map(str, folder.glob("*vector_store.json")))
-    vectors = dict(chain.from_iterable(store.data.embedding_dict.items() for store in stores))
+    vectors: dict[str, list[float]] = {}
+    for file in folder.glob("*vector_store.json"):
+        vectors |= SimpleVectorStore.from_persist_path(str(file)).data.embedding_dict
     cut = {node.ref_doc_id for node in found} - {None}
     nodes = [node for node in found if not (_is_document(node) and node.node_id in cut)]
     for node in nodes:

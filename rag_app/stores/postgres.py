@@ -308,9 +308,9 @@ class ChunkStore(ScopedStore):
     def _field_columns(self, nodes: Sequence[BaseNode]) -> list[Sequence[Any]]:
         """The values of `field_columns` after the chunk's number."""
         metadata = [node.metadata for node in nodes]
-        kinds = {"site_id": FieldType.UUID, "private_to": FieldType.UUID, **self.spec.all_fields}
-        values = [[_for_column(kind, each.get(name)) for each in metadata] for name, kind in kinds.items()]
-        columns: list[Sequence[Any]] = [[node.node_id for node in nodes], *values]
+        columns: list[Sequence[Any]] = [[node.node_id for node in nodes]]
+        for name, kind in {"site_id": FieldType.UUID, "private_to": FieldType.UUID, **self.spec.all_fields}.items():
+            columns.append([_for_column(kind, each.get(name)) for each in metadata])
         if not self.keeps_vectors:
             return columns
         from pgvector import Vector  # not for a server whose vectors are elsewhere

@@ -461,8 +461,9 @@ class Query:
         searching a small organization.
         """
         embedding, limit = self.bind(asked.vector, "vector", "embedding"), self.bind(asked.depth, "bigint", "depth")
-        visible, least = self.where(asked.filters), sure or asked.depth
-        dense = "" if asked.mode == Mode.TEXT else self._dense(embedding, asked, method, least, limit, visible)
+        visible, dense = self.where(asked.filters), ""
+        if asked.mode != Mode.TEXT:
+            dense = self._dense(embedding, asked, method, sure or asked.depth, limit, visible)
         told = "".join(f", (SELECT {name} FROM {of}) AS {name}" for name, of in _columns_told(asked, method).items())
         if asked.mode == Mode.DENSE:
             return f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25{told} FROM dense"

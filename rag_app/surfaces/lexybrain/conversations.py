@@ -52,7 +52,6 @@ from rag_app.domain import (
     StoreFailed,
     ThreadBusy,
     Usage,
-    require,
 )
 from rag_app.http.fields import as_wire
 from rag_app.http.streaming import Resumable
@@ -142,10 +141,11 @@ class Conversations:
         """
         if not self.enabled:
             raise FeatureDisabled("Ask LexyBrain is switched off")
-        index = require(self.index, FeatureDisabled(f"The index {INDEX} does not exist in this installation"))
+        if self.index is None:
+            raise FeatureDisabled(f"The index {INDEX} does not exist in this installation")
         if principal.indexes is not None and INDEX not in principal.indexes:
             raise Forbidden(f"This key may not search the index {INDEX}")
-        turn = Turn(self, index, said)
+        turn = Turn(self, self.index, said)
         await turn.begin(principal)
         return turn
 
@@ -236,9 +236,10 @@ class Turn:
 
     async def _prepare(self) -> None:
         said, thread = self._said, self._begun.thread
-        read, latest = self._services.threads.history, self._begun.message
+        history: Sequence[PastMessage] = ()
         with Stage("history"):
-            history = await read(self._scope, thread.id, before=latest) if thread.message_count > 1 else ()
+            if thread.message_count > 1:
+                history = await self._services.threads.history(self._scope, thread.id, before=self._begun.message)
         self._told_of = (*(each.id for each in history), self._begun.message)
         self._today = await self._services.pipeline.today(self._scope)
         with Stage("detection"):
@@ -250,11 +251,11 @@ class Turn:
             raise self._begun.over_budget
         with Stage("prompts"):
             versions = await self._choose_prompts()
-        context = said.context or RagContext()
+        named, context = list[UUID](), said.context or RagContext()
         lists = (context.keywords, context.watchlists, context.listings, context.alerts)
-        names, find_named = [name for each in lists for name in each or ()], self._services.ledger.find_named
-        any_named = names or context.shop_url
-        named = await find_named(self._scope, INDEX, names, context.shop_url) if any_named else []
+        names = [name for each in lists for name in each or ()]
+        if names or context.shop_url:
+            named = await self._services.ledger.find_named(self._scope, INDEX, names, context.shop_url)
         self.question = instruct(
             capability_named(self.capability),
             said,
@@ -294,8 +295,9 @@ class Turn:
     async def _rewrite(self, history: Sequence[PastMessage]) -> Sequence[str]:
         """What a model says is to be searched for, since a follow-up by itself often names nothing; else nothing."""
         text, models = self._said.text, self._services.models
-        asked = self._services.rewrite and history and self._begun.over_budget is None
-        model = models.model(self.capability) if asked else None
+        model = None
+        if self._services.rewrite and history and self._begun.over_budget is None:
+            model = models.model(self.capability)
         if model is None:
             return ()
         prompt, most = models.prompt("ask_lexybrain_rewrite"), self._services.history_tokens

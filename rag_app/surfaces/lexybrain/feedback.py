@@ -129,8 +129,9 @@ class FeedbackLedger:
         if expected is not None and rating != "negative":
             raise InvalidInput("expectedSourceId", expected, "can only be sent with the rating negative")
         check_comment(comment)
-        scope, named = principal.scope(), expected is not None and expected == storable(expected)
-        found = await self._ledger.find_named(scope, self._index, [str(expected)]) if named else []
+        scope, found = principal.scope(), list[UUID]()
+        if expected is not None and expected == storable(expected):
+            found = await self._ledger.find_named(scope, self._index, [expected])
         async with self._database.scoped(scope) as session:
             await _lock_answer(session, principal, message)
             source = None if expected is None else await expected_source(session, found, "expectedSourceId", expected)

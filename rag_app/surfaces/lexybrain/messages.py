@@ -264,8 +264,9 @@ def question_for(
         of_types = (condition("source_type", IS_EMPTY),)  # every source has a type: nothing is found
     markets = tuple(dict.fromkeys(name for each in context.marketplaces or () for name in (each, each.lower())))
     since, until = context.time_range.moments() if context.time_range else (None, None)
-    days = capability.recent_days if since is None else None
-    recent = None if days is None else (now - timedelta(days)).timestamp()
+    recent = None
+    if capability.recent_days is not None and since is None:
+        recent = (now - timedelta(capability.recent_days)).timestamp()
     severities = tuple(each for each in capability.severities if _is_about(each, said.text))
     demanded = conditions(("market", IN, markets), ("date", GTE, since), ("date", LTE, until))
     given: Filters = tuple(map(or_missing, demanded))

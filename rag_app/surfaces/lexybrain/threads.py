@@ -101,16 +101,14 @@ async def add_answer(
     session: AsyncConnection, user: UUID | None, thread: UUID, outcome: Outcome, *, training_eligible: bool = False
 ) -> bool:
     """Append the assistant's message to its thread. Returns False and writes nothing if the thread was deleted meanwhile."""
-    optional = {"passage", "passages", *SourcePlace.__struct_fields__}
-    sources = [
-        {
-            name: value
-            for name, value in structs.asdict(source).items()
-            # to whom it is available, is asked when it is read
-            if name != "available" and (name not in optional or value not in (None, ()))
-        }
-        for source in outcome.sources
-    ]
+    sources = [structs.asdict(source) for source in outcome.sources]
+    for source in sources:
+        del source["available"]  # to whom, is asked when it is read
+        for name in ("passage", *SourcePlace.__struct_fields__):
+            if source[name] is None:
+                del source[name]
+        if not source["passages"]:
+            del source["passages"]
     said = {
         "role": Role.ASSISTANT.value,
         "content": storable(outcome.text),

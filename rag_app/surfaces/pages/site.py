@@ -90,8 +90,9 @@ def admit(people: People, sessions: Sessions) -> Callable[[AnyConnection, BaseRo
                 raise Forbidden("This form belongs to an earlier session. Reload the page and send it again")
         if handler.opt.get("open"):
             return
-        signed_in = require(visitor, NotSignedIn("Sign in to see this page"))
-        if handler.opt.get("administrators") and not signed_in.administers:
+        if visitor is None:
+            raise NotSignedIn("Sign in to see this page")
+        if handler.opt.get("administrators") and not visitor.administers:
             raise Forbidden("Only administrators may open this page")
 
     return enter

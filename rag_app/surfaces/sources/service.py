@@ -187,7 +187,9 @@ class SourceService:
             raise InvalidInput("index", None, "is required with a filter, because filters use the fields of an index")
         if sort.removeprefix("-") not in SORTS:
             raise InvalidInput("sort", sort, f"must be one of {', '.join(SORTS)}, optionally with a leading `-`")
-        named = None if organization is None else await self._organization(principal, organization)
+        mine = principal.organizations or frozenset({PUBLIC_ORGANIZATION})
+        if organization is not None:
+            mine = frozenset({await self._organization(principal, organization)})
         wanted = SourceSelection(
             indexes=tuple(spec.name for spec in specs),
             filters=check_filters(filters, specs[0]) if filters else (),
@@ -197,9 +199,7 @@ class SourceService:
             after=cursor,
             limit=limit,
             external_ids=() if external_id is None else (external_id,),
-            organizations=principal.organizations or frozenset({PUBLIC_ORGANIZATION})
-            if named is None
-            else frozenset({named}),
+            organizations=mine,
             ready=None if state is None else state == "ready",
         )
         entries, following = await self._catalogue.page(principal.scope(), wanted, await self._generations(specs))
