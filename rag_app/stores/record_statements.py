@@ -4,8 +4,10 @@ Equals come in the order in which they were loaded: ids of sources differ from o
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import asyncpg
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
 
 from rag_app.domain import PUBLIC_ORGANIZATION, FieldType
 from rag_app.retrieval.records import Aggregate, Grain, Record, RecordQuery, RecordResult
@@ -13,6 +15,9 @@ from rag_app.stores.postgres_tables import Query, column
 
 _MOST_CITED = 5  # sources that are named of a group, or of all that a total was computed from
 _MOST_VALUES = 500
+# A group is added up in so many parts. Of the newest date of each, the fifth says since when the group's newest sources are:
+# the others need not be sorted.
+_PARTS = 8
 # Of rows that have the `size` and the sum of so many records.
 _AGGREGATES = {
     Aggregate.COUNT: "sum(size)::float8",
@@ -33,18 +38,15 @@ class RecordStatement(Query):
         return self._groups(query, query.group, query.aggregate)
 
     def _single(self, query: RecordQuery) -> str:
-        value = column(query.order or "date")
+        value, kind, types = column(query.order or "date"), *self._types(query)
         aggregate = _AGGREGATES[query.aggregate] if query.aggregate else "NULL::float8"
         direction = "DESC" if query.descending else "ASC"
         return f"""WITH found AS MATERIALIZED (
-                SELECT DISTINCT ON (v.source_id) v.source_id, v.{value} AS value, {self._number(query)} AS number, v.source_type, v.no
+                SELECT DISTINCT ON (v.source_id) v.source_id, v.no, v.{value} AS value{self._number(query)}{kind}
                 FROM {self.fields} v WHERE {self._visible(query)} ORDER BY v.source_id, v.no),
-            types AS MATERIALIZED (
-                SELECT source_type, count(*) AS size, sum(number) AS number FROM found GROUP BY source_type),
             totals AS MATERIALIZED (
-                SELECT sum(size)::bigint AS total, {aggregate} AS aggregate,
-                    array_agg(source_type ORDER BY source_type) AS types
-                FROM types),
+                SELECT sum(size)::bigint AS total, {aggregate} AS aggregate, {types} AS types
+                FROM (SELECT {_size(query)}{kind} FROM found GROUP BY (){kind}) parts),
             first AS (
                 SELECT * FROM found ORDER BY value {direction} NULLS LAST, no LIMIT {self.bind(query.limit, "bigint")})
             SELECT ARRAY[source_id] AS sources, value, NULL AS of_group, 1::bigint AS size, total, aggregate, types
@@ -78,32 +80,41 @@ class RecordStatement(Query):
 
     def _groups(self, query: RecordQuery, group: str, aggregate: Aggregate) -> str:
         """Groups in byte order, with the newest sources of the returned groups only."""
-        key = self._key(query, group)
+        key, kind, types = self._key(query, group), *self._types(query)
         order = f"{'of_group' if query.order == group else 'value'} {'DESC' if query.descending else 'ASC'}"
         return f"""WITH found AS MATERIALIZED (
-                SELECT DISTINCT ON (v.source_id) v.source_id, {key}::text COLLATE "C" AS of_group,
-                    {self._number(query)} AS number, v.date, v.source_type COLLATE "C" AS source_type
+                SELECT DISTINCT ON (v.source_id) v.source_id, v.no, v.date, {key}::text COLLATE "C" AS of_group{self._number(query)}{kind}
                 FROM {self.fields} v WHERE {self._visible(query)} ORDER BY v.source_id, v.no),
             parts AS MATERIALIZED (
-                SELECT of_group, source_type, count(*) AS size, sum(number) AS number
-                FROM found {self._size_condition(query)} GROUP BY of_group, source_type),
+                SELECT of_group, max(date) AS newest, {_size(query)}{kind}
+                FROM found {self._size_condition(query)} GROUP BY of_group, no % {_PARTS}{kind}),
             groups AS MATERIALIZED (
-                SELECT of_group, {_AGGREGATES[aggregate]} AS value, sum(size)::bigint AS size FROM parts GROUP BY of_group),
+                SELECT of_group, {_AGGREGATES[aggregate]} AS value, sum(size)::bigint AS size,
+                    (array_agg(newest ORDER BY newest DESC NULLS LAST))[{_MOST_CITED}] AS since
+                FROM parts GROUP BY of_group),
             totals AS MATERIALIZED (
-                SELECT count(DISTINCT of_group) AS total, {_AGGREGATES[aggregate]} AS aggregate,
-                    array_agg(DISTINCT source_type ORDER BY source_type) AS types
-                FROM parts),
+                SELECT count(DISTINCT of_group) AS total, {_AGGREGATES[aggregate]} AS aggregate, {types} AS types FROM parts),
             told AS MATERIALIZED (
-                SELECT row_number() OVER (ORDER BY {order} NULLS LAST, of_group) AS place, of_group, value, size
+                SELECT row_number() OVER (ORDER BY {order} NULLS LAST, of_group) AS place, of_group, value, size, since
                 FROM groups ORDER BY place LIMIT {self.bind(query.limit, "bigint")}),
-            newest AS (
-                SELECT of_group, source_id,
-                    row_number() OVER (PARTITION BY of_group ORDER BY date DESC NULLS LAST, source_id) AS at
-                FROM found WHERE (of_group IN (SELECT of_group FROM told)) IS TRUE),
             cited AS MATERIALIZED (
-                SELECT of_group, array_agg(source_id ORDER BY at) AS sources FROM newest WHERE at <= {_MOST_CITED} GROUP BY of_group)
+                SELECT place, (array_agg(source_id ORDER BY date DESC NULLS LAST, source_id))[:{_MOST_CITED}] AS sources
+                FROM found JOIN told USING (of_group) WHERE (date < since) IS NOT TRUE GROUP BY place)
             SELECT sources, value, of_group, size, total, aggregate, types
-            FROM told JOIN cited USING (of_group), totals ORDER BY place"""
+            FROM told JOIN cited USING (place), totals ORDER BY place"""
+
+    def _types(self, query: RecordQuery) -> tuple[str, str]:
+        """The column with a record's type, if there can be several, and the types of all records.
+
+        Each column less is a tenth of the time, of 100,000 records.
+        """
+        accepted = {*self.spec.source_types}
+        for each in query.filters:
+            if isinstance(each, MetadataFilter) and (each.key, each.operator) == ("source_type", FilterOperator.IN):
+                accepted.intersection_update(cast(list[str], each.value))
+        if len(accepted) == 1:
+            return "", f"ARRAY[{self.bind(accepted.pop(), 'text')}]"
+        return ", source_type", 'array_agg(DISTINCT source_type COLLATE "C")'
 
     def _size_condition(self, query: RecordQuery) -> str:
         """That a group has as many records as the query says."""
@@ -117,7 +128,8 @@ class RecordStatement(Query):
         return f"WHERE of_group IN (SELECT of_group FROM found GROUP BY of_group HAVING {' AND '.join(bounds)})"
 
     def _number(self, query: RecordQuery) -> str:
-        return f"v.{column(query.of)}" if query.of else "NULL::float8"
+        """The column that is added up, if there is one."""
+        return f", v.{column(query.of)} AS number" if query.of else ""
 
     def _visible(self, query: RecordQuery) -> str:
         """The mandatory conditions, the filters, and that the fields to order, sum or group by have values."""
@@ -156,6 +168,10 @@ class RecordStatement(Query):
         return f"""SELECT field, value FROM ({" UNION ALL ".join(parts)}) known
             WHERE EXISTS (SELECT FROM regexp_split_to_table(lower(value), '[^[:alnum:]]+') word WHERE word = ANY({asked}))
             ORDER BY field, value LIMIT {_MOST_VALUES}"""
+
+
+def _size(query: RecordQuery) -> str:
+    return f"count(*) AS size{', sum(number) AS number' if query.of else ''}"
 
 
 def _day(seconds: str) -> str:

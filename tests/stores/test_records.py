@@ -91,6 +91,23 @@ async def test_lists_totals_and_groups_are_those_of_a_loop(stores: Stores, org: 
     assert mornings.value == sum(60 <= row["date"] % 86_400 < 12 * 3_600 for row in rows)
 
 
+async def test_groups_name_their_newest_sources(stores: Stores, org: UUID, scope: Scope) -> None:
+    """Those without a date come last: all of the first author's, some of the others'."""
+    rows = some_rows(org, 90)
+    for row in (row for number, row in enumerate(rows) if row["author"] == AUTHORS[0] or number % 3 == 0):
+        del row["date"]
+    await write(stores, rows)
+    counted = RecordQuery(aggregate=Aggregate.COUNT, group="author")
+    grouped = await stores(scope).find_records(counted)
+    assert len(grouped.rows) == len(AUTHORS) and grouped.types == ("doc",)
+    documents = replace(counted, filters=(condition("source_type", "in", ["doc"]),))
+    assert await stores(scope).find_records(documents) == grouped
+    for each in grouped.rows:
+        of_group = [row for row in rows if row["author"] == each.group]
+        of_group.sort(key=lambda row: ("date" not in row, -row.get("date", 0.0), row["source"]))
+        assert each.sources == tuple(row["source"] for row in of_group[:5]) and each.size == len(of_group)
+
+
 async def test_groups_of_a_size_and_the_first_of_each_are_those_of_a_loop(
     stores: Stores, org: UUID, scope: Scope
 ) -> None:
