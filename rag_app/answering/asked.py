@@ -69,7 +69,7 @@ def answer_metadata(answer: Answer) -> dict[str, Any]:
         "calibration": answer.calibration,
         "model": answer.model,
         "refusal": answer.refusal and answer.refusal.value,
-        "warnings": answer.caveats,
+        "warnings": [*answer.warnings],
         "citations": [
             {
                 "number": citation.number,

@@ -824,9 +824,15 @@ def _answer(evidence: Evidence, **more: Any) -> Answer:
         understood=evidence.records.understood if evidence.records else "",
         probability=evidence.judgment.probability,
         calibration=evidence.judgment.basis,
-        warnings=evidence.warnings,
+        warnings=_warnings(evidence),
         **more,
     )
+
+
+def _warnings(evidence: Evidence) -> tuple[str, ...]:
+    if evidence.judgment.basis != "uncalibrated":
+        return evidence.warnings
+    return *evidence.warnings, "The confidence is uncalibrated: nothing was fitted to this index and embedding model"
 
 
 def _nearest(evidence: Evidence) -> float:

@@ -31,9 +31,20 @@ from llama_index.core.schema import TextNode
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from rag_app.documents.catalogue import UPLOAD_ORIGIN
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Documents, Passage
-from rag_app.documents.ledger import NO_BUILD, Basis, Build, FileRead, SourceLedger, WriteLock, locate, version_number
+from rag_app.documents.ledger import (
+    NO_BUILD,
+    Basis,
+    Build,
+    FileRead,
+    Place,
+    SourceLedger,
+    WriteLock,
+    locate,
+    version_number,
+)
 from rag_app.documents.metadata import Target, to_source
 from rag_app.documents.reading import File, ReaderPool, digest_of, documents_below
 from rag_app.domain import InvalidInput, RowsRule, Source, UnreadableDocument, row_mapping
@@ -302,8 +313,8 @@ class _Run:
             batch.builds = await self._ingestor.builds([source.id for source, _ in batch.found])
             held = [source for source, _ in batch.found if batch.builds.get(source.id, NO_BUILD).holds(source)]
             self._summary.unchanged += len(held)
-            # unchanged, but in another file or row
-            moved = [source for source in held if batch.builds[source.id].place != locate(source)]
+            # unchanged, but in another file or row; what is uploaded unchanged stays that of its file
+            moved = [source for source in held if _has_moved(batch.builds[source.id].place, locate(source))]
             if moved and not self._dry_run:
                 await self._ledger.move(self._target.org_id, moved)
                 await self._ingestor._store.move(moved)
@@ -440,6 +451,11 @@ def _excludes(pattern: str, given: Path, path: Path) -> bool:
     below = path.relative_to(given) if given.is_dir() else PurePath(path.name)
     wanted = pattern.rstrip("/")
     return any(fnmatch(each.name, wanted) or fnmatch(str(each), wanted) for each in (below, *below.parents[:-1]))
+
+
+def _has_moved(before: Place, now: Place) -> bool:
+    uploaded = now[0].startswith(UPLOAD_ORIGIN) and not before[0].startswith(UPLOAD_ORIGIN)
+    return before != now and not uploaded
 
 
 def _is_gone(origin: str) -> bool:

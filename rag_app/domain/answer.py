@@ -218,7 +218,8 @@ class Answer(Struct, frozen=True):
     that an answer is about where nothing is recorded for the one that was asked for; the text begins with saying so.
 
     `probability` (0..1) is the judge's that the hits hold an answer, None where a fixed rule compared a cosine.
-    `warnings` say what did not go as configured and changed nothing else: reranking that failed, say.
+    `warnings` say what did not go as configured and changed nothing else, such as reranking that failed, and that the
+    confidence is uncalibrated.
     `calibration` is what it was fitted to: "organization", "index", "uncalibrated" (neither), or "fixed".
     """
 
@@ -247,13 +248,6 @@ class Answer(Struct, frozen=True):
     understood: str = ""
     warnings: tuple[str, ...] = ()
     elsewhen: Period | None = None
-
-    @property
-    def caveats(self) -> list[str]:
-        """What people should know of how it came about: `warnings`, and that nothing was fitted to this index."""
-        if self.calibration != "uncalibrated":
-            return [*self.warnings]
-        return [*self.warnings, "The confidence is uncalibrated: nothing was fitted to this index and embedding model"]
 
     @property
     def refused(self) -> bool:

@@ -21,7 +21,7 @@ from rag_app.retrieval.embedding import asking, embed_query, embed_together
 from rag_app.retrieval.filters import IN, checked_text, condition, fields_of
 from rag_app.retrieval.periods import conditions_of, names_period
 from rag_app.retrieval.spelling import common_spellings, correct_spelling, suspects
-from rag_app.retrieval.store import ScopedStore, Search
+from rag_app.retrieval.store import ScopedStore, Search, show_times
 from rag_app.telemetry.observing import Stage
 
 _DEAF = (NullEventHandler, NullSpanHandler)
@@ -107,7 +107,7 @@ class ChunkRetriever(BaseRetriever):
             others = await asyncio.gather(*(store.search(each) for each in beside)) if beside else []
         kept = [[*filter(self._may_be_of_period, each)] for each in (found, *others)]
         rest = interleave([*within, *kept])
-        return join([first, rest]) if first else rest
+        return show_times(join([first, rest]) if first else rest, store.spec)
 
     def _may_be_of_period(self, node: NodeWithScore) -> bool:
         period, meta = self._question.period, node.node.metadata

@@ -32,7 +32,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 from pydantic import SkipValidation
 
-from rag_app.domain import Filters, InvalidInput, JsonObject, Misconfigured, Mode, Scope, Source, require
+from rag_app.domain import FieldType, Filters, InvalidInput, JsonObject, Misconfigured, Mode, Scope, Source, require
 from rag_app.retrieval.confidence import Words
 from rag_app.retrieval.filters import check_filters, checked_text
 from rag_app.retrieval.fusion import Candidate, rank
@@ -262,6 +262,8 @@ class ScopedStore(BasePydanticVectorStore):
             raise InvalidInput("mode", query.mode, f"accepted: {', '.join(MODES)}")
         if kwargs or query.node_ids or query.doc_ids or query.alpha is not None or query.query_embedding is None:
             raise InvalidInput("query", None, "takes an embedding, a text, filters and a mode, and nothing else")
+        if query.similarity_top_k < 1:
+            raise InvalidInput("similarity_top_k", query.similarity_top_k, "must be 1 or more")
         found = await self.search(
             Search(
                 query.query_embedding,
@@ -340,7 +342,6 @@ def chunk_node(id_: object, text: str, metadata: JsonObject, embedding: Sequence
 
     A model that LlamaIndex shows it to reads its title, section, page, type, declared fields, and its date as a date.
     """
-    date = metadata.get("date")
     fields = {
         "id_": str(id_),
         "text": text,
@@ -348,14 +349,26 @@ def chunk_node(id_: object, text: str, metadata: JsonObject, embedding: Sequence
         "embedding": embedding,
         "excluded_llm_metadata_keys": _UNSHOWN,
         "excluded_embed_metadata_keys": _UNSHOWN,
-        "text_template": DEFAULT_TEXT_NODE_TMPL
-        if date is None
-        else f"date: {write_date(date)}\n{DEFAULT_TEXT_NODE_TMPL}",
+        "text_template": _template(metadata, ["date"]),
         "relationships": {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=metadata["source_id"])},
     }
     node = TextNode.__new__(TextNode)  # pydantic's checks without the two constructors around them: a third of the time
     TextNode.__pydantic_validator__.validate_python(fields, self_instance=node)
     return node
+
+
+def show_times(found: list[NodeWithScore], spec: IndexSpec) -> list[NodeWithScore]:
+    """The same nodes; a model that LlamaIndex shows them to reads the index's own times as dates, as it does `date`."""
+    times = [name for name, kind in spec.fields.items() if kind is FieldType.TIME]
+    for node in (each.node for each in found if times and isinstance(each.node, TextNode)):
+        node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = sorted({*_UNSHOWN, *times})
+        node.text_template = _template(node.metadata, ["date", *times])
+    return found
+
+
+def _template(metadata: JsonObject, times: Sequence[str]) -> str:
+    dates = [f"{name}: {write_date(metadata[name])}\n" for name in times if metadata.get(name) is not None]
+    return "".join([*dates, DEFAULT_TEXT_NODE_TMPL])
 
 
 def heading(node: BaseNode) -> str:

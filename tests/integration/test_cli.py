@@ -375,7 +375,7 @@ def test_every_failure_is_one_clear_line(
         (("ingest", documents, *at, "--lang", "french"), {}, "lang: must be a language code"),
         (("ingest", documents, *at, "--owner", "nobody"), {}, "no user named 'nobody'"),
         (("ingest", documents, *at, "--site", "nowhere"), {}, "no site named 'nowhere'"),
-        (("ingest", documents, *at, "--visibility", "user"), {}, "visibility: requires --owner"),
+        (("ingest", documents, *at, "--visibility", "user"), {}, "visibility: needs an owner"),
         (("ingest", documents, *at, "--visibility", "global"), {}, f"visibility: accepted for {slug}: team, user"),
         (("sources", "show", "lost.md", *at), {}, f"no source of this organization in {INDEX} named 'lost.md'"),
         (("sources", "delete", "lost.md", *at), {}, f"no source of this organization in {INDEX} named 'lost.md'"),

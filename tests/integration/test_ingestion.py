@@ -20,6 +20,7 @@ from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.ingest import Summary
 from rag_app.documents.metadata import Target
 from rag_app.documents.reading import File, _Child
+from rag_app.documents.uploads import Upload
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
@@ -374,3 +375,20 @@ async def test_what_would_be_done_what_is_passed_over_and_what_is_gone(
     with pytest.raises(InvalidInput, match="is it mounted"):
         await ingestor.prune([folder])
     assert len(await contents(application, org)) == 3
+
+
+@ON_DEFAULT
+async def test_what_is_uploaded_unchanged_still_goes_with_its_file(
+    application: Application, org: UUID, tmp_path: Path
+) -> None:
+    folder = tmp_path / "docs"
+    write_corpus(folder, 2)
+    target, spec = Target(org), application.indexes[INDEX]
+    ingestor = await application.ingestor(spec, target)
+    await ingestor.ingest([folder], base=folder)
+    sent = Upload(file=folder / "doc-001.md", file_name="doc-001.md")
+    (told,) = await application.uploads.ingest(spec, target, [sent], Scope(frozenset({org})))
+    assert told.status == "unchanged"
+    (folder / "doc-001.md").unlink()
+    assert await ingestor.prune([folder]) == [(folder / "doc-001.md").as_posix()]
+    assert set(await contents(application, org)) == {"doc-000.md"}

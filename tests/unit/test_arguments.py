@@ -1,5 +1,6 @@
 """Wrong arguments of the library are told in a sentence, as a RagError that is also a TypeError."""
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any, cast
@@ -69,8 +70,19 @@ async def test_numbers_lists_and_positions_are_checked_too() -> None:
         await cast(Callable[..., Any], RAG.search)("When?", "org_knowledge")
     with pytest.raises(WrongArguments, match=r"^search\(\) multiple values for argument 'question'; "):
         await cast(Callable[..., Any], RAG.search)("When?", question="When?", **WHERE)
+    for given in (0, -1, 1001):
+        with pytest.raises(rag_app.RagError, match=r"^top_k: must be a whole number from 1 to 1000"):
+            question_of("When?", given, "hybrid", [])
     with pytest.raises(WrongArguments, match=r"^paths: must be a Path or a string, not int$"):
         await RAG.ingest(cast(str, 3), **WHERE)
+
+
+async def test_a_wrong_argument_is_told_where_the_call_is_awaited() -> None:
+    said = await asyncio.gather(
+        RAG.search(cast(str, 5), **WHERE), RAG.search(cast(str, 6), **WHERE), return_exceptions=True
+    )
+    assert [type(each) for each in said] == [WrongArguments, WrongArguments]
+    assert inspect.iscoroutinefunction(RAG.search)
 
 
 def test_filters_are_written_or_llama_indexs_or_both() -> None:

@@ -332,7 +332,7 @@ def responder(
                 avg_relevance=round(min(1.0, max(0.0, given.average_relevance)), 4),
             ),
             processing_time_ms=current.elapsed_ms,
-            warnings=[*pipeline.warnings(question), *given.caveats],
+            warnings=[*pipeline.warnings(question), *given.warnings],
             removed_sentences=given.removed,
             understood=given.understood,
             courtesy=given.courtesy,

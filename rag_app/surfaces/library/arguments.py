@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from rag_app.domain.errors import InvalidInput
 
@@ -27,7 +27,7 @@ class WrongArguments(InvalidInput, TypeError):
 
 
 def checked_call(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that raises WrongArguments where a call does not fit its signature.
+    """A function that raises WrongArguments where a call does not fit its signature; a coroutine when it is awaited.
 
     >>> @checked_call
     ... def search(question: str, *, top_k: int = 8) -> None: ...
@@ -46,8 +46,7 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
         arguments = {name: each for name, each in function.__annotations__.items() if name != "return"}
         return get_type_hints(SimpleNamespace(__annotations__=arguments, __globals__=function.__globals__))
 
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+    def check(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -62,6 +61,19 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
                     members = ", ".join(dict.fromkeys(type(one).__name__ for one in each)) if type(each) is list else ""
                     of = f" of {members}" if "a list" in accepted and members else ""
                     raise WrongArguments(name, each, f"must be {accepted}, not {type(each).__name__}{of}")
+
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def call_later(*args: P.args, **kwargs: P.kwargs) -> Any:
+            check(*args, **kwargs)
+            return await function(*args, **kwargs)
+
+        return cast("Callable[P, R]", call_later)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        check(*args, **kwargs)
         return function(*args, **kwargs)
 
     return call

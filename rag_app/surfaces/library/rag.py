@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from rag_app.retrieval.retriever import ChunkRetriever
     from rag_app.retrieval.store import ScopedStore
 
+MAX_TOP_K = 1000
+
 WrittenFilters = MetadataFilters | Sequence[str | MetadataFilters]
 """Filters as on a command line, or LlamaIndex', or both: then all of them hold."""
 
@@ -217,7 +219,7 @@ class Rag:
                 print(answer.text, [citation.hit.title for citation in answer.citations])
         """
         chosen = capability_of(self.application, index, capability)
-        asked = question_of(question, top_k or chosen.top_k, mode, filters)
+        asked = question_of(question, chosen.top_k if top_k is None else top_k, mode, filters)
         scope = await scope_of(self.application, organization, user, site)
         opening = await opening_of(self.application, chosen, asked)
         return await self.application.pipeline.answer(chosen.name, go_on(opening, earlier_questions), scope)
@@ -298,7 +300,7 @@ class Rag:
             raise InvalidInput("index", None, "name an index or a capability")
         chosen = capability_of(self.application, index or capability_named(capability or "").index, capability)
         scope = await scope_of(self.application, organization, user, site)
-        asked = question_of("?", top_k or chosen.top_k, mode, filters)
+        asked = question_of("?", chosen.top_k if top_k is None else top_k, mode, filters)
         opening = await opening_of(self.application, chosen, asked)
         return self.application.pipeline.engine(chosen.name, opening, scope)
 
@@ -405,15 +407,14 @@ async def scope_of(application: Application, org: str, user: str | None = None, 
     )
 
 
-def question_of(
-    text: str, top_k: int, mode: str, filters: WrittenFilters, names: tuple[str, str] = ("question", "--mode")
-) -> Question:
-    """Raises InvalidInput for what is not a question; `names` are what the caller calls text and mode."""
-    text_name, mode_name = names
+def question_of(text: str, top_k: int, mode: str, filters: WrittenFilters, text_name: str = "question") -> Question:
+    """Raises InvalidInput for what is not a question; `text_name` is what the caller calls the text."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput(text_name, text, "is empty")
+    if not 1 <= top_k <= MAX_TOP_K:
+        raise InvalidInput("top_k", top_k, f"must be a whole number from 1 to {MAX_TOP_K}")
     if mode not in list(Mode):
-        raise InvalidInput(mode_name, mode, f"accepted: {', '.join(Mode)}")
+        raise InvalidInput("mode", mode, f"accepted: {', '.join(Mode)}")
     listed = (filters,) if isinstance(filters, MetadataFilters) else filters
     given = tuple(each if isinstance(each, MetadataFilters) else parse_condition(each) for each in listed)
     return Question(checked_text(text_name, text), given, top_k, Mode(mode))
@@ -471,7 +472,7 @@ async def target_of(
             "(sources of the organization public must be global, and other sources cannot be global)",
         )
     if chosen == Visibility.USER and owner_id is None:
-        raise InvalidInput("visibility", chosen, "requires --owner, the user who may see the source")
+        raise InvalidInput("visibility", chosen, "needs an owner, the user who may see the source")
     if groups and chosen != Visibility.GROUP:
         raise InvalidInput("groups", list(groups), f"can only be used with the visibility group, not with {chosen}")
     return Target(

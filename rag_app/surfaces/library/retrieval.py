@@ -36,7 +36,6 @@ class RetrievalPolicy(Struct, frozen=True):
 
 
 DEFAULT_POLICY = RetrievalPolicy()
-MAX_TOP_K = 1000
 
 
 @checked_call
@@ -169,9 +168,7 @@ async def retrieve_chunks(
 
 
 def _build_question(text: str, top_k: int, similarity_threshold: float, mode: str) -> Question:
-    question = question_of(text, top_k, mode, (), ("query_text", "mode"))
-    if not 1 <= top_k <= MAX_TOP_K:
-        raise InvalidInput("top_k", top_k, f"must be a whole number from 1 to {MAX_TOP_K}")
+    question = question_of(text, top_k, mode, (), "query_text")
     if not 0 <= similarity_threshold <= 1:
         raise InvalidInput("similarity_threshold", similarity_threshold, "must be a number from 0 to 1")
     return replace(question, threshold=round(2 * similarity_threshold - 1, 12))  # 2 * 0.8 - 1 is a little more than 0.6

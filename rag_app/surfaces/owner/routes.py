@@ -317,7 +317,7 @@ def render_answer(question: str, given: Answer, warnings: list[str]) -> OwnerAsk
         query=question,
         chunks_retrieved=given.retrieved,
         chunks_above_threshold=given.above_threshold,
-        warnings=[*warnings, *given.caveats],
+        warnings=[*warnings, *given.warnings],
         removed_sentences=given.removed,
         understood=given.understood,
         courtesy=given.courtesy,

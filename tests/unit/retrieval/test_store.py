@@ -2,9 +2,10 @@
 
 from uuid import uuid4
 
-from llama_index.core.schema import MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
-from rag_app.retrieval.store import chunk_node
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.store import chunk_node, show_times
 
 
 def test_a_chunk_is_the_node_that_llama_index_would_construct() -> None:
@@ -44,3 +45,22 @@ def test_a_model_reads_no_plumbing_of_a_chunk() -> None:
     assert (node.metadata, node.get_content()) == (metadata, "A {door}.")
     undated = chunk_node(uuid4(), "x", {"title": "Doors", "source_id": source})
     assert undated.get_content(MetadataMode.LLM) == "title: Doors\n\nx"
+
+
+def test_a_model_reads_the_times_of_an_index_as_dates() -> None:
+    spec = IndexSpec.model_validate(
+        {
+            "name": "tools",
+            "source_types": ["tool"],
+            "default_source_type": "tool",
+            "fields": {"bought": "time", "price": "number"},
+        }
+    )
+    metadata = {"source_id": str(uuid4()), "date": 1767225600.0, "bought": 1772668800.0, "price": 9.5}
+    found = [NodeWithScore(node=chunk_node(uuid4(), "A drill.", metadata))]
+    for _ in range(2):
+        (shown,) = show_times(found, spec)
+        assert (
+            shown.node.get_content(MetadataMode.LLM) == "date: 2026-01-01\nbought: 2026-03-05\nprice: 9.5\n\nA drill."
+        )
+    assert shown.node.metadata == metadata
