@@ -154,14 +154,20 @@ class RecordStatement(Query):
     def named_values(self, words: Sequence[str]) -> str:
         """Values with one of the words; empty if the index declares no such field."""
         visible, asked = self.where(()), self.bind(list(words), "text[]")
-        parts = []
-        for name, kind in self.spec.all_fields.items():
-            if kind not in (FieldType.KEYWORD, FieldType.TAGS) or name in ("source_type", "lang"):
-                continue
-            value = f"unnest(v.{column(name)})" if kind is FieldType.TAGS else f"v.{column(name)}"
+        fields = {name: kind for name, kind in self.spec.all_fields.items() if name not in ("source_type", "lang")}
+        parts = [
+            f"SELECT DISTINCT {self.bind(name, 'text')} AS field, unnest(v.{column(name)}) AS value FROM {self.fields} v "
+            f"WHERE {visible}"
+            for name, kind in fields.items()
+            if kind is FieldType.TAGS
+        ]
+        if keywords := {name: f"v.{column(name)}" for name, kind in fields.items() if kind is FieldType.KEYWORD}:
+            # the rows are read once for all fields
+            cases = (f"WHEN grouping({each}) = 0 THEN {self.bind(name, 'text')}" for name, each in keywords.items())
             parts.append(
-                f"SELECT DISTINCT {self.bind(name, 'text')} AS field, {value} AS value FROM {self.fields} v "
-                f"WHERE {visible} AND v.{column(name)} IS NOT NULL"
+                f"SELECT CASE {' '.join(cases)} END AS field, coalesce({', '.join(keywords.values())}) AS value "
+                f"FROM {self.fields} v WHERE {visible} "
+                f"GROUP BY GROUPING SETS ({', '.join(f'({each})' for each in keywords.values())})"
             )
         if not parts:
             return ""
