@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import Any, TypeVar
 from uuid import UUID
@@ -32,7 +32,7 @@ from rag_app.answering.citations import (
 )
 from rag_app.answering.context import Context, ContextBlock, arrange, build_context, widen
 from rag_app.answering.courtesies import courtesy, orders_answerer
-from rag_app.answering.extractive import SURE, excerpt, summary
+from rag_app.answering.extractive import LIKELY, excerpt, summary
 from rag_app.answering.gate import NOTHING, Gate, Judgment
 from rag_app.answering.kinds import find_calculation, kind_of
 from rag_app.answering.leaning import question_before, speaks_of_named
@@ -423,13 +423,14 @@ class CapabilityEngine(BaseQueryEngine):
         if self.synthesizer.asks_model:
             enough = (judgment.asks and bool(judgment.answers or found.hits)) or self._is_foreign(found.question)
         else:
-            enough = judgment.level is Confidence.HIGH
+            enough = judgment.answers
         if not enough:
             return found
         return replace(everything, question=found.question, above_threshold=found.above_threshold)
 
     async def _search_other_period(self, found: Evidence, question: Question) -> Evidence:
-        """Where nothing that is found for the question's period answers: what is recorded nearest to it, if that does."""
+        """Where nothing that is found for the question's period answers: what is recorded nearest to it, if that does, or else
+        what is of the days of the source that is likeliest to."""
         if question.period is None or self._prepare is None or found.confidence is not Confidence.LOW:
             return found
         anytime = replace(question, period=None)
@@ -439,16 +440,18 @@ class CapabilityEngine(BaseQueryEngine):
         nodes = await retriever.aretrieve(_bundle(anytime))
         anything = await self._judge(anytime, nodes, postprocessors)
         days = [day_of(hit.date) for hit in anything.hits if hit.date is not None]
-        near = nearest_period(question.period, days) if anything.confidence is not Confidence.LOW else None
-        if near is None:
+        if anything.confidence is Confidence.LOW:
             return found
-        of_period = [node for node in anything.nodes if near.holds(day_of(node.node.metadata.get("date") or 0.0))]
-        best = await self._judge(anytime, of_period, ())
-        return (
-            found
-            if best.confidence is Confidence.LOW
-            else replace(best, question=question, elsewhen=near, has_period=found.retrieved > 0, places=anything.places)
-        )
+        periods = {nearest_period(question.period, days): found.retrieved > 0}
+        periods.setdefault(nearest_period(question.period, _days_of_likeliest(anything)), True)
+        for period, is_recorded in periods.items():
+            if period is None:
+                continue
+            of_period = [node for node in anything.nodes if period.holds(day_of(node.node.metadata.get("date") or 0.0))]
+            best = await self._judge(anytime, of_period, ())
+            if best.confidence is not Confidence.LOW:
+                return replace(best, question=question, elsewhen=period, has_period=is_recorded, places=anything.places)
+        return found
 
     async def _judge(
         self, question: Question, nodes: list[NodeWithScore], postprocessors: Sequence[BaseNodePostprocessor]
@@ -835,6 +838,15 @@ def _warnings(evidence: Evidence) -> tuple[str, ...]:
     return *evidence.warnings, "The confidence is uncalibrated: nothing was fitted to this index and embedding model"
 
 
+def _days_of_likeliest(evidence: Evidence) -> list[date]:
+    """The days of the source that is likeliest to answer."""
+    ranking = evidence.context.ranking
+    if ranking is None or not ranking.ranked:
+        return []
+    hits = evidence.context.blocks[ranking.likeliest.block].hits
+    return [day_of(hit.date) for hit in hits if hit.date is not None]
+
+
 def _nearest(evidence: Evidence) -> float:
     return max((hit.score for hit in evidence.hits), default=-1.0)
 
@@ -859,7 +871,7 @@ def _sort_by_place(found: Evidence) -> Evidence:
 def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:
     """The hits that may answer a question about records that makes no query.
 
-    Those with a passage that rather answers, if the reader is certain of one that is no record. If the likeliest passage is of a text that may answer in other
+    Those with a passage that rather answers, if one is likely to that is no record. If the likeliest passage is of a text that may answer in other
     words: all texts. Else the hits with half of the words
     that are not understood; if all are understood: all hits, provided that the likeliest passage has half of the
     question's words.
@@ -869,7 +881,7 @@ def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:
         return []
     words = " ".join(told.unknown)
     first = blocks[ranking.likeliest.block] if ranking is not None else blocks[0]
-    if ranking is not None and ranking.read.max() >= SURE and not (first.told or any(hit.row for hit in first.hits)):
+    if ranking is not None and ranking.read.max() >= LIKELY and not (first.told or any(hit.row for hit in first.hits)):
         likely = {each.block for each, odds in zip(ranking.ranked, ranking.read.max(axis=0), strict=True) if odds >= 0}
         return [hit for number in sorted(likely) for hit in blocks[number].hits]
     if told.figures and not any(map(told.is_record, first.hits)):
@@ -878,7 +890,11 @@ def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:
         said = ranking.likeliest.text_with_lead if ranking is not None else hits[0].text
         return hits if _says(said, words or evidence.question.text) else []
     read = zip(ranking.ranked, ranking.read.max(axis=0), strict=True)
-    saying = {each.block for each, odds in read if odds >= 0 and _says(each.text_with_lead, words)}
+    saying = {
+        each.block
+        for each, odds in read
+        if odds >= 0 and _says(f"{blocks[each.block].title} {each.text_with_lead}", words)
+    }
     return [hit for number, block in enumerate(blocks) if number in saying for hit in block.hits]
 
 

@@ -98,8 +98,8 @@ near the first one."""
 FURTHER, LITTLE = 3.0, -1.0
 _OVERLAP_WEIGHT, _SOURCE_WEIGHT, _NEWS_WEIGHT = 0.2, 0.2, 0.05
 # What decides which sentences are embedded: words of the question before the sentence and above it, the rank of its
-# source, and what it says beyond the question.
-_AROUND_WEIGHT, _RANK_WEIGHT, _LITTLE_NEWS_WEIGHT = 0.1, 0.1, 0.01
+# source, how near its chunk is, and what it says beyond the question.
+_AROUND_WEIGHT, _RANK_WEIGHT, _NEAR_WEIGHT, _LITTLE_NEWS_WEIGHT = 0.1, 0.1, 0.3, 0.01
 READ_WEIGHT = 0.08
 """Of the reader's log-odds."""
 MOST_ODDS = 8
@@ -463,7 +463,7 @@ def _strength(ranking: Ranking) -> float:
 
 async def _rank(embedder: BaseEmbedding, question: Question, context: Context, pool: tuple[Passage, ...]) -> Ranking:
     """The passages of `pool`, with what speaks for each."""
-    promises = _promises(pool, question)
+    promises = _promises(pool, question, context)
     asked = (question.searched or question.text, *parts(question.text))
     echoed = frozenset() if any(map(_ASKS_WHETHER.match, asked)) else content_words(asked[0])
     says = [i for i in np.argsort(-promises, kind="stable") if content_words(pool[i].text) - echoed]
@@ -578,9 +578,10 @@ def _with_title(passage: Passage, context: Context) -> str:
     return " ".join(part for part in (title and f"{title}:", passage.lead, passage.text) if part)
 
 
-def _promises(pool: Sequence[Passage], question: Question) -> NDArray[np.float64]:
+def _promises(pool: Sequence[Passage], question: Question, context: Context) -> NDArray[np.float64]:
     """How promising each passage is before anything is embedded: the question's words in it, in the sentence before and in
-    the heading above, and how early its source was found. Who answers in other words is found by the last two.
+    the heading above, how early its source was found, and how near its chunk is. Who answers in other words is found by the
+    last two.
     """
     wanted = content_words(question.searched or question.text)
     words = [content_words(passage.text) for passage in pool]
@@ -592,10 +593,17 @@ def _promises(pool: Sequence[Passage], question: Question) -> NDArray[np.float64
             + _AROUND_WEIGHT * _share(said_before.get((passage.block, passage.place), set()), rarity)
             + _AROUND_WEIGHT * _share(content_words(passage.lead), rarity)
             + _RANK_WEIGHT / (1 + passage.block)
+            + _NEAR_WEIGHT * _nearness(passage, context)
             + _LITTLE_NEWS_WEIGHT * log(1 + min(_MOST_NEWS, len(said - wanted)))
             for passage, said in zip(pool, words, strict=True)
         ]
     )
+
+
+def _nearness(passage: Passage, context: Context) -> float:
+    """Cosine similarity of the chunk that a passage stands in; of a row of a table, which is told in other words, its source's."""
+    block = context.blocks[passage.block]
+    return max((hit.score for hit in block.hits if passage.text in hit.text), default=block.score)
 
 
 def _priors(pool: Sequence[Passage], question: Question, context: Context) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rag_app.answering.alternatives import fits_stated_range
 from rag_app.answering.context import Context
-from rag_app.answering.extractive import MOST_ODDS, SURE, lacks_kind, rank_passages
+from rag_app.answering.extractive import MOST_ODDS, SURE, introduction_of, lacks_kind, rank_passages
 from rag_app.answering.kinds import share_unnamed
 from rag_app.answering.passages import Passage, Ranking
 from rag_app.domain import Confidence, Hit, Question
@@ -123,7 +123,8 @@ class FittedGate(Gate):
 
 
 def with_values(signals: Signals, question: Question, context: Context, ranking: Ranking) -> Signals:
-    """The signals with those of the question's names and figures, and of the values that it asks for."""
+    """The signals with those of the question's names and figures, and of the values that it asks for. Names in what is said
+    before the first sentence that asks tell who asks and why: a rule for all does not repeat them."""
     nearest = _nearest(ranking, _NEAREST)
     blocks = [context.blocks[number] for number in sorted({passage.block for passage in nearest})]
     sources = [
@@ -139,7 +140,7 @@ def with_values(signals: Signals, question: Question, context: Context, ranking:
     read = (best[0] + best[1:].max()) / 2 if is_joined else best.max()
     return replace(
         signals,
-        unnamed=share_unnamed(question.text, sources),
+        unnamed=share_unnamed(question.text.removeprefix(introduction_of(question.text)), sources),
         lacking=sum(lacking) / max(1, len(lacking)) if nearest else 0.0,
         read=float(read) / MOST_ODDS,
     )

@@ -29,7 +29,8 @@ _ANY_SORT = frozenset(
         r"\w+",
         """kind type sort way part bit bits time times day days date dates year month week hour evening morning afternoon number amount
         figure size person people place thing things name names option options percentage per cent share rate order steps else exactly
-        happens changes sets work colour color changed happened documents papers""",
+        happens changes sets work colour color changed happened documents papers
+        thickness width height length depth weight temperature pressure speed distance age angle level strength""",
     )
 )
 _LETTERS, _SHORTEST = 6, 2
@@ -74,6 +75,8 @@ def lacks_asked_sort(question: str, text: str) -> bool:
 
     >>> [lacks_asked_sort(each, "We sell oak benches.") for each in ("Which mattress sizes are there?", "Which bench is it?", "What lies there?")]
     [True, False, False]
+    >>> lacks_asked_sort("At which thickness are pads replaced?", "Pads are replaced at 1.5 mm.")  # the figure tells it
+    False
     """
     found = _SORT.match(question)
     if found is None:

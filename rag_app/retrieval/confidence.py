@@ -62,8 +62,8 @@ class Signals(Struct, frozen=True):
     `best`: cosine of the best hit; `ahead`: how far it is above the mean of the next four. `sentence`: cosine of the
     best sentence; `stands_out`: how far it is above the mean of the ten best. `said`: share of the question's words in
     that sentence, its heading and title; `both`: the best sum of a sentence's cosine and 0.3 times that share.
-    `covered`: share in the best hit. `unknown`: share that no chunk has. `unnamed`: share of the question's names and
-    figures that the sources of the three nearest sentences do not have. `lacking`: share of what is asked for - a price,
+    `covered`: share in the best hit. `unknown`: share that no chunk has. `unnamed`: share of the names and
+    figures in what is asked that the sources of the three nearest sentences do not have. `lacking`: share of what is asked for - a price,
     a date, somebody's name - that none of these sentences has. `read`: the reader's log-odds that the best sentence
     answers the message, without what was said before it, by 8: -1..1.
     """

@@ -136,10 +136,10 @@ def test_a_model_is_shown_all_types_where_they_are_a_little_likelier(model: str 
         ("a model", False, (0.35, 0.7), (0.3,), 0),
         ("a model", False, (0.25, 0.7), (0.5, 0.3), 2),
         ("a model", True, (0.25, 0.7), (0.5, 0.3), 1),
-        (None, False, (0.25, 0.7), (0.3,), 0),
-        (None, False, (0.25, 0.28), (0.3,), 1),
+        (None, False, (0.35, 0.7), (0.3,), 0),
+        (None, False, (0.25, 0.7), (0.3,), 1),
     ],
-    ids=["an answer below", "sent", "nothing below", "further hits", "further hits, sent", "medium", "high"],
+    ids=["an answer below", "sent", "nothing below", "further hits", "further hits, sent", "no answer", "medium"],
 )
 def test_a_default_threshold_hides_no_answer(
     model: str | None, sent: bool, rule: tuple[float, float], scores: tuple[float, ...], said: int
