@@ -303,14 +303,13 @@ class CapabilityEngine(BaseQueryEngine):
         question = self._narrow_to_named(question)
         try:
             with Stage("retrieval", {"rag.index": capability.index, "rag.capability": capability.name}) as span:
-                finder = self._records(question) if self._records is not None else None
-                told = await finder.find() if finder is not None else None
+                finder, told = await self._find_records(question)
                 spent = finder.usage if finder is not None else None
                 if isinstance(told, FoundRecords):
                     return replace(
                         self._take_records(question, told), seconds=time.perf_counter() - started, spent=spent
                     )
-                question = _restate_question(question)
+                said, question = question, _restate_question(question)
                 query, (first, steps) = _bundle(question, by), self._first_look(question)
                 nodes = await first.aretrieve(query)
                 if not isinstance(first, ChunkRetriever):
@@ -320,16 +319,16 @@ class CapabilityEngine(BaseQueryEngine):
                     everything = await self._judge(uncut, nodes, self._prepare(uncut)[1])
                     best = self._choose_uncut(best, everything)
                 if best.confidence is not Confidence.HIGH and isinstance(first, ChunkRetriever):
-                    said, whole = question.searched or question.text, not best.judgment.answers
-                    spelled = await first.respell(said, nodes, whole=whole)
-                    if spelled != said and self._prepare:
+                    wording, whole = question.searched or question.text, not best.judgment.answers
+                    spelled = await first.respell(wording, nodes, whole=whole)
+                    if spelled != wording and self._prepare:
                         asked = replace(question, searched=spelled)
                         retriever, postprocessors = self._prepare(asked)
                         others = await retriever.aretrieve(_bundle(asked))
                         seen = await self._judge(asked, others, postprocessors)
                         if _nearest(seen) > _nearest(best):
                             best, nodes, question = seen, others, asked
-                best = await self._judge_with_before(best, question, nodes, steps)
+                best = await self._judge_with_before(best, question, said, nodes, steps)
                 if best.confidence is not Confidence.HIGH and question.wide is not None and self._prepare:
                     everywhere = replace(question, filters=question.wide, preferred=(), wide=None)
                     retriever, postprocessors = self._prepare(everywhere)
@@ -350,6 +349,16 @@ class CapabilityEngine(BaseQueryEngine):
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
         found = _sort_by_place(_mark_rows(self._without_field(best, told), finder))
         return replace(found, seconds=time.perf_counter() - started, spent=spent)
+
+    async def _find_records(self, question: Question) -> tuple[RecordFinder | None, FoundRecords | NotRecorded | None]:
+        """What the records say to a question as it was asked; where they do not, as it is said in full."""
+        if self._records is None:
+            return None, None
+        finder = self._records(question)
+        told = await finder.find()
+        if question.restated and isinstance(told, NotRecorded):
+            told = await self._records(replace(_restate_question(question), also=(), leans=False)).find()
+        return finder, told
 
     def _first_look(self, question: Question) -> tuple[BaseRetriever, Sequence[BaseNodePostprocessor]]:
         narrowed = question.sources and question.filters != self._question.filters
@@ -392,16 +401,17 @@ class CapabilityEngine(BaseQueryEngine):
         self,
         found: Evidence,
         question: Question,
+        said: Question,
         nodes: list[NodeWithScore],
         postprocessors: Sequence[BaseNodePostprocessor],
     ) -> Evidence:
-        """What was found, judged by the message together with the one before it, where it may lean on that and does not answer
-        by itself. A model reads both anyway."""
-        before = question_before(question)
+        """What was found, judged by the message as it was `said` together with the one before it, where it may lean on that
+        and does not answer by itself. A model reads both anyway."""
+        before = question_before(said)
         if found.judgment.answers or self.synthesizer.asks_model or question.searched or not before:
             return found
         together = await self._judge(
-            replace(question, searched=f"{before}\n{question.text}", also=()), nodes, postprocessors
+            replace(question, text=said.text, searched=f"{before}\n{said.text}", also=()), nodes, postprocessors
         )
         return together if together.judgment.answers else found
 

@@ -159,14 +159,14 @@ def searched_text(text: str, earlier: Sequence[str]) -> str:
     """What to search for: the asker's message before, the last of the `earlier` ones, and the present one whole. A follow-up
     by itself names nothing.
 
-    Where the one before is a follow-up, too, the one before it comes along, and so on.
+    Where the one before is a follow-up, too, or says next to nothing, the one before it comes along, and so on.
 
     >>> searched_text("And in June?", ["Who has the keys?", "How warm is the pool in May?"])
     'How warm is the pool in May?\\nAnd in June?'
     """
     said: list[str] = []
     for message in reversed(earlier):
-        if len(said) < _FOLLOW_UPS and (not said or points_back(said[0])):
+        if len(said) < _FOLLOW_UPS and (not said or points_back(said[0]) or len(content_words(said[0])) < _LITTLE):
             ends = not said or message.rstrip().endswith((".", "?", "!"))  # each stays a sentence
             said.insert(0, message if ends else f"{message.rstrip()}.")
     previous = beginning_of(" ".join(neutralise(" ".join(said)).split()), _PREVIOUS)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from rag_app.answering.antecedents import fill_in
 from rag_app.answering.citations import content_words
 from rag_app.answering.contrasts import exchange_thing
 from rag_app.answering.kinds import find_calculation
@@ -83,6 +84,8 @@ _PLAIN_THING = compile_later(
 )
 _ONE_THING = compile_later(r"\ban? [a-z][\w-]*", re.IGNORECASE)
 _TAIL = compile_later(r"(?<=\w) (?:in|on|at|for|with|without|from|to|after|before|if)\b.+", re.IGNORECASE)
+_DIGITS = r"(?<![\w.,])\d+(?:[.,]\d+)*(?![\w.,]*\d)"
+_NUMBER = compile_later(rf"(?:(?:for|in|over|after|at|with|of) )?({_DIGITS})")
 _SENTENCE = compile_later(r"(?<=[.!?])\s+")
 _ASKS = compile_later(
     r"\b(?:who|whom|whose|what|when|where|why|how|which|is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|not)\b",
@@ -105,9 +108,9 @@ def leaning_after(text: str, before: str) -> Leaning:
 def go_on(question: Question, earlier: Sequence[str]) -> Question:
     """The question as one that may lean on those which its asker asked before, the oldest first.
 
-    >>> asked = go_on(Question("And how did it change?"), ["How is the demand of linen aprons?"])
+    >>> asked = go_on(Question("And what does that mean?"), ["How is the demand of linen aprons?"])
     >>> asked.leans, asked.searched, asked.also
-    (True, 'How is the demand of linen aprons?\\nAnd how did it change?', ('And how did it change?',))
+    (True, 'How is the demand of linen aprons?\\nAnd what does that mean?', ('And what does that mean?',))
     >>> go_on(Question("and Old Mill?"), ["When is Central Station open?"]).restated
     'When is Old Mill open?'
     """
@@ -126,15 +129,21 @@ def go_on(question: Question, earlier: Sequence[str]) -> Question:
 
 
 def in_full(messages: Sequence[str]) -> list[str]:
-    """Messages of one asker, the oldest first, each that only names another thing than the one before as a whole question.
+    """Messages of one asker, the oldest first, each that only names another thing than the one before as a whole question, and
+    with the thing that a pronoun stands for.
 
     >>> in_full(["When is Central Station open?", "and Old Mill?", "and on Sundays?", "and why?"])
     ['When is Central Station open?', 'When is Old Mill open?', 'When is Old Mill open on Sundays?', 'and why?']
     """
     told: list[str] = []
     for message in messages:
-        told.append((told and restate(message, told[-1])) or message)
+        told.append((told and (restate(message, told[-1]) or _say_thing(message, told))) or message)
     return told
+
+
+def _say_thing(message: str, before: Sequence[str]) -> str:
+    """A message with what its pronoun stands for, where it does not stand alone."""
+    return "" if leaning_after(message, before[-1]) is Leaning.ALONE else fill_in(message, before)
 
 
 def restate(text: str, before: str) -> str:
@@ -155,6 +164,8 @@ def restate(text: str, before: str) -> str:
     rest = rest.strip().rstrip("?!. ")
     if _CONDITION.fullmatch(rest) is not None:
         return _add(asked, rest)
+    if (number := _NUMBER.fullmatch(rest)) is not None:
+        return _exchange_number(asked, number[1])
     if asks:
         return _ask_more(asked, rest)
     return _exchange(asked, rest) if content_words(rest) else ""
@@ -184,6 +195,15 @@ def _exchange(asked: str, rest: str) -> str:
     if _THAT_ONE.fullmatch(rest) is not None:
         return _exchange_only_name(asked, rest)
     return "" if points_back(rest) or _PHRASE.fullmatch(rest) is None else _exchange_phrase(asked, rest)
+
+
+def _exchange_number(asked: str, number: str) -> str:
+    """The question about another number, if it has just one.
+
+    >>> _exchange_number("What is due after 6 weeks?", "12"), _exchange_number("Are 2 of 3 enough?", "4")
+    ('What is due after 12 weeks?', '')
+    """
+    return re.sub(_DIGITS, number, asked) if len(re.findall(_DIGITS, asked)) == 1 else ""
 
 
 def _last_question(before: str) -> str:

@@ -43,7 +43,8 @@ class Question(Struct, frozen=True):
     In a conversation: `searched` is what is looked for, where `text` alone would not find it; `also` are other wordings
     that are searched beside it, and `earlier` are sources of the answer before, which are searched by themselves, too.
     `leans`: its words refer to what was said before, so that they alone are no question about records. `restated` says
-    in full what only names another thing than the question before; records are asked for in the words of `text` all the same.
+    in full what only names another thing than the question before, or points at one of it; records are asked for in the words of
+    `text` first.
     `sources` are named by the asker, and come before what was found; `preferred` filters hold as well, unless they leave
     fewer than `enough` chunks. `wide` are the filters of a second look, where the first one finds no good evidence.
     `terms` are words the asker named, for an order that puts exact matches first; `at_most` so many sources of a type

@@ -166,7 +166,8 @@ def test_retrieved_text_and_history_stay_data() -> None:
     [
         ([], "And on Amazon?"),
         (["Velvet boxes on Etsy?", "87."], "Velvet boxes on Etsy?\nAnd on Amazon?"),
-        (["Older?", "1.", "Newer?", "2."], "Newer?\nAnd on Amazon?"),
+        (["Older?", "1.", "Newer listings?", "2."], "Newer listings?\nAnd on Amazon?"),
+        (["Silver rings?", "1.", "Newer?", "2."], "Silver rings? Newer?\nAnd on Amazon?"),
         (["Newer?"], "Newer?\nAnd on Amazon?"),  # whose answer failed
         (["And on Amazon?", "?"], "And on Amazon?"),
         (["two\n  lines\x00", "2."], "two lines\nAnd on Amazon?"),

@@ -171,5 +171,45 @@ def test_what_only_names_another_thing_is_said_in_full(before: str, text: str, r
 
 def test_a_thing_that_was_exchanged_is_what_the_next_message_leans_on() -> None:
     question = go_on(Question("and when is it open?"), ["Who leads Central Station?", "and Old Mill?"])
-    assert question.searched == "Who leads Old Mill?\nand when is it open?"
+    assert question.searched == "when is Old Mill open?"
     assert go_on(Question("and Harbour?"), ["Who leads Riverside?", "and Old Mill?"]).restated == "Who leads Harbour?"
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "in_full"),
+    [
+        ("How long does the battery of the Heron 2 last?", "does it float?", "does the Heron 2 float?"),
+        ("Why is our blue boat house closed?", "who keeps its keys?", "who keeps our blue boat house's keys?"),
+        (
+            "Which lamps are being repaired?",
+            "may I still use one of them?",
+            "may I still use one of the lamps being repaired?",
+        ),
+        ("How did demand for paper lamps move?", "how crowded is it there?", "how crowded is it for paper lamps?"),
+        (
+            "What does the noise index measure?",
+            "what is it for the old mill?",
+            "what is the noise index for the old mill?",
+        ),
+        ("How quickly does Moor & Fell deliver?", "what do they charge?", "what do Moor & Fell charge?"),
+        ("When do people look for paper lamps?", "is ours for sale?", "is our paper lamps for sale?"),
+        ("What evening is the course on?", "What's the fee for it?", "What's the fee for the course?"),
+        ("How often is a boat cleaned?", "what does it cost?", "what does it cost?"),  # the cleaning
+        ("How much does the Heron take?", "what was it before?", "what was it before?"),
+        ("Who is Ebba Lind?", "how long does it take?", "how long does it take?"),
+        ("Is the pool heated?", "is it possible to book a lane?", "is it possible to book a lane?"),
+        ("Is the pool heated?", "If the lamp breaks, is it replaced?", "If the lamp breaks, is it replaced?"),
+        ("Is the pool heated?", "Something else: who cleans it?", "Something else: who cleans it?"),
+        ("Wie warm ist das Becken?", "und wann ist es offen?", "und wann ist es offen?"),
+        ("What is due after 6 weeks?", "and for 12?", "What is due after 12 weeks?"),
+    ],
+)
+def test_a_pronoun_stands_for_the_thing_of_the_question_before(before: str, text: str, in_full: str) -> None:
+    question = go_on(Question(text), [before])
+    assert (question.restated or question.text) == in_full
+
+
+def test_a_message_that_says_next_to_nothing_brings_along_the_one_before_it() -> None:
+    asked = ["Why is our blue boat house closed?", "since when?", "who says so?"]
+    assert go_on(Question("how long before?"), asked).searched == "\n".join([" ".join(asked), "how long before?"])
+    assert go_on(Question("and who keeps its keys?"), asked[:2]).restated == "who keeps our blue boat house's keys?"
