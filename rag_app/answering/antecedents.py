@@ -16,7 +16,7 @@ from rag_app.domain import compile_later, read_table
 _WORDS = {name: frozenset(words.split()) for name, words in read_table(__file__).items()}
 _DETERMINERS, _VERBS = _WORDS["determiners"], _WORDS["being"] | _WORDS["helping"]
 _NO_NOUNS = _VERBS | _WORDS["subjects"] | _WORDS["joining"] | _WORDS["fronted"] | _WORDS["other"]
-_TOKEN = re.compile(r"['’]s\b|[\w-]+(?:['’](?!s\b)\w+)?|&|[^\w\s]")
+_TOKEN = re.compile(r"[\"“„«][^\"“”„«»]+[\"“”»]|['’]s\b|[\w-]+(?:['’](?!s\b)\w+)?|&|[^\w\s]")
 _PARTICIPLE = re.compile(r"\w{2,}(?:ed|ing|ly)")
 _PLURAL = re.compile(r".*(?<![sui])s", re.IGNORECASE)
 _OPENING = r"\W*(?:(?:ok(?:ay)?|well|so|and|but|then|now|right|thanks?|thank you|great)\b[\s,.!]*)*"
@@ -29,12 +29,17 @@ _POINTER = compile_later(
 )
 _CLAUSE = compile_later(r"\b(?:if|unless|because|once|until|while|since) ", re.IGNORECASE)
 _WHAT_IS_IT = compile_later(r"\bwhat (?:is|was) $", re.IGNORECASE)
+_MOVES = compile_later(
+    r"\s+(?:(?:been|gone|going)\s+)?(?:chang|ris|rose|fall|fell|gr[eo]w|drop|develop|increas|decreas|mov|up|down|compar)",
+    re.IGNORECASE,
+)
 _ASKS_WHO = compile_later(r"\W*who(?:['’]s| is| was)\b", re.IGNORECASE)
 _SHORT_VERB = compile_later(r"(?:['’](?:m|re|ve|ll|d)|n['’]t)$", re.IGNORECASE)
 _ARTICLE = compile_later(r"(?:an?|the|my|our|your) ", re.IGNORECASE)
 _POINTS = compile_later(r"\b(?:it|them|this|that|those|there)\b", re.IGNORECASE)
 _SENTENCE = compile_later(r"(?<=[.!?])\s+")
 _NO_THING = ("est", "last")  # "the cheapest" of them
+_QUOTES = '"“„«'
 _MOST_WORDS = 5
 
 
@@ -153,7 +158,9 @@ def _may_be_noun(tokens: Sequence[str], at: int) -> bool:
     if word == "&":
         return 0 < at < len(tokens) - 1
     return (
-        bool(re.match(r"\w", word)) and word.casefold() not in _NO_NOUNS | _DETERMINERS and not _SHORT_VERB.search(word)
+        bool(re.match(r"[\w\"“„«]\w", word + "_"))
+        and word.casefold() not in _NO_NOUNS | _DETERMINERS
+        and not _SHORT_VERB.search(word)
     )
 
 
@@ -180,7 +187,7 @@ def _predicate_of(words: Sequence[str]) -> list[str]:
 
 
 def _thing(run: Sequence[str], lead: str, preposition: str, *, first: bool, joined: bool) -> Thing | None:
-    capitals = any(word[0].isupper() for word in run[first and not lead :])
+    capitals = any(word[0].isupper() or word[0] in _QUOTES for word in run[first and not lead :])
     dated = capitals and is_date(" ".join(run))
     plural, fronted = _PLURAL.fullmatch(run[-1]) is not None, lead in _WORDS["fronted"] or lead == "many"
     known = capitals or lead in _DETERMINERS - {"its", "their", "his", "her"} or fronted or (plural and not lead)
@@ -213,8 +220,9 @@ def _choose(things: Sequence[Thing], pointer: "re.Match[str]") -> Thing | None:
         fits = [thing for thing in fits if thing.named and not _ARTICLE.match(thing.text)]
     elif word in ("it", "its"):
         fits = [thing for thing in fits if not (thing.around or thing.person) and (thing.named or not thing.plural)]
-        if _WHAT_IS_IT.search(pointer["before"]):  # a figure
-            fits = [thing for thing in fits if not (thing.named or thing.joined)]
+        figures = [thing for thing in fits if not (thing.named or thing.joined)]
+        if _WHAT_IS_IT.search(pointer["before"]) or (figures and _MOVES.match(pointer.string[pointer.end() :])):
+            fits = figures
     elif not pointer["ours"]:
         alone = pointer["several"] is None or pointer["several"].casefold() != "the ones"
         fits = [thing for thing in fits if thing.plural or (thing.named and alone)]

@@ -105,8 +105,8 @@ def leaning_after(text: str, before: str) -> Leaning:
     return leaning
 
 
-def go_on(question: Question, earlier: Sequence[str]) -> Question:
-    """The question as one that may lean on those which its asker asked before, the oldest first.
+def go_on(question: Question, earlier: Sequence[str], *, pronouns: bool = True) -> Question:
+    """The question as one that may lean on those which its asker asked before, the oldest first. Without `pronouns` these stay.
 
     >>> asked = go_on(Question("And what does that mean?"), ["How is the demand of linen aprons?"])
     >>> asked.leans, asked.searched, asked.also
@@ -115,7 +115,7 @@ def go_on(question: Question, earlier: Sequence[str]) -> Question:
     'When is Old Mill open?'
     """
     leaning = leaning_after(question.text, earlier[-1]) if earlier else Leaning.ALONE
-    *before, text = in_full([*earlier, question.text])
+    *before, text = in_full([*earlier, question.text], pronouns=pronouns)
     restated = text if text != question.text else ""
     looked_for = (restated, searched_text(question.text, earlier)) if restated else wordings(text, before, leaning)
     first, *others = looked_for
@@ -128,7 +128,7 @@ def go_on(question: Question, earlier: Sequence[str]) -> Question:
     )
 
 
-def in_full(messages: Sequence[str]) -> list[str]:
+def in_full(messages: Sequence[str], *, pronouns: bool = True) -> list[str]:
     """Messages of one asker, the oldest first, each that only names another thing than the one before as a whole question, and
     with the thing that a pronoun stands for.
 
@@ -137,7 +137,7 @@ def in_full(messages: Sequence[str]) -> list[str]:
     """
     told: list[str] = []
     for message in messages:
-        told.append((told and (restate(message, told[-1]) or _say_thing(message, told))) or message)
+        told.append((told and (restate(message, told[-1]) or (pronouns and _say_thing(message, told)))) or message)
     return told
 
 

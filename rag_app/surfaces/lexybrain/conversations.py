@@ -267,9 +267,10 @@ class Turn:
             named=tuple(named),
         )
         asked = replace(self.question, today=self._today, leans=self._leaning is Leaning.LEANS)
+        asks_model = self._services.models.model(self.capability) is not None  # which is shown what was said
         if asked.searched is None:  # no model has rewritten it
-            asked = go_on(asked, asked_before(history))
-        if self._services.models.model(self.capability) is not None:  # which is shown what was said
+            asked = go_on(asked, asked_before(history), pronouns=not asks_model)
+        if asks_model:
             asked = replace(asked, restated="")
         self.question = await self._services.pipeline.resolve_dates(self.capability, asked, self._scope)
 
