@@ -303,7 +303,10 @@ class CapabilityEngine(BaseQueryEngine):
         question = self._narrow_to_named(question)
         try:
             with Stage("retrieval", {"rag.index": capability.index, "rag.capability": capability.name}) as span:
-                finder, told = await self._find_records(question)
+                finder = self._records(question) if self._records is not None else None
+                told = await finder.find() if finder is not None else None
+                in_full = self._finder_in_full(question, told)
+                told = await in_full.find() if in_full is not None else told
                 spent = finder.usage if finder is not None else None
                 if isinstance(told, FoundRecords):
                     return replace(
@@ -350,15 +353,11 @@ class CapabilityEngine(BaseQueryEngine):
         found = _sort_by_place(_mark_rows(self._without_field(best, told), finder))
         return replace(found, seconds=time.perf_counter() - started, spent=spent)
 
-    async def _find_records(self, question: Question) -> tuple[RecordFinder | None, FoundRecords | NotRecorded | None]:
-        """What the records say to a question as it was asked; where they do not, as it is said in full."""
-        if self._records is None:
-            return None, None
-        finder = self._records(question)
-        told = await finder.find()
-        if question.restated and isinstance(told, NotRecorded):
-            told = await self._records(replace(_restate_question(question), also=(), leans=False)).find()
-        return finder, told
+    def _finder_in_full(self, question: Question, told: FoundRecords | NotRecorded | None) -> RecordFinder | None:
+        """What asks the records for a follow-up as it is said in full, where they hold nothing of what it says itself."""
+        if self._records is None or not question.restated or not isinstance(told, NotRecorded):
+            return None
+        return self._records(replace(_restate_question(question), also=(), leans=False))
 
     def _first_look(self, question: Question) -> tuple[BaseRetriever, Sequence[BaseNodePostprocessor]]:
         narrowed = question.sources and question.filters != self._question.filters
