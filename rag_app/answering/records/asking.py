@@ -39,7 +39,7 @@ INCLUSION = re.compile(
     rf",?\s*\b(?:even\s+)?(?:if|when)\s+[\w ]{{1,60}}\s(?:counts?|are counted|is counted|are included|is included){_COUNTS_IN}"
     rf"|[,.?!]\s*(?:with\s+|and\s+)?{_OF_SORTS}{{1,40}}\s(?:included|inclusive|as well|too)\s*(?=[?.!:;]|$)"
     rf"|[,.?!]\s*(?:(?:and|with)\s+)?{_OF_SORTS}{{1,40}}\s(?:counted|counts?|being counted|(?:are|is) (?:counted|included)){_COUNTS_IN}"
-    r"|[.?!]\s*(?:please\s+|also\s+)*(?:count|include)\s+[\w '’-]{1,40}?(?:\s+(?:as well|too|also|in))?\s*(?=[?.!:;]|$)"
+    r"|[.?!]\s*(?:please\s+|also\s+)*(?:count|include)\s+[\w '’-]{1,80}?(?:\s+(?:as well|too|also|in))?\s*(?=[?.!:;]|$)"
     r"|,?\s*(?<!\bnot )\b(?:including|also counting|counting also|inclusive of|einschließlich|inklusive|y compris)\s+[\w '’-]{1,60}(?=[?.!:;]|$)"
     r"|,\s*(?:counting|even|auch|sogar|même|aussi)\s+(?!only\b|not\b)[\w '’-]{1,40}(?=[?.!:;]|$)"
     r"|[,.?!]\s*[\w '’-]{1,40}\s(?:alike|equally|gleichermaßen|mitgezählt|mitgerechnet|eingeschlossen|einbezogen|inklusive|inbegriffen|zählen (?:auch|mit)|zählt (?:auch|mit)|compris\w*|inclus\w*|aussi)\s*(?=[?.!:;]|$)",
@@ -49,6 +49,7 @@ INCLUSION = re.compile(
 LEAVES_NONE = re.compile(
     r"[,.?!:;–-]\s*(?:please\s+|but\s+|and\s+)*(?:(?:leave|leaving|miss|missing|skip|skipping|omit|omitting|drop|dropping)\s+(?:out\s+)?(?:none|nothing|nobody|no ?one)(?:\s+of them)?(?:\s+out)?"
     r"|(?:don['’]?t|do not|without|not)\s+(?:leave|leaving|skip|skipping|omit|omitting|miss|missing)\s+(?:out\s+)?any(?:thing|one|body)?(?:\s+of them)?(?:\s+out)?"
+    r"|(?:never mind|no matter|(?:it )?(?:does not|doesn['’]?t) matter|regardless(?: of)?|irrespective of|i (?:do not|don['’]?t) (?:care|mind)|egal|peu importe)\s+(?:if|whether|how|what|who|when|ob|si)\b[\w '’-]{1,60}?"
     r"|(?:with )?(?:none|nothing|nobody)(?: of them)? left out|without (?:an )?exception|no exceptions|all of them(?: count)?|every (?:single |last )?one of them"
     r"|ohne ausnahme|(?:und )?(?:lass|lasst|lassen sie) keine\w? (?:aus|weg)|sans (?:aucune )?exception|tous compris|toutes comprises)\s*(?=[?.!:;]|$)",
     re.I,
@@ -312,6 +313,16 @@ def stand_before_kind(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
     row, behind = tokens[first : first + len(left)], tokens[first + len(left) :]
     plain = all(token.is_left and figure(token.text) is None for token in row)
     return plain and len(left) <= _LONGEST_FIELD and bool(behind) and behind[0].role == "kind"
+
+
+def stand_behind_kind(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """The words that are left right behind "about", where that leads from a kind to what its records tell of: "the mail about the
+    harvest"."""
+    plain = [token for token in tokens if not token.inside]
+    for kind, lead, *behind in (plain[at : at + 8] for at in range(len(plain) - 2)):
+        if kind.role == "kind" and lead.stem in word_set("tells_of"):
+            return tuple(each.text.lower() for each in takewhile(lambda each: each.is_left, behind))
+    return ()
 
 
 def words_of_fields(tokens: Sequence[Token], spec: IndexSpec) -> frozenset[str]:

@@ -29,6 +29,7 @@ from rag_app.answering.records.asking import (
     names_kind_first,
     names_records,
     ranks_kind,
+    stand_behind_kind,
     without_period,
     words_left,
 )
@@ -56,7 +57,7 @@ from rag_app.answering.records.leads import lead_of, without_lead
 from rag_app.answering.records.measures import say_figures
 from rag_app.answering.records.planning import read_question, respell
 from rag_app.answering.records.plans import Plan, Reading
-from rag_app.answering.records.rephrasing import ask_once, say_plainly, write_out
+from rag_app.answering.records.rephrasing import ask_once, say_offer, say_plainly, write_out
 from rag_app.answering.records.settling import times_of
 from rag_app.answering.records.sides import Side, first_side_has_day, share_words, split_sides
 from rag_app.answering.records.spans import read_span, say_span
@@ -123,6 +124,7 @@ from rag_app.answering.records.wording import (
     may_be_summed,
     noun_of,
     people_field,
+    price_field,
     read_words,
     stem,
     stems,
@@ -282,8 +284,7 @@ class RecordFinder:
         self, before: Sequence[str], *, asks: bool, briefs: bool
     ) -> Work[FoundRecords | NotRecorded | None]:
         """The ways of reading the question, one after the other."""
-        misspelt = asks or (before and suspects(self._question.text, ()))
-        question = (yield from self._put_right(self._question)) if misspelt else self._question
+        question = (yield from self._put_right(self._question)) if asks or before else self._question
         before = yield from self._put_all_right(before)
         asks = asks and may_ask(question.text, self._spec, question.period)
         brief = (yield from self._answer_brief(question)) if briefs else None
@@ -680,8 +681,9 @@ class RecordFinder:
 
     def _put_all_right(self, before: Sequence[str]) -> Work[Sequence[str]]:
         """Earlier questions with their misspelt words as they are written in the index."""
-        written = []
-        for text in before:
+        sold, written = vocabulary_of(self._spec, price_field(self._spec)).kind, []
+        noun = noun_of(self._spec.records[sold]) if sold else ""
+        for text in (each if may_ask(each, self._spec) else say_offer(each, noun) for each in before):
             asked = self._say(self._question, text)
             written.append((yield from self._put_right(asked)).text if suspects(text, ()) else text)
         return written
@@ -898,7 +900,8 @@ class RecordFinder:
             return NotRecorded(unread_text(unknown), reading.unknown, limits=True)
         asked, quoted = figure_asked(read_words(text, self._spec)), stems(" ".join(_QUOTED_TEXT.findall(text)))
         said = [word for word in unknown if reading.another or stem(word) in quoted or word.lower() == asked]
-        wanted = tuple(said) or self._words_wanted(text, reading.unknown)
+        about = stand_behind_kind(self._tokens(text)) if reading.unknown else ()
+        wanted = tuple(said) or about or self._words_wanted(text, reading.unknown)
         return NotRecorded(unread_text(said) if said else "", wanted, limits=asked != "") if wanted else None
 
     def _words_wanted(self, text: str, unknown: tuple[str, ...]) -> tuple[str, ...]:

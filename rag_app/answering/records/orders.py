@@ -107,7 +107,7 @@ class OrderReader(ComparisonReader):
 
     def _key_ranked(self) -> str | None:
         """The field whose values are ranked by what "by" names: "our biggest client by revenue", "by number of jobs"."""
-        plain = [token for token in self.tokens if not token.inside]
+        plain = [token for token in self.tokens if not token.inside and (token.meaning or not figure(token.text))]
         places = [
             place
             for place, (one, other) in enumerate(pairwise(plain))

@@ -54,6 +54,7 @@ from rag_app.answering.records.wording import (
     in_money,
     is_figure,
     key_fields,
+    kind_begun,
     known_words,
     may_be_summed,
     money_field,
@@ -84,6 +85,7 @@ from rag_app.retrieval.text import tokens as tokens_of
 
 _YEAR = re.compile(r"\b\d{4}\b")
 _FURTHEST = 5  # "the fifth cheapest"
+_LEADS = 2  # words between what is named and what it is for
 _SIZES: Mapping[str, Callable[[int], tuple[int, int]]] = {
     "least_of": lambda number: (number, 0),
     "over": lambda number: (number + 1, 0),
@@ -94,6 +96,7 @@ _ASKS_AGAIN = re.compile(
     r",?\s*\b(?:and|und|et)\s+(?:(?:if (?:so|yes)|wenn ja|si oui),?\s+)?(?:(?:its|their|his|her|the) (?:date|day|name|title)|(?:on|in) (?:which|what) (?:day|date|month|year)|how (?:much|many|often|cheap|dear|pricey|expensive|high|low|big|large|hot|warm|cold|long|heavy|strong|old|young|tall|fast|far|deep|wide)"
     r"|when|who|wann|wer|wie (?:viel|hoch|teuer|billig|warm|kalt|oft)|quand|combien)(?:\s+(?:was|is|were|did|does|war|ist)(?:\s+(?:it|that|they|he|she|es|das))?)?(?:\s+(?:then|at (?:the|that) time|on that day|that day))?(?=\s*\?*\s*$)"
     r"|(?:,\s+(?:and\s+)?|\s+and\s+)(?:(?:at|with|for|by|to|in|on)\s+)?(?:how|what|when|who|whom|where|which)\b[^,?]*\b(?:it|its|they|their|that one|he|she|his|her)\b[^,?]*(?=\?*\s*$)"
+    r"|(?P<told>[.?!]\s+(?:please\s+)?(?:give|show|tell|send|list)\s+(?:me|us)\s+(?:the|its|their|his|her)\b[^.?!]*)(?=[.?!]*\s*$)"
     r"|(?P<of_first>:\s+(?:which|what|where|when|who)\b[^:?]*)(?=\?*\s*$)",
     re.I,
 )
@@ -222,7 +225,10 @@ def _name_tokens(text: str, spec: IndexSpec, values: Sequence[NamedValue], perio
     asked = _ASKS_AGAIN.search(text)
     if asked and not asked["of_first"] and any(each.role in SUPERLATIVES for each in read_words(asked[0], spec)):
         asked = _ASKS_AGAIN.search(text, asked.start() + 1)  # "which guest had the dearest one, and what was it?"
-    if asked is None or any(token.role in SUPERLATIVES for token in read_words(asked["of_first"] or "", spec)):
+    told = read_words(asked["told"] or "", spec) if asked else ()
+    unknown = any(token.is_left and token.stem not in word_set("told_anyway") for token in told)
+    ranks = asked is not None and any(token.role in SUPERLATIVES for token in read_words(asked["of_first"] or "", spec))
+    if asked is None or unknown or ranks:
         return tokens  # "where is it busiest: which harbour has the most trips?"
     before = read_names(without_period(text[: asked.start()] + text[asked.end() :], period), spec, values)
     measured = {token.role for token in tokens} & _MEASURES
@@ -295,6 +301,16 @@ def _are_apart(one: Kind, other: Kind) -> bool:
     return not {*one.source_types} & {*other.source_types} or bool({*one.lacks} & {*other.having})
 
 
+def _drop_purposes(tokens: Sequence[Token]) -> None:
+    """What a record that is named is for is no second one: "what do the ear pads for the Halden cost"."""
+    meant = [at for at, token in enumerate(tokens) if token.meaning]
+    for one, other in pairwise(meant):
+        between = [token for token in tokens[one + 1 : other] if not token.inside]
+        led = bool(between) and between[-1].stem in word_set("purposes") and len(between) <= _LEADS
+        if led and tokens[one].name == tokens[other].name == "source_id":
+            tokens[other].meaning = None
+
+
 class _Reader(OrderReader):
     """Reads the tokens of one question. `plan` is None where they are no query, or more than one."""
 
@@ -309,6 +325,8 @@ class _Reader(OrderReader):
         dated: str | None = None,
     ) -> None:
         super().__init__(spec, tokens, None)
+        _drop_purposes(tokens)
+        self._read_past_booking(period, today)
         self.of_years = _years_in(dated, period) if dated and period and says_year(spec, dated) else []
         period, dated = (None, None) if self.of_years else (period, dated)
         self._named_values = values
@@ -348,6 +366,16 @@ class _Reader(OrderReader):
             self.figures += [name for name in self.keys if not self._has("count")]
         if self.named and (self._has("much") or self._has("sum")) and not (self.figures or self._fields("unit")):
             self.figures = [name for name in [price_field(spec)] if name is not None]
+
+    def _read_past_booking(self, period: Period | None, today: date | None) -> None:
+        """What "was booked" for days that have been is any booking, however it went: "everyone booked last week"."""
+        past = today is not None and period is not None and period.end is not None and period.end < today
+        if not past or self._has("kind"):
+            return
+        for before, token in zip([None, *self.tokens], self.tokens, strict=False):
+            still = before is not None and before.stem in word_set("still")
+            if token.role == "value" and not still and (kind := kind_begun(token, self.spec)) is not None:
+                token.meaning = Meaning("kind", kind)
 
     def read_included(self, text: str) -> None:
         """Reads the values and the kinds that are to count as well, and whether all are: "cancelled ones included", "leave none out"."""
@@ -598,7 +626,7 @@ class _Reader(OrderReader):
         somebody = any(token.stem in word_set("anyone") for token in self.tokens[:3]) or self._asks_whats_on()
         busy = any(token.stem in word_set("busier") for token in self.tokens)
         dated = (self.period is not None or self._has("ahead")) and (counted or somebody)
-        return self._usual() if kind is None and (dated or (counted and busy)) else kind
+        return self._usual() if kind is None and (dated or (busy and (counted or self.comparing))) else kind
 
     def _asks_whats_on(self) -> bool:
         """Whether nothing but a time is named: "what have we got in May", "anything on next week"."""
@@ -954,6 +982,8 @@ class _Reader(OrderReader):
         every = narrowed and any(token.stem in word_set("all") for token in begun)
         every &= {*names} <= {FieldType.KEYWORD, FieldType.TAGS} or (asks_for_all(self.tokens) and len(names) == 1)
         every |= narrowed and self.tokens[0].stem in word_set("which_of") and {*names} == {FieldType.BOOLEAN}
+        done = {each.name for each in self._meanings_with("value")} == {*self.keys}  # "what has Ada written"
+        every |= narrowed and done and self.tokens[0].stem in word_set("what")
         return every or bool(self.figures) or query.order not in (None, "date")
 
     def _until_today(self) -> Period | None:
@@ -989,7 +1019,7 @@ class _Reader(OrderReader):
         asks = any(
             token.meaning is None and token.stem in word_set("of_words")
             for token in self.tokens
-            if not ((named or told_where) and token.stem in word_set("where"))
+            if not ((named or told_where or self._tells_apart_where(token)) and token.stem in word_set("where"))
         )
         selling = bool(self.named and self.figures) and self.tokens[0].stem in word_set("how")  # how is X selling
         splits = self.group is not None and any(token.stem in word_set("splits") for token in self.tokens)
@@ -997,6 +1027,12 @@ class _Reader(OrderReader):
         asks = asks and not (told or any(map(self._has, ("sum", "average", "count", "much"))))
         last = self.tokens[-1] if self.tokens else None
         return asks or (last is not None and last.role == "average" and last.stem in word_set("means"))
+
+    def _tells_apart_where(self, token: Token) -> bool:
+        """Whether "where" says which records are meant, and asks for no place: "the visits where the slip is missing"."""
+        place = next(at for at, each in enumerate(self.tokens) if each is token)
+        verb = any(each.stem in word_set("whether") for each in self.tokens[place + 1 : place + 2])
+        return any(each.role == "kind" for each in self.tokens[:place]) and not (token.parted or verb)
 
     def _place(self) -> int | None:
         """1, or 2 of "the second cheapest"; None where a number of that kind belongs to nothing."""
@@ -1070,7 +1106,8 @@ class _Reader(OrderReader):
         if self.figures and (self.named or (self._has("much") and not (adds_up or self.kind) and told)):
             return RecordQuery(limit=MOST_LISTED)  # how high is the demand for linen aprons
         much, many = self._asks_what_is_spent() or any(map(self._has, ("much", "total", "more"))), self._has("count")
-        of_kind = self.kind is not None or (self.comparing and self._has("value"))
+        busier = any(token.stem in word_set("busier") for token in self.tokens)
+        of_kind = self.kind is not None or (self.comparing and (self._has("value") or busier))
         if self._has("more") and of_kind and not self.figures:
             much, many = False, True  # more bookings in January or in February
         summed = [name for name in self._measured_fields() if vocabulary_of(self.spec, name).adds_up]
@@ -1127,7 +1164,8 @@ class _Reader(OrderReader):
         summed = [name for name in self._measured_fields() if vocabulary_of(self.spec, name).adds_up]
         others = summed and not any(in_money(vocabulary_of(self.spec, name).unit) for name in summed)
         costs = self._has("value") or any(token.stem in ("is", "are") for token in self.tokens)
-        priced = others and price is not None and costs and not (said or self._has("more"))
+        of_a_sort = not summed and self._has("value")  # "how much are the tents"
+        priced = (others or of_a_sort) and price is not None and costs and not (said or self._has("more"))
         if not self._has("much") or added or not (one or priced):
             return None
         self.figures += [price] if priced and price is not None else []

@@ -81,7 +81,8 @@ def read_plan(question: Question, spec: IndexSpec, values: Sequence[NamedValue])
         filters = (*plan.query.filters, condition("source_id", EQ, named.value))
         told = (*plan.conditions, f"title “{named.title}”")
         plan = replace(plan, query=replace(plan.query, filters=filters), conditions=told)
-    narrowed = plan.query.filters != plan.everything.filters or query.own or query.order is not None
+    left = any(token.is_left for token in tokens)  # "what do your tents cost" is no list of all that is one's own
+    narrowed = plan.query.filters != plan.everything.filters or (query.own and not left) or query.order is not None
     return plan if narrowed or query.aggregate is not None or period is not None else None
 
 
@@ -153,8 +154,10 @@ def _says_more(question: Question, tokens: Sequence[Token], query: WrittenQuery,
     in_time = {token.role for token in read_words(bare, spec)} & {"newest", "oldest"}
     first = in_time and query.aggregate is not None  # "the first guest of each skipper" is no number of trips
     missing = word_set("missing") & said and not any(word_set("missing") & words for words in values)
+    others = any(token.is_left and token.stem in word_set("others") for token in tokens)
     further = (
         differs
+        or others
         or asks_advice(question.text)
         or ahead
         or points_back

@@ -52,6 +52,22 @@ _PLAINLY = [
         (r"^(?:on )?(?:what|which) date (?=(?:did|was|were|is|are|does|do|will|has|have)\b)", "when "),
         # a day that stands first: "on which date did most people come"
         (r"\b(which|what) date\b(?=.*\b(?:most|least|fewest|busiest|quietest)\b)", r"\1 day"),
+        # a day that something bears: "what date is on it?"
+        (
+            r"\b(?:what|which) date (?:(?:is|was|stands) (?:on|given on|put on) (?:it|that|this)|does (?:it|that|this) (?:have|carry|bear|show))\b|\bwhat(?:['’]?s| is| was) its date\b",
+            "when is it from",
+        ),
+        # "than in the one before", of weeks
+        (
+            r"\b(day|weekend|week|month|quarter|year)\b(.{1,80}?\b)the one (before|earlier)(?: (?:it|that))?\b",
+            r"\1\2the \1 \3",
+        ),
+        (rf"\b({'|'.join(MONTHS)})\b(.{{1,80}}?\b)the one (before|earlier)(?: (?:it|that))?\b", r"\1\2the month \3"),
+        # what the asker only believes, said behind it: "there were two I think"
+        (
+            r"[,.?!;–-]\s*(?:and\s+)?there (?:were|was|are|is|should be|must be|must have been|might be)\b[^,.?!;]*?,?\s*(?:i (?:think|believe|guess|reckon|suppose)|if i(?: remember| recall|['’]m not| am not)\b[^,.?!;]*)\W*$",
+            "",
+        ),
         # what one costs more than another
         (
             rf"^({_FIELD})\s+{_VERSUS}\s+({_FIELD})[,;:?]?\s+(?:and\s+)?what(?:['’]?s| is)\s+the\s+(?:extra|surcharge)\W*$",
@@ -116,6 +132,10 @@ _EXCLUSIONS = [
 ]
 
 
+_OFFERS = re.compile(
+    r"^\W*(?:do|don['’]?t|have) (?:you|we|they) (?:also )?(?:sell|carry|offer|stock|have|got|do)\b(?: (?:any|an?|some|the)\b)?\s+",
+    re.I,
+)
 _AND = re.compile(rf"^an(?=\s(?:in|on|for|at|from|to|with|the|my|our|{_ASKS})\b)", re.I)
 _WORD = re.compile(r"(?<![^\W\d])[^\W\d_]+(?![^\W\d])")  # and no part of `yr_built`
 _LEAST_SIMILARITY = 0.7  # like a word of time: spelling one word in all ways takes milliseconds
@@ -178,6 +198,15 @@ def say_plainly(text: str) -> str:
     for pattern, plain in (*_PLAINLY, *(_EXCLUSIONS if _MEASURES.search(text) else ())):
         text = pattern.sub(plain, text)
     return text.strip()
+
+
+def say_offer(text: str, noun: str) -> str:
+    """A question whether something is sold as one for such records.
+
+    >>> say_offer("Do you sell lanterns?", "products"), say_offer("Do you sell well?", "")
+    ('which products are lanterns?', 'Do you sell well?')
+    """
+    return _OFFERS.sub(f"which {noun} are ", text) if noun else text
 
 
 def ask_once(text: str) -> str:

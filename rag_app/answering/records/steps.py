@@ -43,7 +43,7 @@ MEAN = 987654321.0
 """Stands in a text for the mean that is not known yet."""
 
 _SHARE = re.compile(
-    r"\b(?:percentage|per ?cent|%|proportion|share|fraction|anteil|prozent|pourcentage)\s+(?:(?:of|der|des|de)\b|d['’])\s*(?P<rest>.+)",
+    r"\b(?:percentage|per ?cent|%|proportion|portion|share|slice|fraction|anteil|prozent|pourcentage)\s+(?:(?:of|der|des|de)\b|d['’])\s*(?P<rest>.+)",
     re.I,
 )
 _PART = re.compile(

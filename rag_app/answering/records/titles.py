@@ -38,6 +38,7 @@ def read_names(text: str, spec: IndexSpec, values: Sequence[NamedValue]) -> list
     if titles:
         _read_titles(tokens, titles, spec)
         _read_apposed(tokens, titles)
+        _read_vague_ones(tokens)
     settle_fields(tokens, spec)
     return _put_names_behind(tokens)
 
@@ -57,6 +58,14 @@ def _put_names_behind(tokens: list[Token]) -> list[Token]:
     joins[-1].meaning = Meaning("or")
     at = next(place for place, each in enumerate(names) if each is values[-1])
     return [*rest, *names] if joins[-1] in names else [*rest, *names[:at], *joins, *names[at:]]
+
+
+def _read_vague_ones(tokens: Sequence[Token]) -> None:
+    """How the one that is named looks says nothing more: "the big one for families", where one title has families."""
+    named = any(token.role == "value" and token.name == "source_id" for token in tokens)
+    for token, one in pairwise(tokens):
+        vague = token.is_left and token.text in word_set("adjectives")
+        token.said = token.said or (named and vague and one.text == "one")
 
 
 def _read_apposed(tokens: Sequence[Token], titles: Sequence[NamedValue]) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain, islice, pairwise, takewhile
+from itertools import chain, dropwhile, islice, pairwise, permutations, takewhile
 from pathlib import Path
 
 from msgspec import Struct
@@ -35,6 +35,7 @@ BOUND_ROLES = frozenset({"under", "over", "least_of", "most_of"})
 _NEED = 5  # words before what is still to be done that say so
 _FIGURES = frozenset({"count", "much", "sum", "average", "more", "field", "total"})
 _LONGEST = 6  # words of a phrase
+_SHORTEST_NOUN = 6  # letters of "things"
 BEGINNING = 4  # letters by which "booked" is of a booking
 _SHORTEST_CUT, _CUT = 3, 3  # letters of a word that is cut short in a name, and what is cut off at least
 _SHORT_NAMED = frozenset({*NUMBER_FIELDS, FieldType.KEYWORD})
@@ -115,9 +116,22 @@ def read_words(text: str, spec: IndexSpec, values: Sequence[NamedValue] = ()) ->
         place += _read_phrase(tokens, place, phrases, spec)
     _read_parts(tokens, values, spec)
     _read_short_names(tokens, spec)
+    _read_parted_names(tokens, spec)
     _settle(tokens, spec)
     _doubt_verbs(tokens)
+    _read_states(tokens, values)
     return tokens
+
+
+def _read_states(tokens: Sequence[Token], values: Sequence[NamedValue]) -> None:
+    """The name of a kind that is a state as well is that state where another one is set against it: "booked in but not done"."""
+    named = [place for place, token in enumerate(tokens) if token.meaning and token.role != "not"]
+    for one, other in pairwise(named):
+        kind, denied = tokens[one], [each.stem for each in tokens[one:other] if each.role == "not"]
+        if kind.role == "kind" and tokens[other].role == "value" and denied and denied[0] in word_set("but"):
+            of = tokens[other].name
+            state = next((each for each in values if stems(each.value) == (kind.stem,) and each.field == of), None)
+            kind.meaning = Meaning("value", state.field, state.value) if state is not None else kind.meaning
 
 
 def _is_code_alike(value: str, text: str) -> bool:
@@ -722,7 +736,9 @@ def _read_phrase(
         tokens[place].meaning = meaning if meaning.role != "said" else None
         tokens[place].others = meanings
         return length
-    tokens[place].said = tokens[place].stem in says_nothing()
+    token = tokens[place]
+    noun = token.text.endswith("ings") and len(token.text) > _SHORTEST_NOUN  # "readings", which no verb is
+    token.said = token.stem in says_nothing() and not noun
     return 1
 
 
@@ -1017,9 +1033,14 @@ def _kind_become(tokens: Sequence[Token], place: int, spec: IndexSpec) -> str | 
     company = company and not before & word_set("still") and not any(each.role == "kind" for each in tokens)
     again = any(each.stem in {*word_set("times"), "time"} for each in tokens[place + 1 : place + 5])
     been = bool(before & word_set("become")) or company or again
-    begun = tokens[place].stem[:BEGINNING]
+    return kind_begun(tokens[place], spec) if been else None
+
+
+def kind_begun(token: Token, spec: IndexSpec) -> str | None:
+    """The kind whose name begins like a word: of "booked" a booking."""
+    begun = token.stem[:BEGINNING]
     kinds = (name for name, kind in spec.records.items() for phrase in kind.words if phrase[:BEGINNING] == begun)
-    return next(kinds, None) if been and len(begun) == BEGINNING else None
+    return next(kinds, None) if len(begun) == BEGINNING else None
 
 
 def _asks_what_it_comes_to(tokens: Sequence[Token], place: int) -> bool:
@@ -1061,8 +1082,14 @@ def _state_or_spending(at: _Place) -> Meaning | None:
         return Meaning("field", worth) if worth is not None else None
     if token.role == "field" and token.name == stock_field(at.spec) and _says_there_is(at):
         return Meaning("value", token.name, ">0")
-    spent = money_field(at.spec) if spends and at.is_among("much", "sum", "average", "most", "least") else None
-    return Meaning("field", spent) if spent is not None else None
+    asked = (spends and at.is_among("much", "sum", "average", "most", "least")) or token.stem in word_set("spendings")
+    spent = money_field(at.spec) or total_field(at.spec) if token.is_left and not _names_money(at) else None
+    return Meaning("field", spent) if asked and spent is not None else None
+
+
+def _names_money(at: _Place) -> bool:
+    """Whether a figure in money stands behind it: "what do we pay for hall hire"."""
+    return any(each.role == "field" and in_money(vocabulary_of(at.spec, each.name).unit) for each in at.words_behind)
 
 
 def _costs_nothing(at: _Place) -> Meaning | None:
@@ -1287,6 +1314,31 @@ def _is_amount_of_figure(at: _Place) -> bool:
     return figured and at.is_among("average") and at.token.text.casefold() == "number"
 
 
+def _names_numbers(at: _Place) -> bool:
+    """Whether "numbers of" belongs to what records go by: "the order numbers of Ada's cakes"."""
+    before = [each for each in at.tokens[: at.number] if not each.inside][-1:]
+    keyed = any(each.role == "field" and at.spec.fields.get(each.name) is FieldType.KEYWORD for each in before)
+    return keyed and at.token.text.casefold() == "numbers"
+
+
+def _read_parted_names(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """The name of a figure with other words in it: "how many trays were returned", "who returned the most trays".
+
+    Not where the second one tells records apart: "the trays of returned orders".
+    """
+    figures = [name for name in spec.fields if is_figure(spec, name)]
+    called = {
+        stems(word): name for name in figures for word in (*vocabulary_of(spec, name).words, name.replace("_", " "))
+    }
+    plain = [token for token in tokens if not token.inside]
+    apart = [one for one, other in pairwise(plain) if other.role == "kind"]
+    for one, other in permutations(plain, 2):
+        noun = one.is_left or (one.role == "field" and one.name in figures)
+        name = called.get((one.stem, other.stem)) if noun and other.is_left else None
+        if name is not None and not any(each is other for each in apart):
+            one.meaning, other.said = Meaning("field", name), True
+
+
 def _says_nothing_more(at: _Place) -> bool:
     """Whether a word says no more than what stands beside it: "how much money", "the power used", "the visits for clients with
     insurance"."""
@@ -1299,8 +1351,12 @@ def _says_nothing_more(at: _Place) -> bool:
     told = any(
         each.stem in word_set("with") | word_set("none") | word_set("who") for each in at.tokens[at.number + 1 :][:1]
     )
-    bears = at.token.stem in word_set("bearers") and led and told and _last_meant(at) == "kind"
-    return used or money or bears
+    bears = at.token.stem in word_set("bearers") and told and _last_meant(at) == ("kind" if led else "not")
+    waits = at.token.stem in word_set("waits") and any(
+        vocabulary_of(at.spec, each.name).unit in word_set("spans") for each in at.tokens if each.name
+    )  # "which has me waiting longest"
+    paid = at.token.stem in word_set("spends") and _names_money(at)
+    return used or money or bears or waits or paid
 
 
 def _worth_of_those(at: _Place) -> Meaning | None:
@@ -1308,6 +1364,28 @@ def _worth_of_those(at: _Place) -> Meaning | None:
     those = any(each.stem in word_set("those") for each in at.tokens[: at.number])
     money = any(each.role == "unit" and in_money(vocabulary_of(at.spec, each.name).unit) for each in at.words_behind)
     return Meaning("sum") if at.token.is_left and at.token.stem in word_set("worth") and those and money else None
+
+
+def _deny_missing(at: _Place) -> None:
+    """Denies what is missing, of a field that holds or not: "where the slip is missing", "missing slips"."""
+    if not at.token.is_left or at.token.stem not in word_set("missing"):
+        return
+    plain = [each for each in at.tokens if each is at.token or each.meaning or each.is_left]
+    place = next(number for number, each in enumerate(plain) if each is at.token)
+    for each in plain[max(0, place - 1) : place + 2]:
+        held = each.meaning == Meaning("value", each.name, "true")
+        if held and at.spec.fields.get(each.name) is FieldType.BOOLEAN:
+            each.meaning, at.token.said = Meaning("value", each.name, "false"), True
+            return
+
+
+def _still_to_come(at: _Place) -> Meaning | None:
+    """That what is still in the diary is yet to come: "what has Ada still got in the diary"."""
+    has = any(each.stem in word_set("has") for each in at.tokens[max(0, at.number - 3) : at.number + 2])
+    begun = [*dropwhile(lambda each: not (each.meaning or each.is_left), at.tokens[at.number + 1 :])]
+    kept = [*begun[:1], *takewhile(lambda each: each.inside, begun[1:])]
+    diary = stems(" ".join(each.text for each in kept)) in map(stems, _table()["alike"]["diary"].split("|"))
+    return Meaning("ahead") if at.token.is_unmeant and at.token.stem in word_set("still") and has and diary else None
 
 
 def _denied_by_need(at: _Place) -> Meaning | None:
@@ -1343,6 +1421,8 @@ _RULES: Sequence[tuple[tuple[str, ...], Callable[[_Place], bool], Meaning | None
         lambda at: at.token.stem == "per" and at.is_before_kind and at.is_among("much") and not at.is_among("sum"),
         Meaning("average"),
     ),
+    # "the reference numbers of"
+    (("count",), _names_numbers, None),
     # every critical alert
     (("each",), _means_all, Meaning("all")),
     # every tent in total
@@ -1483,6 +1563,7 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
             or _comes_next(at)
             or _worth_of_those(at)
             or _denied_by_need(at)
+            or _still_to_come(at)
             or token.meaning
         )
         if number and token.stem in word_set("faster") and _is_bounded(tokens[number - 1], spec):
@@ -1491,6 +1572,7 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
             token.meaning = Meaning("more", way.name, "less" if less else "than")  # "rising faster"
             way.meaning = None
         _settle_fastest(at)
+        _deny_missing(at)
         if token.said and token.meaning is None and not token.inside and _asks_how_much(tokens, number, spec):
             token.meaning = Meaning("much")  # "how warm"
         places = [each for each in token.others if each.role == "ordinal"]
