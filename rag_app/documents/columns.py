@@ -297,6 +297,9 @@ def _holds(tokens: Sequence[str]) -> dict[str, list[str]]:
     >>> _holds(("is", "member"))["true"], _holds(("pruning", "required"))["true"][:2], _holds(("wilted",))
     (['member', 'members'], ['pruning required', 'need pruning'], {'true': ['wilted', 'wilt']})
     """
+    if len(tokens) > 1 and tokens[0] == "for":
+        whole, purpose = " ".join(tokens), " ".join(tokens[1:])
+        return {"true": [whole, *([] if row_words(purpose) else [purpose])]}  # "charity concerts", but no "hire"
     begins = len(tokens) > 1 and tokens[0] in _TABLE["flag_names"]["before"].split()
     *others, last = tokens[1:] if begins else tokens
     whole = " ".join((*others, last))
@@ -305,7 +308,10 @@ def _holds(tokens: Sequence[str]) -> dict[str, list[str]]:
     if others and not (yes and whole in _split(yes)):
         needed = last in _TABLE["flag_names"]["needed"].split()
         alike = [f"{' '.join(others)} {each}" for each in _split(yes) if " " not in each and each != last]
-        return {"true": [whole, *(needs if needed else ()), *alike]}
+        some = ("", "a ", "an ") if last in _TABLE["flag_names"]["having"].split() else ()
+        having, lacking = ([f"{lead} {each}{' '.join(others)}" for each in some] for lead in ("with", "without"))
+        told = {"true": [whole, *(needs if needed else ()), *alike, *having]}
+        return told | ({"false": lacking} if lacking else {})
     verb = [] if yes else [_infinitive(last), *_deeds(last)]
     true = dict.fromkeys(each for each in (whole, *verb, *_split(yes)) if each)
     return {"true": [*true], **({"false": _split(no)} if no else {})}
@@ -371,6 +377,9 @@ def row_words(noun: str) -> list[str]:
 def _ask_for_people(called: Mapping[str, ColumnWords], kinds: Mapping[str, FieldType | None]) -> None:
     """Marks the column that "who" asks for: customers before others, and those who work there where there are no others."""
     found = {name: person_of(name) for name, kind in kinds.items() if kind is FieldType.KEYWORD}
+    done = [name for name, role in found.items() if not role and full_name(name)[-1:] == ("by",)]
+    for name in done:
+        called[name].weak += _TABLE["people"]["doers"].split()
     for name, role in found.items():
         paying = role == "owner" and any(_MONEY in each.marks for each in called.values())
         called[name].words += [role, *(["customer"] if paying else [])] if role else []
@@ -379,6 +388,8 @@ def _ask_for_people(called: Mapping[str, ColumnWords], kinds: Mapping[str, Field
         if names:
             called[names[0]].asked = "who" if len(names) == 1 else ""
             return
+    if len(done) == 1:
+        called[done[0]].asked = "who"
 
 
 def _split(text: str) -> list[str]:

@@ -46,7 +46,19 @@ from rag_app.retrieval.text import plural, singular
 
 _TABLE: Mapping[str, Mapping[str, str]] = read_table(__file__)
 _GUESSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME, FieldType.BOOLEAN)
-_FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %B %Y", "%B %d, %Y", "%d %b %Y", "%b %d %Y")
+_FORMATS = (
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d.%m.%Y",
+    "%d-%m-%Y",
+    "%Y/%m/%d",
+    "%d %B %Y",
+    "%B %d, %Y",
+    "%d %b %Y",
+    "%b %d %Y",
+    "%d-%b-%Y",
+    "%d-%b-%y",
+)
 _WITH_TIME = tuple(f"{each} {time}" for each in _FORMATS for time in ("%H:%M:%S", "%H:%M"))
 _CLOCK = re.compile(r"(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?")
 _MOST_ROWS = 100_000  # of a table that are looked at
@@ -291,6 +303,8 @@ def _words_of_rows(
     people = ["person", "people"] if person or persons or themselves else []
     people += _TABLE["persons"].get(row.one, "").split() if themselves else []
     others = [*people, *" ".join([*events, *having]).split(), *alone]
+    sold = all(any(mark in each.marks for each in called.values()) for mark in (PAYMENT, SUM))
+    others += ["purchase", "bought"] if sold else []
     noun = row.one
     nouns = [
         noun,
@@ -370,6 +384,8 @@ def _kind_of(name: str, column: _Column) -> FieldType | None:
         return FieldType.BOOLEAN
     tokens, table = _fold(without_unit(name)[0]).split(), _TABLE
     units = {unit_name(unit) for unit in (column.sign, without_unit(name)[1])}
+    if column.kind is FieldType.INTEGER and tokens[-1:] and tokens[-1] in table["words"]["numbered"].split():
+        return FieldType.KEYWORD
     money = _end_of(tokens, table["words"]["money"].split()) or units & {*table["words"]["currencies"].split()}
     return FieldType.NUMBER if column.kind is FieldType.INTEGER and money else column.kind
 

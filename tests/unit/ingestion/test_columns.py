@@ -70,3 +70,13 @@ def test_codes_flags_places_and_people_are_told() -> None:
     assert held["pwr_ln"] == ["power line"] and "need mow" in held["mow_req"] and "defaulted" in held["default"]
     assert held["is_urgent"] == ["urgent"]
     assert [called[each].asked for each in ("client", "inspector", "depot")] == ["who", "", "where"]
+
+
+def test_a_name_stands_for_what_is_called_so_and_what_is_for_something_or_has_it() -> None:
+    words = dict.fromkeys(("tool_name", "repaired_by"), FieldType.KEYWORD)
+    flags = dict.fromkeys(("orchestra_hired", "for_charity"), FieldType.BOOLEAN)
+    called = call_columns(words | flags, dict.fromkeys(words | flags, ()), dated=True)
+    assert {"tool", "kind of tool"} <= {*called["tool_name"].words} and called["repaired_by"].asked == "who"
+    assert "with an orchestra" in called["orchestra_hired"].values["true"]
+    assert "without an orchestra" in called["orchestra_hired"].values["false"]
+    assert called["for_charity"].values == {"true": ["for charity", "charity"]}
