@@ -531,9 +531,12 @@ def nearest(line: Row, rows: list[Row], today: date | None) -> Row:
 
 
 def period_wordings(first: date, last: date, language: str) -> list[str]:
-    """A whole year by its number, anything else by its last day."""
+    """A whole year by its number, a whole month by its name as well, anything else by its last day."""
     whole_year = (first.month, first.day, last.month, last.day) == (1, 1, 12, 31)
-    return [str(last.year)] if whole_year else day_wordings(last, language)
+    whole_month = first.day == 1 and (first.year, first.month) == (last.year, last.month)
+    whole_month &= (last + timedelta(days=1)).day == 1
+    name = [f"{MONTHS[language][last.month - 1]} {last.year}"] if whole_month else []
+    return [str(last.year)] if whole_year else [*day_wordings(last, language), *name]
 
 
 def distance(day: date, first: date, last: date) -> timedelta:
