@@ -50,10 +50,16 @@ QUEUE, TASK = "rag_app", "turn"
 """The queue, and the task in it, whose argument is `org`."""
 
 _SLICE_FILES, _SLICE_BYTES = 128, 8 << 20  # of a turn at most; a larger file has a turn of its own
+_MOST_PROBLEMS = 20  # that are kept of a file
 _ATTEMPTS = 5  # turns of a job in a row that end without a record before it is given up
 _UNFINISHED_STATES = ("waiting", "running")
 _PASSING_ERRORS = (StoreFailed, EmbeddingFailed, Misconfigured)  # what may be over when the next turn comes
 
+
+FileState = Literal["waiting", "done", "failed", "cancelled"]
+
+Outcome = tuple[Literal["done", "failed"], str | None]
+"""What became of a file, and its problems, one a line."""
 
 Ingest = Callable[[str, Target, Sequence[Upload], Scope], Awaitable[Sequence[UploadedDocument]]]
 """`Uploads.ingest` in the index of this name."""
@@ -71,9 +77,14 @@ class JobInfo(Struct, frozen=True, kw_only=True):
     ]
     files: Annotated[int, Meta(description="number of all files", examples=[5000])]
     waiting: Annotated[int, Meta(examples=[1200])]
-    done: Annotated[int, Meta(description="files that can be searched", examples=[3798])]
+    done: Annotated[
+        int,
+        Meta(
+            description="files that can be searched, at least in part; `/files` gives their problems", examples=[3798]
+        ),
+    ]
     failed: Annotated[
-        int, Meta(description="files that failed completely or in part; `/files` gives the reasons", examples=[2])
+        int, Meta(description="files of which nothing could be read; `/files` gives the reasons", examples=[2])
     ]
     error: Annotated[str | None, Meta(description="why the job was abandoned; null in any other state than failed")]
     created_at: Annotated[datetime, Meta(examples=[MOMENT])]
@@ -90,8 +101,9 @@ class JobFileInfo(Struct, frozen=True):
     position: Annotated[int, Meta(description="position in the order sent, from 0")]
     name: str
     size: Annotated[int, Meta(description="bytes", examples=[2048])]
-    state: Literal["waiting", "done", "failed", "cancelled"]
-    reason: Annotated[str | None, Meta(description="why the file failed completely or in part")]
+    state: FileState
+    reason: Annotated[str | None, Meta(description="why the file failed; null in any other state")]
+    problems: Annotated[list[str], Meta(description="what could not be read, and why: the first 20 problems")]
 
 
 class Slice(Struct, frozen=True):
@@ -194,7 +206,7 @@ class Jobs(Struct, frozen=True):
         async with self._database.scoped(scope, operator) as session:
             await _one(session, scope, job)
             rows = await session.execute(wanted.order_by(job_files_table.c.position).limit(limit))
-            return [JobFileInfo(*row) for row in rows.tuples()]
+            return [_job_file(*row) for row in rows.tuples()]
 
     async def cancel(self, scope: Scope, job: UUID, *, operator: bool = False) -> JobInfo:
         """Stop taking its files. Sources already ingested stay, and the files of a slice that a worker has taken
@@ -234,13 +246,17 @@ class Jobs(Struct, frozen=True):
                 await session.execute(_END, {**values, "state": "failed", "error": error})
         return None
 
-    async def record(self, org_id: UUID, job: UUID, outcomes: Mapping[int, str | None]) -> None:
-        """Store the results of a slice's files: None, or the reason of a failure. A job cancelled meanwhile stays cancelled."""
+    async def record(self, org_id: UUID, job: UUID, outcomes: Mapping[int, Outcome]) -> None:
+        """Store the results of a slice's files. A job cancelled meanwhile stays cancelled."""
         values = {"job": job, "org": org_id}
         async with self._open_as_operator(org_id) as session:
             await session.execute(_LOCK, values)  # before its files: as cancelling does
-            went = {**values, "positions": [*outcomes], "reasons": [*outcomes.values()]}
-            states = (await session.scalars(_RECORD_FILES, went)).all()
+            went = {
+                "positions": [*outcomes],
+                "states": [state for state, _ in outcomes.values()],
+                "reasons": [problems for _, problems in outcomes.values()],
+            }
+            states = (await session.scalars(_RECORD_FILES, {**values, **went})).all()
             await session.execute(_RECORD, {**values, "done": states.count("done"), "failed": states.count("failed")})
 
     async def fail(self, org_id: UUID, job: UUID, error: str, *, passing: bool) -> None:
@@ -289,17 +305,25 @@ async def take_turn(jobs: Jobs, ingest: Ingest, org_id: UUID) -> None:
             raise
     else:
         outcomes = zip(taken.files, received, strict=True)
-        await jobs.record(org_id, taken.job, {position: _reason(each) for position, each in outcomes})
+        await jobs.record(org_id, taken.job, {position: _outcome(each) for position, each in outcomes})
     await jobs.queue(org_id)
 
 
-def _reason(received: UploadedDocument) -> str | None:
+def _outcome(received: UploadedDocument) -> Outcome:
     """
     >>> nothing = {"id": None, "external_id": None, "title": None, "further": [], "undeclared": [], "link": None}
-    >>> _reason(UploadedDocument(status="failed", problems=["line 2: no JSON", "x: twice"], **nothing))
-    'line 2: no JSON; x: twice'
+    >>> _outcome(UploadedDocument(status="added", problems=["line 2: no JSON", "x: twice"], **nothing))
+    ('done', 'line 2: no JSON\\nx: twice')
     """
-    return "; ".join(received.problems[:20]) or ("holds no text" if received.status == "failed" else None)
+    problems = "\n".join(each.replace("\n", " ") for each in received.problems[:_MOST_PROBLEMS])
+    if received.status == "failed":
+        return "failed", problems or "holds no text"
+    return "done", problems or None
+
+
+def _job_file(position: int, name: str, size: int, state: FileState, problems: str | None) -> JobFileInfo:
+    told = problems.split("\n") if problems else []
+    return JobFileInfo(position, name, size, state, "; ".join(told) if state == "failed" else None, told)
 
 
 def _serialize_upload(upload: Upload) -> tuple[JsonObject, bytes]:
@@ -377,9 +401,10 @@ _NEXT = text(
     " WHERE before = 0 OR before + bytes <= :bytes ORDER BY position"
 )
 _RECORD_FILES = text(
-    "UPDATE job_files f SET state = CASE WHEN went.reason IS NULL THEN 'done' ELSE 'failed' END, reason = went.reason,"
-    " content = CASE WHEN went.reason IS NULL THEN '' ELSE content END"
-    " FROM unnest(CAST(:positions AS integer[]), CAST(:reasons AS text[])) AS went (position, reason)"
+    "UPDATE job_files f SET state = went.state, reason = went.reason,"
+    " content = CASE WHEN went.state = 'done' THEN '' ELSE content END"
+    " FROM unnest(CAST(:positions AS integer[]), CAST(:states AS text[]), CAST(:reasons AS text[]))"
+    " AS went (position, state, reason)"
     f" WHERE {_OF_JOB} AND f.position = went.position AND f.state IN ('waiting', 'cancelled') RETURNING f.state"
 )
 _RECORD = text(

@@ -19,6 +19,7 @@ from rag_app.documents.jobs import JobInfo
 from rag_app.documents.metadata import Target
 from rag_app.documents.uploads import Limits, OrganizationFull, Upload, UploadedDocument
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, NotFound
+from rag_app.domain.rows import RowsRule
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility
 from rag_app.retrieval.embedding import embed_texts
@@ -133,7 +134,8 @@ async def test_files_become_sources_and_what_fails_says_why(
     files = await application.jobs.files(scope, job.id)
     assert [each.name for each in files] == [each.name for each in sent]
     (failed,) = await application.jobs.files(scope, job.id, state="failed")
-    assert failed.name == "noise.bin" and failed.reason and failed.position == 5
+    assert failed.name == "noise.bin" and failed.position == 5
+    assert failed.reason and failed.problems == [failed.reason]
     held = await contents(application, org)
     assert set(held) == {*(f"note-{n:03}.md" for n in range(5)), "../up.md", "opening"}
     sources = {each.external_id: each async for each in application.ledger.list(scope, INDEX)}
@@ -149,6 +151,28 @@ async def test_files_become_sources_and_what_fails_says_why(
     async with working(application):
         (done,) = await ended(application, again)
     assert (done.done, done.failed) == (7, 1)
+
+
+async def test_a_file_that_was_read_in_part_is_done_and_not_retried(
+    application: Application, org: UUID, user: UUID, small: None, tmp_path: Path
+) -> None:
+    scope, rows = sender(org, user), RowsRule(key=("no",), date=("sold",), text="Item {no} was sold.")
+    (tmp_path / "table").write_text("no,sold\n1,2026-01-05\n2,soon\n")
+    (tmp_path / "lines").write_text('{"id": "first", "text": "The pool opens at six."}\nno JSON\n')
+    sent = [
+        Upload(file=tmp_path / "table", file_name="sales.csv", rows=rows),
+        Upload(file=tmp_path / "lines", file_name="notes.jsonl"),
+    ]
+    job = await application.jobs.begin(scope, INDEX, Target(org), sent)
+    async with working(application):
+        (done,) = await ended(application, job)
+    assert (done.state, done.done, done.failed) == ("done", 2, 0)
+    assert set(await contents(application, org)) == {"sales.csv#1", "sales.csv#2", "first"}
+    files = await application.jobs.files(scope, job.id)
+    assert [(each.state, each.reason, len(each.problems)) for each in files] == [("done", None, 1)] * 2
+    assert "left out" in files[0].problems[0] and "line 2" in files[1].problems[0]
+    with pytest.raises(InvalidInput, match="no file of the job has failed"):
+        await application.jobs.retry(scope, job.id)
 
 
 async def test_only_its_user_sees_a_job(
@@ -192,7 +216,7 @@ async def test_what_was_under_way_when_a_job_was_cancelled_is_counted(
     taken = await application.jobs.take(org)
     assert taken is not None and [*taken.files] == [0, 1, 2, 3]
     assert (await application.jobs.cancel(scope, job.id)).state == "cancelled"
-    await application.jobs.record(org, job.id, {0: None, 1: None, 2: None, 3: "encrypted"})
+    await application.jobs.record(org, job.id, {**dict.fromkeys(range(3), ("done", None)), 3: ("failed", "encrypted")})
     told = await application.jobs.get(scope, job.id)
     assert (told.state, told.done, told.failed) == ("cancelled", 3, 1)
     states = [each.state for each in await application.jobs.files(scope, job.id)]
@@ -202,7 +226,9 @@ async def test_what_was_under_way_when_a_job_was_cancelled_is_counted(
     assert (again.state, again.done, again.failed) == ("waiting", 3, 0)
     second = await application.jobs.take(org)
     assert second is not None and [*second.files] == [3, 4, 5, 6], "what is done is not sent again"
-    await application.jobs.record(org, job.id, dict.fromkeys(taken.files))  # a worker that was thought to be gone
+    await application.jobs.record(
+        org, job.id, dict.fromkeys(taken.files, ("done", None))
+    )  # a worker that was thought to be gone
     assert (await application.jobs.get(scope, job.id)).done == 4, "each file is counted once"
     async with working(application):
         (done,) = await ended(application, again)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import UUID
 
 from litestar import Response
@@ -11,7 +11,7 @@ from litestar.params import FromPath, QueryParameter
 from msgspec import Meta, Struct
 
 from rag_app.access.roles import EVERY_INDEX, Role, RoleDirectory
-from rag_app.documents.jobs import JOB, PATH, JobFileInfo, JobInfo, Jobs
+from rag_app.documents.jobs import JOB, PATH, FileState, JobFileInfo, JobInfo, Jobs
 from rag_app.domain import (
     PUBLIC_ORGANIZATION,
     Forbidden,
@@ -134,13 +134,13 @@ async def get_files(
     job_id: FromPath[str],
     jobs: Injected[JobService],
     in_state: Annotated[
-        Literal["waiting", "done", "failed", "cancelled"] | None,
+        FileState | None,
         QueryParameter(name="state", description="return only files in this state"),
     ] = None,
     after: Annotated[int, QueryParameter(ge=-1, le=2**31 - 1, description="`next` of the previous page")] = -1,
     limit: Annotated[int, QueryParameter(ge=1, le=1000, description="maximum number of results to return")] = 100,
 ) -> JobFilesResponse:
-    """Returns the files in the order sent, with a reason for each failure."""
+    """Returns the files in the order sent, with a reason for each failure, and the problems of those that were read in part."""
     return JobFilesResponse(*await jobs.files(request.user, job_id, in_state, after, limit))
 
 

@@ -61,7 +61,7 @@ async function ended(link) {
     if (job && job.state !== "waiting" && job.state !== "running") {
       const file = (await read(`${link}/files`))?.files[0];
       const good = job.state === "done" && job.failed === 0;
-      return { good, text: file?.reason || job.error || job.state };
+      return { good, text: file?.problems.join("; ") || job.error || job.state };
     }
   }
 }
