@@ -2,7 +2,7 @@
 it has read and not yet written."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +15,8 @@ from rag_app.application import Application, _sources
 from rag_app.documents.metadata import Target
 from rag_app.documents.originals import Originals
 from rag_app.documents.uploads import Upload, UploadService
-from rag_app.domain import Forbidden, InvalidInput, NotFound, Principal, Scope, source_id
+from rag_app.domain import Filters, Forbidden, InvalidInput, NotFound, Principal, Scope, source_id
+from rag_app.retrieval.filters import parse_condition
 from rag_app.surfaces.administration.personal import erase_organization
 from rag_app.surfaces.jobs.routes import JobService
 from rag_app.surfaces.sources.service import PreconditionFailed, Sending, SourceService
@@ -42,6 +43,9 @@ class Desk:
 
     async def change(self, name: str, if_match: str | None = None) -> None:
         await self.sources.change(self.writer, "a", ChangeBody(metadata={name: name}), if_match)
+
+    async def delete(self, names: Sequence[str], if_match: str, filters: Filters = ()) -> int:
+        return (await self.sources.delete_many(self.writer, INDEX, filters, names, None, None, if_match)).deleted
 
     async def tag(self) -> str:
         return (await self.sources.get(self.writer, "a"))[1]
@@ -87,6 +91,27 @@ async def test_a_source_that_is_deleted_during_a_change_stays_deleted(desk: Desk
     await desk.put("Old text.")
     with pytest.raises(NotFound):
         await desk.hold(desk.sources.delete(desk.writer, "a"), desk.sources.delete(desk.writer, "a"))
+
+
+async def test_what_is_deleted_by_its_external_id_may_have_to_be_as_it_was_read(desk: Desk) -> None:
+    await desk.put("Old text.")
+    stale = await desk.tag()
+    await desk.change("x")
+    for refused in (
+        desk.delete(["a"], stale),
+        desk.delete(["b"], "*"),
+        desk.hold(desk.delete(["a"], await desk.tag()), desk.change("y")),
+    ):
+        with pytest.raises(PreconditionFailed):
+            await refused
+    author = parse_condition("author=Ada")
+    for names, filters in ((["a", "b"], ()), ([], (author,)), (["a"], (author,))):
+        with pytest.raises(InvalidInput, match="single `external_id`"):
+            await desk.delete(names, "*", filters)
+    assert (await desk.sources.get(desk.writer, "a"))[0].metadata == {"x": "x", "y": "y"}
+    assert await desk.delete(["a"], await desk.tag()) == 1
+    await desk.put("New text.")
+    assert await desk.delete(["a"], "*") == 1
 
 
 async def test_changes_at_the_same_time_are_all_kept(desk: Desk) -> None:

@@ -351,6 +351,7 @@ def test_title_and_metadata_are_changed(writer: Writer) -> None:
     assert late["error"]["code"] == "precondition_failed"
     assert writer.call("PUT", "/a", 412, json={"index": INDEX, "text": "Late."}, headers=stale)
     assert writer.call("DELETE", f"/{source}", 412, headers=stale)
+    assert writer.call("DELETE", f"?index={INDEX}&external_id=a", 412, headers=stale)
     missing = writer.call("DELETE", "?filter=author=Ada", 400)["error"]
     assert (missing["message"], missing["details"]["field"]) == ("index: is required", "index")
     (hit,) = writer.search("door code")

@@ -312,6 +312,7 @@ async def delete_source(
     UnknownField("colour", ["author", "date", "lang"]),
     NO_INDEX,
     NO_ROLE,
+    STALE,
     status_code=200,
     summary="Delete sources by filter, or all sources of an index",
 )
@@ -345,9 +346,11 @@ async def delete_sources(
     organization: Annotated[
         str | None, QueryParameter(max_length=200, description="the slug or id of one of your organizations")
     ] = None,
+    if_match: IfMatch = None,
 ) -> DeletedResponse:
     """Deletes sources of one organization. To delete all of them, send the name of the index as `confirm`; this requires
-    the role `admin`. A filter that only excludes sources is refused if it matches every source.
+    the role `admin`. A filter that only excludes sources is refused if it matches every source. `If-Match` can be sent
+    with a single `external_id`.
     """
     return await sources.delete_many(
         request.user,
@@ -356,6 +359,7 @@ async def delete_sources(
         [_text("external_id", each) or "" for each in external_ids or ()],
         confirm,
         _text("organization", organization),
+        if_match,
     )
 
 

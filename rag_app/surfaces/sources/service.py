@@ -90,6 +90,14 @@ class PreconditionFailed(RagError):
     """The source has another ETag than the request's `If-Match` names."""
 
 
+def _refuse_missing() -> PreconditionFailed:
+    return PreconditionFailed("There is no such source, so none has an ETag of If-Match")
+
+
+def _refuse_table(name: str) -> PreconditionFailed:
+    return PreconditionFailed(f"{name!r} is the name of a table: it has no ETag")
+
+
 def entity_tag(source: Source) -> str:
     """The ETag of a source: another one after each change of its text or metadata."""
     return f'"{source.version[:32]}"'
@@ -363,7 +371,7 @@ class SourceService:
         try:
             entry = await self._catalogue.entry(principal.scope(), this, await self._generations([spec]))
         except NotFound:
-            raise PreconditionFailed("There is no such source, so none has an ETag of If-Match") from None
+            raise _refuse_missing() from None
         _check_match(entry.source, if_match)
         return Basis(entry.source)
 
@@ -379,7 +387,7 @@ class SourceService:
             within = SourceSelection(indexes, organizations=principal.organizations)
             table = (await self._catalogue.tables(principal.scope(), within, [name])).get(name)
         if table is not None and if_match is not None:
-            raise PreconditionFailed(f"{name!r} is the name of a table: it has no ETag")
+            raise _refuse_table(name)
         if table is not None:
             return await self.delete_many(principal, table.index, (), (name,), None, str(table.org_id))
 
@@ -397,11 +405,13 @@ class SourceService:
         external_ids: Sequence[str],
         confirm: str | None,
         organization: str | None,
+        if_match: str | None = None,
     ) -> DeletedResponse:
         """Delete the matching sources of one organization that the caller may see. An external id may be a table's name.
 
         With `confirm`, the index's name, all its sources in the index go, private ones too. Raises InvalidInput without
-        a filter or `confirm`, with both, and for a filter that only excludes sources and matches all.
+        a filter or `confirm`, with both, and for a filter that only excludes sources and matches all. With `if_match`,
+        the one external id must be that of a source with such an ETag: raises PreconditionFailed.
         """
         named = bool(filters or external_ids)
         if named and confirm is not None:
@@ -418,6 +428,10 @@ class SourceService:
         if confirm not in (None, spec.name):
             raise InvalidInput("confirm", confirm, f"must be {spec.name!r}, the name of the index to empty")
         everything = SourceSelection((spec.name,), organizations=frozenset({org_id}))
+        if if_match is not None:
+            if filters or confirm is not None or len(external_ids) != 1:
+                raise InvalidInput("If-Match", if_match[:100], "can only be sent with a single `external_id`")
+            return await self._delete_matching(principal, everything, external_ids[0], if_match)
         asked = replace(everything, filters=check_filters(filters, spec), external_ids=tuple(external_ids))
         scope = principal.scope() if confirm is None else Scope(frozenset({org_id}))
         found = await self._catalogue.list_matching(scope, asked, operator=confirm is not None)
@@ -437,6 +451,18 @@ class SourceService:
                 )
         await self._uploads.delete(spec, org_id, found)
         return DeletedResponse(len(found))
+
+    async def _delete_matching(
+        self, principal: Principal, within: SourceSelection, external_id: str, if_match: str
+    ) -> DeletedResponse:
+        """Delete the source of this name in one organization and index. Raises PreconditionFailed, also without one."""
+        if await self._catalogue.tables(principal.scope(), within, [external_id]):
+            raise _refuse_table(external_id)
+        (org_id,), (index,) = within.organizations, within.indexes
+        try:
+            return await self.delete(principal, str(source_id(org_id, index, external_id)), if_match)
+        except NotFound:
+            raise _refuse_missing() from None
 
     async def original(self, principal: Principal, name: str) -> tuple[Path, str]:
         """A source's uploaded file and its name. Raises NotFound if it was not kept."""
