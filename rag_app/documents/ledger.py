@@ -93,10 +93,11 @@ class SourceChanged(RagError):
 
 
 class Basis(Struct, frozen=True):
-    """The source that a change was worked out from, as it was read. `same_file`: the change keeps the file that it was
-    uploaded as."""
+    """The source that a change was worked out from, as it was read; None if there was none of this id. `same_file`: the
+    change keeps the file that it was uploaded as."""
 
-    source: Source
+    id: UUID
+    source: Source | None
     same_file: bool = False
 
 
@@ -199,9 +200,9 @@ class SourceLedger:
                 if gone is not None:
                     raise Misconfigured(f"index {gone} has been switched to another generation: run the command again")
                 for source in sources:
-                    if basis is not None and source.id == basis.source.id:
-                        await _lock_stored(session, basis.source)
-                        if basis.same_file:
+                    if basis is not None and source.id == basis.id:
+                        await _lock_stored(session, source.org_id, basis)
+                        if basis.source is not None and basis.same_file:
                             await _keep_original(session, basis.source, source)
                 await session.execute(
                     _UPSERT_SOURCE,
@@ -252,7 +253,7 @@ class SourceLedger:
         longer stored so."""
         async with self._open_session(org_id) as session:
             if basis is not None:
-                await _lock_stored(session, basis.source)
+                await _lock_stored(session, org_id, basis)
             for statement in (_HIDE, _REOPEN):
                 await session.execute(statement, {"org": org_id, "ids": [*source_ids]})
 
@@ -620,14 +621,17 @@ def source_of(row: Row[Any]) -> Source:
     return Source(**{**said, "visibility": Visibility(row.visibility)})
 
 
-async def _lock_stored(session: AsyncConnection, source: Source) -> None:
-    """Lock the source's row until the transaction ends. Raises SourceChanged unless it is stored as it was read."""
+async def _lock_stored(session: AsyncConnection, org_id: UUID, basis: Basis) -> None:
+    """Lock the source's row until the transaction ends. Raises SourceChanged unless it is stored as it was read. The lock
+    for writing keeps others from adding a source that is not there."""
     this = select(*SOURCE).where(
-        sources_table.c.id == source.id, sources_table.c.org_id == source.org_id, sources_table.c.deleted_at.is_(None)
+        sources_table.c.id == basis.id, sources_table.c.org_id == org_id, sources_table.c.deleted_at.is_(None)
     )
     row = (await session.execute(this.with_for_update())).one_or_none()
-    if row is None or source_of(row) != source:
-        raise SourceChanged(f"{source.external_id} has been changed or deleted meanwhile")
+    stored = None if row is None else source_of(row)
+    if stored != basis.source:
+        known = stored or basis.source
+        raise SourceChanged(f"{known.external_id if known else ''} has been added, changed or deleted meanwhile")
 
 
 async def _keep_original(session: AsyncConnection, before: Source, after: Source) -> None:

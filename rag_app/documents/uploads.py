@@ -227,7 +227,7 @@ class UploadService:
         rest = UnreadableDocument(source.external_id, "not read again")
         ingestor = await self._ingestor(spec, target)
         parts: Documents = iter([document, rest])
-        await ingestor.ingest_documents(iter([(file, parts)]), basis=Basis(source, same_file=True))
+        await ingestor.ingest_documents(iter([(file, parts)]), basis=Basis(source.id, source, same_file=True))
 
     async def delete(
         self, spec: IndexSpec, org_id: UUID, source_ids: Sequence[UUID], basis: Basis | None = None

@@ -63,6 +63,7 @@ CORS = CORSConfig(
         "last-event-id",
         "idempotency-key",
         "if-match",
+        "if-none-match",
     ],
     expose_headers=[
         "X-RateLimit-Limit",

@@ -15,7 +15,7 @@ from rag_app.application import Application, _sources
 from rag_app.documents.metadata import Target
 from rag_app.documents.originals import Originals
 from rag_app.documents.uploads import Upload, UploadService
-from rag_app.domain import Filters, Forbidden, InvalidInput, NotFound, Principal, Scope, source_id
+from rag_app.domain import Filters, Forbidden, InvalidInput, NotFound, Principal, RowsRule, Scope, source_id
 from rag_app.retrieval.filters import parse_condition
 from rag_app.surfaces.administration.personal import erase_organization
 from rag_app.surfaces.jobs.routes import JobService
@@ -37,9 +37,10 @@ class Desk:
     folder: Path
     monkeypatch: pytest.MonkeyPatch
 
-    async def put(self, text: str, if_match: str | None = None) -> None:
+    async def put(self, text: str, if_match: str | None = None, if_none_match: str | None = None) -> None:
         sent = Sending(PutBody(index=INDEX, text=text), [Upload(external_id="a", text=text)])
-        await self.sources.upload(self.writer, sent, self.folder, None, later=False, if_match=if_match)
+        conditions = {"if_match": if_match, "if_none_match": if_none_match}
+        await self.sources.upload(self.writer, sent, self.folder, None, later=False, **conditions)
 
     async def change(self, name: str, if_match: str | None = None) -> None:
         await self.sources.change(self.writer, "a", ChangeBody(metadata={name: name}), if_match)
@@ -112,6 +113,26 @@ async def test_what_is_deleted_by_its_external_id_may_have_to_be_as_it_was_read(
     assert await desk.delete(["a"], await desk.tag()) == 1
     await desk.put("New text.")
     assert await desk.delete(["a"], "*") == 1
+
+
+async def test_a_source_may_have_to_be_new(desk: Desk) -> None:
+    with pytest.raises(PreconditionFailed, match="has been added"):
+        await desk.hold(desk.put("Late.", if_none_match="*"), desk.put("First.", if_none_match="*"))
+    for tags in ("*", f'"0", W/{await desk.tag()}'):
+        with pytest.raises(PreconditionFailed, match="a exists"):
+            await desk.put("Second.", if_none_match=tags)
+    assert (await desk.sources.text(desk.writer, "a")).text == "First."
+    await desk.put("Second.", if_none_match='"0"')
+    await desk.sources.delete(desk.writer, "a")
+    await desk.put("Third.", if_none_match="*")
+    assert (await desk.sources.text(desk.writer, "a")).text == "Third."
+    await desk.sources.delete(desk.writer, "a")
+    (desk.folder / "table").write_text("no\n1\n")
+    table = Upload(external_id="a", file=desk.folder / "table", file_name="a.csv", rows=RowsRule(key=("no",)))
+    sent = Sending(PutBody(index=INDEX), [table])
+    await desk.sources.upload(desk.writer, sent, desk.folder, None, later=False)
+    with pytest.raises(PreconditionFailed, match="name of a table"):
+        await desk.put("Fourth.", if_none_match="*")
 
 
 async def test_changes_at_the_same_time_are_all_kept(desk: Desk) -> None:

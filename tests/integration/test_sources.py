@@ -350,6 +350,11 @@ def test_title_and_metadata_are_changed(writer: Writer) -> None:
     late = writer.call("PATCH", f"/{source}", 412, json={"title": "Late"}, headers=stale)
     assert late["error"]["code"] == "precondition_failed"
     assert writer.call("PUT", "/a", 412, json={"index": INDEX, "text": "Late."}, headers=stale)
+    new = {"If-None-Match": "*"}
+    assert writer.call("PUT", "/a", 412, json={"index": INDEX, "text": "New."}, headers=new)
+    assert writer.call("PUT", "", 412, json={"index": INDEX, "external_id": "a", "text": "New."}, headers=new)
+    form: dict[str, Any] = {"files": [("file", ("a.txt", b"New.", ""))], "data": {"index": INDEX, "external_id": "a"}}
+    assert writer.call("PUT", "", 412, headers=new, **form)
     assert writer.call("DELETE", f"/{source}", 412, headers=stale)
     assert writer.call("DELETE", f"?index={INDEX}&external_id=a", 412, headers=stale)
     missing = writer.call("DELETE", "?filter=author=Ada", 400)["error"]

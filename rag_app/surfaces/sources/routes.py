@@ -102,6 +102,13 @@ IfMatch = Annotated[
         description="the ETag that the source must still have, several of them separated by commas, or `*`",
     ),
 ]
+IfNoneMatch = Annotated[
+    str | None,
+    HeaderParameter(
+        name="If-None-Match",
+        description="the ETag that the source must not have, several of them separated by commas, or `*`: the source must not exist",
+    ),
+]
 UNREADABLE = UnreadableDocument("a.pdf", "encrypted: a password is needed")
 QUEUED_RESPONSE = ResponseSpec(
     QueuedResponse,
@@ -239,13 +246,16 @@ async def upload(request: Caller, sources: Injected[SourceService]) -> Response[
     request_max_body_size=None,
 )
 async def put_document(
-    request: Caller, sources: Injected[SourceService], if_match: IfMatch = None
+    request: Caller,
+    sources: Injected[SourceService],
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Response[UploadResponse]:
     """Replaces the source with this `external_id`, or adds it if there is none.
 
     With an `Idempotency-Key`, a repeated request is executed only once.
     """
-    return await _upload(request, sources, None, if_match)
+    return await _upload(request, sources, None, if_match, if_none_match)
 
 
 @SURFACE.put(
@@ -264,14 +274,18 @@ async def put_document(
     request_max_body_size=None,
 )
 async def put_source(
-    request: Caller, source_id: FromPath[str], sources: Injected[SourceService], if_match: IfMatch = None
+    request: Caller,
+    source_id: FromPath[str],
+    sources: Injected[SourceService],
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Response[UploadResponse]:
     """The last part of the path is the external id, percent-encoded. If the external id contains a slash, use
     `PUT /api/v1/sources` and send it in the body.
 
     With an `Idempotency-Key`, a repeated request is executed only once.
     """
-    return await _upload(request, sources, source_id, if_match)
+    return await _upload(request, sources, source_id, if_match, if_none_match)
 
 
 @SURFACE.patch(
@@ -421,6 +435,7 @@ async def _upload(
     sources: SourceService,
     external_id: str | None,
     if_match: str | None = None,
+    if_none_match: str | None = None,
     several: bool = False,
 ) -> Response[Any]:
     """Ingests what was sent; several documents become a job where they are large, or where the caller prefers one."""
@@ -429,7 +444,7 @@ async def _upload(
         sizes = (each.file.stat().st_size if each.file else len(each.text or "") for each in sent.uploads)
         later = several and (prefers(request, "respond-async") or sum(sizes) > sources.allowed.at_once)
         response, repeated = await sources.upload(
-            request.user, sent, folder, _key(request), later=later, if_match=if_match
+            request.user, sent, folder, _key(request), later=later, if_match=if_match, if_none_match=if_none_match
         )
     headers = {"Idempotency-Replayed": "true"} if repeated else {}
     if isinstance(response, QueuedResponse):

@@ -87,7 +87,7 @@ class Sending(Struct, frozen=True):
 
 
 class PreconditionFailed(RagError):
-    """The source has another ETag than the request's `If-Match` names."""
+    """The source's ETag is not as the request's `If-Match` or `If-None-Match` asks."""
 
 
 def _refuse_missing() -> PreconditionFailed:
@@ -101,6 +101,15 @@ def _refuse_table(name: str) -> PreconditionFailed:
 def entity_tag(source: Source) -> str:
     """The ETag of a source: another one after each change of its text or metadata."""
     return f'"{source.version[:32]}"'
+
+
+def names_tag(if_none_match: str, tag: str) -> bool:
+    """Whether an `If-None-Match` is `*` or names this ETag, weak or not.
+
+    >>> names_tag('"1", W/"2"', '"2"'), names_tag("*", '"2"'), names_tag('"1"', '"2"')
+    (True, True, False)
+    """
+    return not {"*", tag}.isdisjoint(each.strip().removeprefix("W/") for each in if_none_match.split(","))
 
 
 class SourceService:
@@ -280,11 +289,12 @@ class SourceService:
         *,
         later: bool,
         if_match: str | None = None,
+        if_none_match: str | None = None,
     ) -> tuple[UploadResponse | QueuedResponse, bool]:
         """Ingest the uploads, or queue a job for them; with a `key`, once. Returns whether that had been done before.
 
         What their addresses lead to is put into `folder`. With `if_match`, the first one must replace a source with such an
-        ETag.
+        ETag; with `if_none_match`, it must not.
 
         Raises Forbidden, InvalidInput, OrganizationFull, PreconditionFailed, and UnreadableDocument if the only uploaded
         document cannot be read.
@@ -292,8 +302,9 @@ class SourceService:
         org_id = await self._organization(principal, sent.body.organization)
         spec = self.index(sent.body.index, principal)
         await self._roles.require(Role.WRITE, principal, org_id, spec.name)
+        conditions = (if_match, if_none_match)
         if key is None or principal.user is None:
-            return await self._receive(principal, org_id, spec, sent, folder, later, if_match), False
+            return await self._receive(principal, org_id, spec, sent, folder, later, conditions), False
         kind: type[UploadResponse | QueuedResponse] = QueuedResponse if later else UploadResponse
         fingerprint = f"{kind.__name__} {await asyncio.to_thread(_fingerprint, sent)}"
         before = await self._repeats.begin(org_id, principal.user, key, fingerprint)
@@ -302,7 +313,7 @@ class SourceService:
         told = None
         try:
             async with self._repeats.lease(org_id, principal.user, key):
-                response = await self._receive(principal, org_id, spec, sent, folder, later, if_match)
+                response = await self._receive(principal, org_id, spec, sent, folder, later, conditions)
             told = to_builtins(response)
         finally:
             await asyncio.shield(self._repeats.end(org_id, principal.user, key, told))
@@ -316,14 +327,14 @@ class SourceService:
         sent: Sending,
         folder: Path,
         later: bool,
-        if_match: str | None,
+        conditions: tuple[str | None, str | None],
     ) -> UploadResponse | QueuedResponse:
         target = await self._target(principal, org_id, spec.name, sent.body)
         basis = None
         if len(sent.uploads) == 1:
             _check_metadata(sent, spec, target)
-        if if_match is not None:
-            basis = await self._find_basis(principal, org_id, spec, sent.uploads[0].external_id or "", if_match)
+        if any(each is not None for each in conditions):
+            basis = await self._find_basis(principal, org_id, spec, sent.uploads[0].external_id or "", *conditions)
         uploads = await ask_all(sent.uploads, partial(self._fetch_upload, folder))
         if later:
             job = await self._jobs.begin(principal.scope(), spec.name, target, uploads)
@@ -364,16 +375,30 @@ class SourceService:
                 done = True
 
     async def _find_basis(
-        self, principal: Principal, org_id: UUID, spec: IndexSpec, external_id: str, if_match: str
+        self,
+        principal: Principal,
+        org_id: UUID,
+        spec: IndexSpec,
+        external_id: str,
+        if_match: str | None,
+        if_none_match: str | None,
     ) -> Basis:
-        """The source that an upload replaces. Raises PreconditionFailed."""
+        """The source that an upload replaces or adds. Raises PreconditionFailed."""
         this = source_id(org_id, spec.name, external_id)
-        try:
-            entry = await self._catalogue.entry(principal.scope(), this, await self._generations([spec]))
-        except NotFound:
-            raise _refuse_missing() from None
-        _check_match(entry.source, if_match)
-        return Basis(entry.source)
+        stored = None
+        with suppress(NotFound):
+            stored = (await self._catalogue.entry(principal.scope(), this, await self._generations([spec]))).source
+        if stored is None and if_match is not None:
+            raise _refuse_missing()
+        if stored is not None:
+            _check_match(stored, if_match)
+            if if_none_match is not None and names_tag(if_none_match, entity_tag(stored)):
+                raise PreconditionFailed(f"{external_id} exists: its ETag is {entity_tag(stored)}")
+        elif if_none_match is not None:
+            within = SourceSelection((spec.name,), organizations=frozenset({org_id}))
+            if await self._catalogue.tables(principal.scope(), within, [external_id]):
+                raise PreconditionFailed(f"{external_id!r} is the name of a table: it exists")
+        return Basis(this, stored)
 
     async def delete(self, principal: Principal, name: str, if_match: str | None = None) -> DeletedResponse:
         """Delete a source; by a table's name all sources of its rows that the caller may see, and the source of this name.
@@ -392,7 +417,9 @@ class SourceService:
             return await self.delete_many(principal, table.index, (), (name,), None, str(table.org_id))
 
         async def delete(source: Source) -> None:
-            await self._uploads.delete(self._indexes[source.index], source.org_id, [source.id], Basis(source))
+            await self._uploads.delete(
+                self._indexes[source.index], source.org_id, [source.id], Basis(source.id, source)
+            )
 
         await self._write(principal, name, if_match, delete)
         return DeletedResponse(1)

@@ -53,7 +53,8 @@ def test_headers_are_declared(document: dict[str, Any]) -> None:
 
     sources = "/api/v1/sources"
     assert sent(sources, "post") == {"Idempotency-Key", "Prefer"}
-    assert sent(sources, "put") == sent(f"{sources}/{{source_id}}", "put") == {"Idempotency-Key", "If-Match"}
+    for path in (sources, f"{sources}/{{source_id}}"):
+        assert sent(path, "put") == {"Idempotency-Key", "If-Match", "If-None-Match"}
     for path, method in (
         (f"{sources}/{{source_id}}", "patch"),
         (f"{sources}/{{source_id}}", "delete"),
