@@ -346,6 +346,16 @@ def test_title_and_metadata_are_changed(writer: Writer) -> None:
         "2026-01-05",
     )
     assert changed["id"] == source and changed["state"] == "ready"
+    tag = writer.client.get(f"{PATH}/{source}", headers=bearer(writer.reader)).headers["etag"]
+    for method, tags, status in (
+        ("GET", tag, 304),
+        ("GET", "*", 304),
+        ("HEAD", f'"0", W/{tag}', 304),
+        ("GET", read, 200),
+    ):
+        asked = {**bearer(writer.reader), "If-None-Match": tags}
+        held = writer.client.request(method, f"{PATH}/a", headers=asked)
+        assert (held.status_code, held.headers["etag"], bool(held.content)) == (status, tag, status == 200), tags
     stale = {"If-Match": read}
     late = writer.call("PATCH", f"/{source}", 412, json={"title": "Late"}, headers=stale)
     assert late["error"]["code"] == "precondition_failed"

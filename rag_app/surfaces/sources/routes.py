@@ -34,7 +34,7 @@ from rag_app.http.streaming import prefers
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
 from rag_app.retrieval.filters import checked_text, parse_condition
 from rag_app.surfaces.sources.repeats import KeyInUse
-from rag_app.surfaces.sources.service import PreconditionFailed, Sending, SourceService
+from rag_app.surfaces.sources.service import PreconditionFailed, Sending, SourceService, names_tag
 from rag_app.surfaces.sources.types import (
     SOURCE,
     ChangeBody,
@@ -109,6 +109,13 @@ IfNoneMatch = Annotated[
         description="the ETag that the source must not have, several of them separated by commas, or `*`: the source must not exist",
     ),
 ]
+IfChanged = Annotated[
+    str | None,
+    HeaderParameter(
+        name="If-None-Match",
+        description="the ETag of the source that the caller has: the response is 304 if it still has it",
+    ),
+]
 UNREADABLE = UnreadableDocument("a.pdf", "encrypted: a password is needed")
 QUEUED_RESPONSE = ResponseSpec(
     QueuedResponse,
@@ -176,15 +183,24 @@ async def list_sources(
     )
 
 
-@SURFACE.get(f"{PATH}/{{source_id:str}}", NO_SOURCE, summary="Read a source", response_headers=[ENTITY_TAG])
+@SURFACE.get(
+    f"{PATH}/{{source_id:str}}",
+    NO_SOURCE,
+    summary="Read a source",
+    responses={304: ResponseSpec(None, description="the source still has this ETag", generate_examples=False)},
+    response_headers=[ENTITY_TAG],
+)
 async def get_source(
     request: Caller,
     source_id: FromPath[str],
     sources: Injected[SourceService],
     chunk: Annotated[UUID | None, QueryParameter(description="the id of a chunk to return with the source")] = None,
+    if_none_match: IfChanged = None,
 ) -> Response[SourceDetail]:
     """Returns the source's title, metadata and state. Links of hits and citations point here."""
     detail, tag = await sources.get(request.user, source_id, chunk)
+    if if_none_match is not None and names_tag(if_none_match, tag):
+        return cast("Response[SourceDetail]", Response(b"", status_code=304, headers={"ETag": tag}))
     return Response(detail, headers={"ETag": tag})
 
 
@@ -408,7 +424,7 @@ def _holds(request: Caller, file: Path) -> bool:
     """Whether the caller has the file already. Its name is the digest of its content."""
     tags, since = request.headers.get("if-none-match"), request.headers.get("if-modified-since", "")
     if tags is not None:
-        return bool({each.strip().removeprefix("W/") for each in tags.split(",")} & {"*", f'"{file.name}"'})
+        return names_tag(tags, f'"{file.name}"')
     try:
         return int(file.stat().st_mtime) <= parsedate_to_datetime(since).timestamp()
     except ValueError:  # nor has a header that nobody can read a meaning
