@@ -267,7 +267,9 @@ class SourceService:
         found = await self._catalogue.list_matching(principal.scope(), asked)
         if len(found) > 1:
             raise InvalidInput(
-                "external_id", name, f"matches {len(found)} sources in several indexes; use an id instead"
+                "external_id",
+                name,
+                f"matches {len(found)} sources in several indexes or organizations; use an id instead",
             )
         return found[0] if found else None
 
