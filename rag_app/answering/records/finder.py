@@ -62,7 +62,7 @@ from rag_app.answering.records.settling import times_of
 from rag_app.answering.records.sides import Side, first_side_has_day, share_words, split_sides
 from rag_app.answering.records.spans import read_span, say_span
 from rag_app.answering.records.steps import (
-    StepPair,
+    Steps,
     Way,
     asks_difference,
     asks_two_figures,
@@ -493,7 +493,7 @@ class RecordFinder:
         if len(plans) != 2 or not (apart or plain or plans[0].contest):
             return None
         if apart:
-            return (yield from self._tell_in_steps(StepPair(Way.DIFFERENCE, plans[0], plans[1])))
+            return (yield from self._tell_in_steps(Steps(Way.DIFFERENCE, (plans[0], plans[1]))))
         return (yield from self._tell_compared(plans, names, nearest=bool(periods)))
 
     def _tell_compared(
@@ -953,34 +953,30 @@ class RecordFinder:
             return None
         return (yield from self._tell_in_steps(steps)) or (yield from self._tell_only_other(steps, question))
 
-    def _tell_only_other(self, steps: StepPair, question: Question) -> Work[FoundRecords | None]:
+    def _tell_only_other(self, steps: Steps, question: Question) -> Work[FoundRecords | None]:
         """The difference to the other's only record, of whatever day: "Ada's trip on 8 January against Bo's"; None of several."""
-        period, other = question.period, steps.second
-        if (
-            period is None
-            or other is None
-            or steps.way is not Way.DIFFERENCE
-            or not first_side_has_day(question.text, period)
-        ):
+        period, other = question.period, steps.plans[-1]
+        if period is None or steps.way is not Way.DIFFERENCE or not first_side_has_day(question.text, period):
             return None
         filters = tuple(each for each in other.query.filters if each not in conditions_of(period))
         only = replace(other, query=replace(other.query, filters=filters), period=None)
         found: RecordResult = yield self._store.find_records(self._limit_query(only))
-        return (yield from self._tell_in_steps(replace(steps, second=only))) if found.total == 1 else None
+        pair = replace(steps, plans=(steps.plans[0], only))
+        return (yield from self._tell_in_steps(pair)) if found.total == 1 else None
 
-    def _tell_in_steps(self, steps: StepPair) -> Work[FoundRecords | None]:
+    def _tell_in_steps(self, steps: Steps) -> Work[FoundRecords | None]:
         """What both queries find, told together; None where one of them finds nothing to tell."""
-        plans = [plan for plan in (steps.first, steps.second, *steps.more) if plan is not None]
+        plans = steps.plans
         if steps.way is Way.MEAN:
-            query = mean_query(steps.first)
+            query = mean_query(plans[0])
             asked = replace(query, filters=(*self._filters, *query.filters))
             measured: RecordResult = yield self._store.find_records(asked)
             mean = measured.value
-            plan = with_mean(steps.first, mean, self._spec) if mean is not None else None
+            plan = with_mean(plans[0], mean, self._spec) if mean is not None else None
             said = (yield from self._tell_plan(plan)) if plan else None
             if said is None or plan is None or plan.bound is None:
                 return said
-            of_all = replace(steps.first, query=query, conditions=(), figures=(), bound=None)
+            of_all = replace(plans[0], query=query, conditions=(), figures=(), bound=None)
             average = yield from self._tell(of_all, measured, "found")
             return _join([said, average], _PAIR) if average else said
         if steps.way is Way.BOTH and all(plan.is_list for plan in plans):
@@ -1450,9 +1446,9 @@ def _titles_of(nodes: Sequence[NodeWithScore], words: Collection[str]) -> list[N
     return [*found.values()]
 
 
-def _combine_figures(steps: StepPair, told: Sequence[Step]) -> FoundRecords | None:
+def _combine_figures(steps: Steps, told: Sequence[Step]) -> FoundRecords | None:
     """What two figures make: a share, a difference; or one of them for each day."""
-    if len(told) != (1 if steps.second is None else 2):
+    if len(told) != len(steps.plans):
         return None
     part, whole = told[0], told[-1]
     if steps.way is Way.RATE:
@@ -1460,7 +1456,7 @@ def _combine_figures(steps: StepPair, told: Sequence[Step]) -> FoundRecords | No
         return FoundRecords(part.nodes, text, f"{part.telling.paraphrase} a {steps.grain}", computed=True)
     if steps.way is Way.SHARE and not whole.figure:
         return None
-    if steps.way is Way.SHARE and steps.first.query.aggregate is Aggregate.COUNT:
+    if steps.way is Way.SHARE and steps.plans[0].query.aggregate is Aggregate.COUNT:
         text = part.telling.share(part.figure, whole.figure, whole.telling)
         understood = f"the share of {part.telling.paraphrase} in {whole.telling.paraphrase}"
         return FoundRecords(part.nodes or whole.nodes, text, understood, computed=True)

@@ -33,29 +33,29 @@ def conditions(plan: Any) -> list[tuple[str, object]]:
 def test_a_share_is_a_part_of_a_whole() -> None:
     found = steps("What percentage of Ada's trips were from the north pier?")
     assert found.way is Way.SHARE
-    assert conditions(found.first) == [("skipper", "Ada Holm"), ("harbour", "north pier")]
-    assert conditions(found.second) == [("skipper", "Ada Holm")]
+    assert conditions(found.plans[0]) == [("skipper", "Ada Holm"), ("harbour", "north pier")]
+    assert conditions(found.plans[1]) == [("skipper", "Ada Holm")]
 
 
 def test_a_part_is_a_share_and_may_leave_something_out() -> None:
     found = steps("What part of Ada's trips has a catch above 40?")
     assert found.way is Way.SHARE
-    assert conditions(found.first) == [("catch", 40), ("skipper", "Ada Holm")]
-    assert conditions(found.second) == [("skipper", "Ada Holm")]
+    assert conditions(found.plans[0]) == [("catch", 40), ("skipper", "Ada Holm")]
+    assert conditions(found.plans[1]) == [("skipper", "Ada Holm")]
     found = steps("What percentage of our trips were from the north pier? Without Ada's.")
-    assert {each for each, _ in conditions(found.first)} == {"skipper", "harbour"}
-    assert [each for each, _ in conditions(found.second)] == ["skipper"]
+    assert {each for each, _ in conditions(found.plans[0])} == {"skipper", "harbour"}
+    assert [each for each, _ in conditions(found.plans[1])] == ["skipper"]
 
 
 def test_several_numbers_and_two_lists_are_told_together() -> None:
     found = steps("How many trips were Ada's, how many were Bo's, and how many from the north pier?")
-    assert found.way is Way.BOTH and len(found.more) == 1
-    assert [conditions(each) for each in (found.first, found.second, *found.more)] == [
+    assert found.way is Way.BOTH and len(found.plans) == 3
+    assert [conditions(each) for each in found.plans] == [
         [("skipper", "Ada Holm")], [("skipper", "Bo Lind")], [("harbour", "north pier")],
     ]  # fmt: skip
     found = steps("Which trips were Ada's, and which were from the north pier?")
-    assert found.way is Way.BOTH and found.first.is_list
-    assert [conditions(each) for each in (found.first, found.second)] == [
+    assert found.way is Way.BOTH and found.plans[0].is_list
+    assert [conditions(each) for each in found.plans] == [
         [("skipper", "Ada Holm")], [("harbour", "north pier")],
     ]  # fmt: skip
     assert steps("Which trips were Ada's and which is the fullest?") is None
@@ -63,8 +63,8 @@ def test_several_numbers_and_two_lists_are_told_together() -> None:
 
 def test_a_share_without_a_verb_is_one_of_all_records() -> None:
     found = steps("share of trips with Ada in January")
-    assert conditions(found.first) == [("skipper", "Ada Holm")] and conditions(found.second) == []
-    assert found.first.period is not None and len(found.second.query.filters) == 3  # the kind and the days
+    assert conditions(found.plans[0]) == [("skipper", "Ada Holm")] and conditions(found.plans[1]) == []
+    assert found.plans[0].period is not None and len(found.plans[1].query.filters) == 3  # the kind and the days
 
 
 @pytest.mark.parametrize(
@@ -78,24 +78,24 @@ def test_a_share_without_a_verb_is_one_of_all_records() -> None:
 def test_more_than_the_mean_waits_for_it(text: str) -> None:
     found = steps(text)
     assert found.way is Way.MEAN
-    (waiting,) = mean_conditions(found.first.query.filters)
+    (waiting,) = mean_conditions(found.plans[0].query.filters)
     assert (waiting.key, waiting.operator, waiting.value) == ("catch", GT, MEAN)
-    assert (mean_query(found.first).aggregate, mean_query(found.first).of) == (Aggregate.AVERAGE, "catch")
-    known = with_mean(found.first, 12.345, BOATS)
+    assert (mean_query(found.plans[0]).aggregate, mean_query(found.plans[0]).of) == (Aggregate.AVERAGE, "catch")
+    known = with_mean(found.plans[0], 12.345, BOATS)
     assert ("catch", 12.345) in conditions(known) and known.conditions == ("catch above 12.35, the average",)
 
 
 def test_what_is_named_is_set_against_the_mean_of_all() -> None:
     found = steps("Is the catch of Ada's trip higher than average?")
-    assert found.way is Way.MEAN and mean_query(found.first).filters == found.first.everything.filters
-    known = with_mean(found.first, 12.345, BOATS)
+    assert found.way is Way.MEAN and mean_query(found.plans[0]).filters == found.plans[0].everything.filters
+    known = with_mean(found.plans[0], 12.345, BOATS)
     assert known.bound is not None and known.bound.value == 12.345 and known.bound in known.query.filters
     text = "Is the catch of Ada's trip from the north pier higher than average?"
     assert read_steps(text, BOATS, VALUES, None, TODAY) is None, "the average of which others"
 
 
 def test_several_of_one_are_set_against_the_mean_by_theirs() -> None:
-    known = with_mean(steps("Is Ada's catch higher than average?").first, 12.345, BOATS)
+    known = with_mean(steps("Is Ada's catch higher than average?").plans[0], 12.345, BOATS)
     assert (known.query.aggregate, known.query.of) == (Aggregate.AVERAGE, "catch")
     assert conditions(known) == [("skipper", "Ada Holm")] and known.conditions == ("skipper Ada Holm",)
     assert known.bound is not None and known.bound.value == 12.345
@@ -103,17 +103,19 @@ def test_several_of_one_are_set_against_the_mean_by_theirs() -> None:
 
 def test_records_and_what_they_come_to() -> None:
     found = steps("Which trips did Ada make, and how much fish in total?")
-    assert found.way is Way.BOTH and conditions(found.first) == conditions(found.second) == [("skipper", "Ada Holm")]
-    assert found.first.is_list and found.second.query.aggregate is Aggregate.SUM
+    assert found.way is Way.BOTH and conditions(found.plans[0]) == conditions(found.plans[1]) == [
+        ("skipper", "Ada Holm")
+    ]
+    assert found.plans[0].is_list and found.plans[1].query.aggregate is Aggregate.SUM
     found = steps("How many trips did Ada make, and what did they land together?")
-    assert [each.query.aggregate for each in (found.first, found.second)] == [Aggregate.COUNT, Aggregate.SUM]
-    assert conditions(found.second) == [("skipper", "Ada Holm")], "of what was counted, wherever it was landed"
+    assert [each.query.aggregate for each in found.plans] == [Aggregate.COUNT, Aggregate.SUM]
+    assert conditions(found.plans[1]) == [("skipper", "Ada Holm")], "of what was counted, wherever it was landed"
 
 
 def test_a_change_in_percent_is_one_of_the_first() -> None:
     found = steps("How many percent more did Ada's trips haul than Bo's?")
     assert found.way is Way.CHANGE, "so much more than the other"
-    assert [conditions(each) for each in (found.first, found.second)] == [
+    assert [conditions(each) for each in found.plans] == [
         [("skipper", "Bo Lind")],
         [("skipper", "Ada Holm")],
     ]
@@ -122,11 +124,11 @@ def test_a_change_in_percent_is_one_of_the_first() -> None:
 def test_a_difference_of_two_values() -> None:
     found = steps("How much more did Ada's trips haul than Bo's?")
     assert found.way is Way.DIFFERENCE
-    assert [conditions(each) for each in (found.first, found.second)] == [
+    assert [conditions(each) for each in found.plans] == [
         [("skipper", "Ada Holm")],
         [("skipper", "Bo Lind")],
     ]
-    assert found.first.query.aggregate is Aggregate.SUM
+    assert found.plans[0].query.aggregate is Aggregate.SUM
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_a_difference_of_two_values() -> None:
 )
 def test_a_difference_is_asked_for_in_other_words(text: str) -> None:
     found = steps(text)
-    assert {each for plan in (found.first, found.second) for each in conditions(plan)} == {
+    assert {each for plan in found.plans for each in conditions(plan)} == {
         ("skipper", "Ada Holm"),
         ("skipper", "Bo Lind"),
     }
@@ -150,15 +152,15 @@ def test_a_difference_is_asked_for_in_other_words(text: str) -> None:
 
 def test_ones_own_records_are_set_against_those_that_are_named() -> None:
     found = steps("How many fish is Ada ahead of our trips?")
-    assert (conditions(found.first), found.first.query.own) == ([("skipper", "Ada Holm")], False)
-    assert (conditions(found.second), found.second.query.own) == ([], True)
+    assert (conditions(found.plans[0]), found.plans[0].query.own) == ([("skipper", "Ada Holm")], False)
+    assert (conditions(found.plans[1]), found.plans[1].query.own) == ([], True)
 
 
 @pytest.mark.parametrize(("of", "measured"), [("fish", "catch"), ("trips", None)])
 def test_we_are_those_of_ones_own(of: str, measured: str | None) -> None:
     found = steps(f"How far behind Ada are we in {of}?")
-    assert (conditions(found.first), found.first.query.of) == ([("skipper", "Ada Holm")], measured)
-    assert (conditions(found.second), found.second.query.own) == ([], True)
+    assert (conditions(found.plans[0]), found.plans[0].query.of) == ([("skipper", "Ada Holm")], measured)
+    assert (conditions(found.plans[1]), found.plans[1].query.own) == ([], True)
     assert steps("How far behind Ada are we?") is None, "nobody knows in what"
 
 
@@ -175,23 +177,23 @@ def test_a_change_of_the_only_figure_need_not_name_it() -> None:
     assert (turns.query.order, turns.query.descending, turns.query.group) == ("date", False, None)
     text = "How much did the Elbe gain from January 2025 to March 2025?"
     found = read_steps(text, spec, [NamedValue("river", "Elbe")], find_period(text, TODAY), TODAY)
-    assert found is not None and found.second is not None
-    assert [each.query.of for each in (found.first, found.second)] == ["level", "level"]
+    assert found is not None and len(found.plans) == 2
+    assert [each.query.of for each in found.plans] == ["level", "level"]
 
 
 def test_a_share_of_what_they_are_worth_is_none_of_their_number() -> None:
     found = steps("What share of the value of our trips was Ada's?")
-    assert found is None or found.first.query.aggregate is Aggregate.SUM
+    assert found is None or found.plans[0].query.aggregate is Aggregate.SUM
 
 
 def test_a_difference_of_numbers_of_records() -> None:
     found = steps("How many more trips did Ada make than Bo?")
-    assert found.first.query.aggregate is Aggregate.COUNT and found.second.query.aggregate is Aggregate.COUNT
+    assert found.plans[0].query.aggregate is Aggregate.COUNT and found.plans[1].query.aggregate is Aggregate.COUNT
 
 
 def test_a_difference_of_the_largest_and_the_smallest() -> None:
     found = steps("gap between the fullest and the emptiest trip")
-    assert [(each.query.order, each.query.descending) for each in (found.first, found.second)] == [
+    assert [(each.query.order, each.query.descending) for each in found.plans] == [
         ("catch", True),
         ("catch", False),
     ]
@@ -206,8 +208,8 @@ def test_a_difference_of_the_largest_and_the_smallest() -> None:
 )
 def test_two_numbers(text: str) -> None:
     found = steps(text)
-    assert (found.way, found.first.query.aggregate) == (Way.BOTH, Aggregate.COUNT)
-    assert [conditions(each) for each in (found.first, found.second)] == [
+    assert (found.way, found.plans[0].query.aggregate) == (Way.BOTH, Aggregate.COUNT)
+    assert [conditions(each) for each in found.plans] == [
         [("harbour", "north pier")],
         [("harbour", "south pier")],
     ]
@@ -215,8 +217,8 @@ def test_two_numbers(text: str) -> None:
 
 def test_two_lists() -> None:
     found = steps("Show me my trips and notes")
-    assert (found.way, found.first.kind, found.second.kind) == (Way.BOTH, "trip", "note")
-    assert found.first.query.own and found.second.query.own
+    assert (found.way, found.plans[0].kind, found.plans[1].kind) == (Way.BOTH, "trip", "note")
+    assert found.plans[0].query.own and found.plans[1].query.own
 
 
 @pytest.mark.parametrize(
@@ -224,8 +226,8 @@ def test_two_lists() -> None:
 )
 def test_both_ends_of_an_order(text: str) -> None:
     found = steps(text)
-    assert (found.way, found.first.query.order, found.second.query.order) == (Way.BOTH, "catch", "catch")
-    assert [each.query.descending for each in (found.first, found.second)] == [False, True], "in the order of the words"
+    assert (found.way, found.plans[0].query.order, found.plans[1].query.order) == (Way.BOTH, "catch", "catch")
+    assert [each.query.descending for each in found.plans] == [False, True], "in the order of the words"
 
 
 def test_so_many_a_day() -> None:
@@ -259,4 +261,4 @@ def test_a_field_without_words_goes_by_its_name() -> None:
     )
     towns = [NamedValue("town", "Riva"), NamedValue("town", "Sorn")]
     found = read_steps("How much warmer is Riva than Sorn on average?", spec, towns, None, TODAY)
-    assert found is None or found.second is not None
+    assert found is None or len(found.plans) == 2

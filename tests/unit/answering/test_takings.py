@@ -277,14 +277,14 @@ def test_what_one_is_more_than_another_is_the_price_of_one() -> None:
         ("how much more did Ada earn than Bo?", Aggregate.SUM),
     ):
         steps = read_steps(text, HIRES, VALUES, None, TODAY)
-        assert steps is not None and (steps.way, steps.first.query.aggregate) == (Way.DIFFERENCE, way)
+        assert steps is not None and (steps.way, steps.plans[0].query.aggregate) == (Way.DIFFERENCE, way)
 
 
 def test_a_share_may_be_one_of_a_total() -> None:
     text = "What percentage of the takings in January came from Ada?"
     steps = read_steps(text, HIRES, VALUES, find_period(text, TODAY), TODAY)
-    assert steps is not None and steps.second is not None and steps.way is Way.SHARE
-    part, whole = steps.first.query, steps.second.query
+    assert steps is not None and len(steps.plans) == 2 and steps.way is Way.SHARE
+    part, whole = steps.plans[0].query, steps.plans[1].query
     assert (part.aggregate, part.of, whole.aggregate, whole.of) == (Aggregate.SUM, "fee", Aggregate.SUM, "fee")
     more = [each for each in part.filters if each not in whole.filters]
     assert [each.key for each in more if isinstance(each, MetadataFilter)] == ["clerk"]
@@ -416,9 +416,9 @@ def test_what_is_free_may_be_booked() -> None:
 )
 def test_a_number_and_what_it_comes_to_are_two_figures(text: str) -> None:
     steps = read_steps(text, HIRES, VALUES, None, TODAY)
-    assert steps is not None and steps.way is Way.BOTH and steps.second is not None
-    assert [each.query.aggregate for each in (steps.first, steps.second)] == [Aggregate.COUNT, Aggregate.SUM]
-    assert steps.first.query.filters == steps.second.query.filters
+    assert steps is not None and steps.way is Way.BOTH and len(steps.plans) == 2
+    assert [each.query.aggregate for each in steps.plans] == [Aggregate.COUNT, Aggregate.SUM]
+    assert steps.plans[0].query.filters == steps.plans[1].query.filters
 
 
 @pytest.mark.parametrize(

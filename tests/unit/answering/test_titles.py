@@ -118,8 +118,10 @@ def test_a_value_that_something_fits_is_no_record_behind_for() -> None:
 )
 def test_two_records_have_a_difference(text: str) -> None:
     steps = read_steps(text, LAMPS, VALUES, None, None)
-    assert steps is not None and steps.second is not None
-    assert {*sources(steps.first), *sources(steps.second)} == {"moor", "tarn"} and steps.first.query.of == "price"
+    assert steps is not None and len(steps.plans) == 2
+    assert {*sources(steps.plans[0]), *sources(steps.plans[1])} == {"moor", "tarn"} and steps.plans[
+        0
+    ].query.of == "price"
 
 
 @pytest.mark.parametrize(
@@ -173,8 +175,8 @@ def test_a_value_beside_a_record_is_one_of_its_own() -> None:
 )
 def test_what_is_paid_more_is_a_difference_of_prices(text: str) -> None:
     steps = read_steps(text, LAMPS, VALUES, None, None)
-    assert steps is not None and steps.second is not None
-    assert [(sources(each), each.query.of) for each in (steps.first, steps.second)] == [
+    assert steps is not None and len(steps.plans) == 2
+    assert [(sources(each), each.query.of) for each in steps.plans] == [
         (["moor"], "price"),
         (["fen"], "price"),
     ]
