@@ -7,6 +7,7 @@ import re
 from itertools import takewhile
 
 from rag_app.answering.citations import content_words
+from rag_app.domain import read_table
 
 _ASKS = re.compile(
     r"^\W*(?:(?:and|but|or|so|also|hi|hello|ok|please|und|oder)\W+)*(?:(?:do|can|could|will|would|have) (?:you|we)|(?:can|could|may) i|(?:is|are) there|gibt es"
@@ -14,24 +15,9 @@ _ASKS = re.compile(
     r"|(?:bietet|verkauft|verleiht|vermietet) ihr)\b",
     re.IGNORECASE,
 )
-# Words of a question that a text may say in others.
-_SAID_OTHERWISE = frozenset(
-    re.findall(
-        r"\w+",
-        """offer sell rent hire lend loan borrow buy got get give provide possible available bring take use need want like still just back out going
-        being something anything someone anyone thing kind gibt es man ich wir sie ihr haben habt kann können ein eine einen einem im in der die
-        das den dem bei auf mit für zum zur und oder noch auch bieten bietet verkaufen verkauft verleihen verleiht vermieten vermietet
-        reparieren anbieten leihen kaufen mieten bekommen""",
-    )
-)
-_ANY_SORT = frozenset(
-    re.findall(
-        r"\w+",
-        """kind type sort way part bit bits time times day days date dates year month week hour evening morning afternoon number amount
-        figure size person people place thing things name names option options percentage per cent share rate order steps else exactly
-        happens changes sets work colour color changed happened documents papers
-        thickness width height length depth weight temperature pressure speed distance age angle level strength""",
-    )
+_LISTS: dict[str, str] = read_table(__file__)
+_SAID_OTHERWISE, _ANY_SORT, _ENDS_THING, _PRICES, _AUXILIARIES = (
+    frozenset(_LISTS[key].split()) for key in ("said_otherwise", "any_sort", "ends_thing", "prices", "auxiliaries")
 )
 _LETTERS, _SHORTEST = 6, 2
 
@@ -65,9 +51,6 @@ _SORT = re.compile(
     re.IGNORECASE,
 )
 _MOST_OF_SORT = 2  # words
-_AUXILIARIES = frozenset(
-    ("is", "are", "do", "does", "did", "can", "was", "were", "will", "would", "should", "must", "may", "have", "has")
-)
 
 
 def lacks_asked_sort(question: str, text: str) -> bool:
@@ -99,18 +82,6 @@ _PRICE_PATTERNS = [
         rf"\b(?:was|wie ?viel) kostet\s+{_ARTICLES}(?P<thing>.+)",
     )
 ]
-_PRICES = frozenset(("price", "cost", "fee", "charge", "rent", "fare", "prices", "costs", "fees", "charges"))
-_ENDS_THING = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        a an the for on in with per at if when from to by of and or as than that which who i we you it they he she
-        cost costs each please after before during over under until without because take takes last lasts have has
-        did was were will would should must may could get gets weigh weighs hold holds use uses measure measures pay pays need needs is are be do does can there here these now today then beyond within near only
-        cheaper free too also make makes made charge charges extra für mit pro bei am im ab bis und oder
-        """,
-    )
-)
 
 
 def thing_priced(question: str) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rag_app.domain import compile_later
+from rag_app.domain import compile_later, read_table
 from rag_app.retrieval.text import FIRST_CELL, LABEL, sentences
 
 _LONG, _LONGEST = 40, 80  # words
@@ -41,16 +41,9 @@ _GREETING = compile_later(
     r"|liebe grüße|mit freundlichen grüßen|gracias|saludos)\b(?:\W*\w+){0,5})\W*$",
     re.IGNORECASE,
 )
-# A line of its own that begins a letter, and one that ends it before a name.
-_SALUTATION = compile_later(
-    r"(?:hi|hello|hey|dear|liebe[rs]?|hallo|sehr geehrte[rs]?|bonjour|cher|chère|hola|estimad[oa])\b(?:\W*\w+){0,5},",
-    re.IGNORECASE,
-)
-_SIGNS_OFF = compile_later(
-    r"(?:(?:with|all the) )?(?:(?:best|kind|warm|many) (?:regards|wishes|thanks)|best|regards|(?:yours )?(?:sincerely|faithfully|truly)|yours(?: \w+)?"
-    r"|(?:viele|liebe|herzliche|beste|schöne) grüße|mit freundlichen grüßen|cordialement|saludos)[,.!]?",
-    re.IGNORECASE,
-)
+_LISTS: dict[str, list[str]] = read_table(__file__)
+_SALUTATION = compile_later(rf"(?:{'|'.join(_LISTS['salutations'])})\b(?:\W*\w+){{0,5}},", re.IGNORECASE)
+_SIGNS_OFF = compile_later(rf"(?:(?:with|all the) )?(?:{'|'.join(_LISTS['farewells'])})[,.!]?", re.IGNORECASE)
 _MOST_OF_NAME = 4  # words
 _DIVIDER = compile_later(r"\s[»›>·•/]\s")
 _RULER = compile_later(r"^[\s|:=_*–-]*$")

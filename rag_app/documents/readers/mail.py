@@ -26,7 +26,7 @@ from rag_app.documents.documents import Document, Documents, Passage
 from rag_app.documents.readers.formats import attempt, clean, decode, read_stream, reads
 from rag_app.documents.readers.markup import html_document
 from rag_app.documents.readers.shaping import drop_missing
-from rag_app.domain import UnreadableDocument
+from rag_app.domain import UnreadableDocument, read_table
 
 _HEADER_CHARS = 2_000  # characters; RFC 5322 allows a line 998, and the parser takes the square of what it gets
 _HEADERS = {"from", "to", "subject", "date", "received", "message-id", "mime-version", "content-type"}
@@ -36,7 +36,7 @@ _MARKS = re.compile(r"(?:>[ \t]?)*")
 _FIGURE = re.compile(r">[ \t]*\d")  # "> 5 kg": more than that, if no quoted line is above it
 # "On 3 May Ada Hill <a@x.org> wrote:", in one line or two.
 _WROTE = re.compile(
-    r"((?:[^\n]{1,120}\n)?[^\n]{0,120}\b(?:wrote|writes|schrieb|écrit|escribió|scritto|schreef)\b[^\n]{0,80}):[ \t]*(?:\n|\Z)"
+    rf"((?:[^\n]{{1,120}}\n)?[^\n]{{0,120}}\b(?:{'|'.join(read_table(__file__)['wrote'].split())})\b[^\n]{{0,80}}):[ \t]*(?:\n|\Z)"
 )
 _ADDRESS = re.compile(r"\s*(?:<[^>\n]*>|\[mailto:[^\]\n]*\])")
 

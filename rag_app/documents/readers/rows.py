@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from rag_app.documents.documents import Document, Documents, Passage
 from rag_app.documents.readers.formats import Reader, clean, format_of
-from rag_app.domain import FieldType, RowMapping, RowsRule, UnreadableDocument, column_name, uuid_in
+from rag_app.domain import FieldType, RowMapping, RowsRule, UnreadableDocument, column_name, read_table, uuid_in
 
 _HEADER_WITHIN = 50  # rows: what stands above a table is shorter
 _LONGEST_VALUE = 500  # characters of a cell that is metadata; a longer one is text alone
@@ -36,12 +36,10 @@ _NUMBER = re.compile(r"([-+−]?)\s*[$€£¥]?\s*(\d{1,3}(?:,\d{3})+(?:\.\d+)?|
 _SCIENTIFIC = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 _SHORT_HOUR = re.compile(r"(?<=[ T])(?=\d:\d\d)")
 _YEAR_AND_MONTH = re.compile(r"\d{4}-\d\d")
-_BOOLEANS = {
-    **dict.fromkeys(("true", "yes", "y", "1", "ja", "wahr", "oui", "vrai", "sí", "sì", "si"), True),
-    **dict.fromkeys(("false", "no", "n", "0", "nein", "falsch", "non", "faux"), False),
-}
+_LISTS: dict[str, list[str]] = read_table(__file__)
+_BOOLEANS = {word: value for key, value in (("yes", True), ("no", False)) for word in _LISTS[key]}
 _PARSED_TYPES = (FieldType.INTEGER, FieldType.NUMBER, FieldType.BOOLEAN, FieldType.TIME)
-_NOTHING = frozenset(("na", "n/a", "n.a.", "#n/a", "null", "none", "-", "–", "—", "?", "k.a.", "k. a."))
+_NOTHING = frozenset(_LISTS["nothing"])
 """What is written where there is no value."""
 
 
