@@ -62,7 +62,7 @@ from rag_app.answering.records.settling import times_of
 from rag_app.answering.records.sides import Side, first_side_has_day, share_words, split_sides
 from rag_app.answering.records.spans import read_span, say_span
 from rag_app.answering.records.steps import (
-    Steps,
+    PlannedSteps,
     Way,
     asks_difference,
     asks_two_figures,
@@ -493,7 +493,7 @@ class RecordFinder:
         if len(plans) != 2 or not (apart or plain or plans[0].contest):
             return None
         if apart:
-            return (yield from self._tell_in_steps(Steps(Way.DIFFERENCE, (plans[0], plans[1]))))
+            return (yield from self._tell_in_steps(PlannedSteps(Way.DIFFERENCE, (plans[0], plans[1]))))
         return (yield from self._tell_compared(plans, names, nearest=bool(periods)))
 
     def _tell_compared(
@@ -953,7 +953,7 @@ class RecordFinder:
             return None
         return (yield from self._tell_in_steps(steps)) or (yield from self._tell_only_other(steps, question))
 
-    def _tell_only_other(self, steps: Steps, question: Question) -> Work[FoundRecords | None]:
+    def _tell_only_other(self, steps: PlannedSteps, question: Question) -> Work[FoundRecords | None]:
         """The difference to the other's only record, of whatever day: "Ada's trip on 8 January against Bo's"; None of several."""
         period, other = question.period, steps.plans[-1]
         if period is None or steps.way is not Way.DIFFERENCE or not first_side_has_day(question.text, period):
@@ -964,7 +964,7 @@ class RecordFinder:
         pair = replace(steps, plans=(steps.plans[0], only))
         return (yield from self._tell_in_steps(pair)) if found.total == 1 else None
 
-    def _tell_in_steps(self, steps: Steps) -> Work[FoundRecords | None]:
+    def _tell_in_steps(self, steps: PlannedSteps) -> Work[FoundRecords | None]:
         """What both queries find, told together; None where one of them finds nothing to tell."""
         plans = steps.plans
         if steps.way is Way.MEAN:
@@ -1446,7 +1446,7 @@ def _titles_of(nodes: Sequence[NodeWithScore], words: Collection[str]) -> list[N
     return [*found.values()]
 
 
-def _combine_figures(steps: Steps, told: Sequence[Step]) -> FoundRecords | None:
+def _combine_figures(steps: PlannedSteps, told: Sequence[Step]) -> FoundRecords | None:
     """What two figures make: a share, a difference; or one of them for each day."""
     if len(told) != len(steps.plans):
         return None

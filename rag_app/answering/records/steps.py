@@ -121,7 +121,7 @@ class Way(StrEnum):
     RATE = "rate"
 
 
-class Steps(Struct, frozen=True):
+class PlannedSteps(Struct, frozen=True):
     """`plans` are what is counted or measured, of a share the part and the whole.
 
     Of a mean, the plan has one condition with the value MEAN. Of a rate, it is divided by `number` units of a `grain`.
@@ -180,7 +180,7 @@ def _two_kinds(tokens: Sequence[Token]) -> tuple[int, int] | None:
 
 def read_steps(
     text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None, today: date | None
-) -> Steps | None:
+) -> PlannedSteps | None:
     """The two queries that a question takes; None where it is no such question, or not understood as one."""
     bare = without_period(text, period).strip().rstrip("?!. ")
 
@@ -200,14 +200,14 @@ def read_steps(
     steps = steps or _share_of_sum(bare, read, spec, "total") or _mean(bare, read, tokens)
     steps = steps or _difference(plain, read, tokens, spec)
     if steps is not None and steps.way is Way.DIFFERENCE and percent:
-        return Steps(Way.CHANGE, steps.plans[::-1])  # so much more than the other one
+        return PlannedSteps(Way.CHANGE, steps.plans[::-1])  # so much more than the other one
     return steps or _rate(bare, read, period)
 
 
 Read = Callable[[str], Plan | None]
 
 
-def _numbers(text: str, read: "Read", spec: IndexSpec) -> Steps | None:
+def _numbers(text: str, read: "Read", spec: IndexSpec) -> PlannedSteps | None:
     """Numbers of records: "how many calls were taken, how many missed, and how many are open". Only the first names the kind."""
     found = [*_HOW_MANY.finditer(text)]
     ends = [*(each.start() for each in found[1:]), len(text)]
@@ -224,10 +224,10 @@ def _numbers(text: str, read: "Read", spec: IndexSpec) -> Steps | None:
     said = all(
         each.conditions or each.period or each.kind != first.kind for each in plans[1:]
     )  # "... and how many are?"
-    return Steps(Way.BOTH, (*plans,)) if said and len(plans) == len(parts) else None
+    return PlannedSteps(Way.BOTH, (*plans,)) if said and len(plans) == len(parts) else None
 
 
-def _two_lists(text: str, read: "Read", spec: IndexSpec) -> Steps | None:
+def _two_lists(text: str, read: "Read", spec: IndexSpec) -> PlannedSteps | None:
     """Two lists of one kind: "who cancelled and who did not come", "which boats are out, and which are in repair"."""
     found = _AND_WHO.search(text)
     first = read(text[: found.start()]) if found is not None else None
@@ -240,10 +240,12 @@ def _two_lists(text: str, read: "Read", spec: IndexSpec) -> Steps | None:
     plain = all(
         each.is_list and each.conditions and not (each.query.order or each.query.group) for each in (first, second)
     )
-    return Steps(Way.BOTH, (first, second)) if plain else None
+    return PlannedSteps(Way.BOTH, (first, second)) if plain else None
 
 
-def _list_and_total(text: str, read: "Read", words: Callable[[str], list[Token]], spec: IndexSpec) -> Steps | None:
+def _list_and_total(
+    text: str, read: "Read", words: Callable[[str], list[Token]], spec: IndexSpec
+) -> PlannedSteps | None:
     """Records or their number, and what they come to: "Who stood us up, and what would that have brought in?"."""
     found = _AND_HOW_MUCH.search(text)
     listed = read(text[: found.start()]) if found is not None else None
@@ -255,7 +257,7 @@ def _list_and_total(text: str, read: "Read", words: Callable[[str], list[Token]]
     same = total is not None and (listed.kind, listed.query.filters) == (total.kind, total.query.filters)
     if total is None or not same or total.query.group is not None:
         return None
-    return Steps(Way.BOTH, (listed, total)) if total.query.aggregate is Aggregate.SUM else None
+    return PlannedSteps(Way.BOTH, (listed, total)) if total.query.aggregate is Aggregate.SUM else None
 
 
 def _total_of(plan: Plan, tokens: Sequence[Token], spec: IndexSpec) -> Plan | None:
@@ -273,7 +275,7 @@ def _total_of(plan: Plan, tokens: Sequence[Token], spec: IndexSpec) -> Plan | No
     return replace(plan, query=query, everything=replace(plan.everything, aggregate=Aggregate.SUM, of=added[0]))
 
 
-def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps | None:
+def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> PlannedSteps | None:
     """Two lists, "my watchlists and alerts", or both ends of one order, "the cheapest and the dearest"."""
     tokens = words(text)
     kinds = _two_kinds(tokens)
@@ -285,12 +287,12 @@ def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps
         return None
     lists = not (first.conditions or second.conditions) and first.query.order is second.query.order is None
     ends = first.query.order and not first.query.group and _alike(first, second) and first.query != second.query
-    return Steps(Way.BOTH, (first, second)) if (lists if kinds else ends) else None
+    return PlannedSteps(Way.BOTH, (first, second)) if (lists if kinds else ends) else None
 
 
 def _change(
     text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None, today: date | None
-) -> Steps | None:
+) -> PlannedSteps | None:
     """By how much a figure rose from one month to another, where there is a record for every month."""
     found, years = _CHANGE.search(text), _years_apart(text) if year_field(spec) is not None else None
     if found is None:
@@ -315,7 +317,7 @@ def _years_apart(text: str) -> list[Period] | None:
     return [Period(first, last, year, (0, 0), "year") for first, last, year in days] or None
 
 
-def set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> Steps | None:
+def set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> PlannedSteps | None:
     """The difference between two plans' figures; None where they are not of the same sort."""
     measured = [_measuring_plan(plan, spec) for plan in plans if plan is not None]
     first, second = (*measured, None, None)[:2]
@@ -323,10 +325,10 @@ def set_apart(plans: Sequence[Plan | None], spec: IndexSpec) -> Steps | None:
         return None
     if not (_alike(first, second) or _share_a_unit(first, second, spec)):
         return None
-    return Steps(Way.DIFFERENCE, (first, second))
+    return PlannedSteps(Way.DIFFERENCE, (first, second))
 
 
-def _share(text: str, read: Read, words: Callable[[str], list[Token]], spec: IndexSpec) -> Steps | None:
+def _share(text: str, read: Read, words: Callable[[str], list[Token]], spec: IndexSpec) -> PlannedSteps | None:
     """What percentage of the bookings (whole) are done (part); without a verb, of all records of the kind, or of those before
     the word of what holds ("of the walk-ins paid").
 
@@ -356,7 +358,7 @@ def _share(text: str, read: Read, words: Callable[[str], list[Token]], spec: Ind
     whole = read(f"how many {before}") if before else replace(part, query=part.everything, conditions=())
     if whole is None or whole.query.aggregate is not Aggregate.COUNT or whole.query.group != part.query.group:
         return None
-    return Steps(Way.SHARE, (part, whole)) if part.query != whole.query and part.kind == whole.kind else None
+    return PlannedSteps(Way.SHARE, (part, whole)) if part.query != whole.query and part.kind == whole.kind else None
 
 
 def _names_kind(text: str, plan: Plan, spec: IndexSpec) -> bool:
@@ -366,7 +368,7 @@ def _names_kind(text: str, plan: Plan, spec: IndexSpec) -> bool:
     return kind is None or not vocabulary_of(spec, kind.by).adds_up or any(said & {*stems(word)} for word in kind.words)
 
 
-def _share_of_sum(text: str, read: Read, spec: IndexSpec, lead: str) -> Steps | None:
+def _share_of_sum(text: str, read: Read, spec: IndexSpec, lead: str) -> PlannedSteps | None:
     """What share of a total is that of some of its records: "what share of our sales came from the oak board?"."""
     found = _SHARE.search(text)
     rest = _IN_PERCENT.sub("", found["rest"]) if found is not None else ""
@@ -390,10 +392,10 @@ def _share_of_sum(text: str, read: Read, spec: IndexSpec, lead: str) -> Steps | 
         return None
     told = tuple(each for each in part.conditions if each not in whole.conditions)
     query = replace(whole.query, filters=(*whole.query.filters, *more))
-    return Steps(Way.SHARE, (replace(whole, query=query, conditions=(*whole.conditions, *told)), whole))
+    return PlannedSteps(Way.SHARE, (replace(whole, query=query, conditions=(*whole.conditions, *told)), whole))
 
 
-def _mean(text: str, read: Read, words: Callable[[str], list[Token]]) -> Steps | None:
+def _mean(text: str, read: Read, words: Callable[[str], list[Token]]) -> PlannedSteps | None:
     """Above the average: the condition with a figure that is not known yet; "above the average trip" is of all trips."""
     asked = _MORE_THAN_MEAN.sub(rf"\g<what> \g<way> than {MEAN:.0f}", text)
     asked = _THAN_MEAN.sub(rf"\g<lead> {MEAN:.0f}", asked)
@@ -404,7 +406,7 @@ def _mean(text: str, read: Read, words: Callable[[str], list[Token]]) -> Steps |
     if plan is None or len(mean_conditions(plan.query.filters)) != 1:
         return None
     named = len(plan.query.filters) - len(plan.everything.filters) - 1
-    return None if plan.bound and named > 1 else Steps(Way.MEAN, (plan,))  # nobody knows of which others
+    return None if plan.bound and named > 1 else PlannedSteps(Way.MEAN, (plan,))  # nobody knows of which others
 
 
 def mean_conditions(filters: Filters) -> list[MetadataFilter]:
@@ -443,7 +445,7 @@ def with_mean(plan: Plan, mean: float, spec: IndexSpec) -> Plan:
     return replace(plan, query=replace(plan.query, filters=filters), conditions=conditions, bound=bound)
 
 
-def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec: IndexSpec) -> Steps | None:
+def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec: IndexSpec) -> PlannedSteps | None:
     """Between two values of one field, or between the largest and the smallest figure."""
     if not _DIFFERENCE.search(text):
         return None
@@ -550,7 +552,7 @@ def _share_a_unit(first: Plan, second: Plan, spec: IndexSpec) -> bool:
     return ordered and first.kind == second.kind and len(units) == 1 and "" not in units
 
 
-def _rate(text: str, read: Read, period: Period | None) -> Steps | None:
+def _rate(text: str, read: Read, period: Period | None) -> PlannedSteps | None:
     """On average how many bookings a day: their number, divided by the days of the period."""
     rate = _RATE.search(text)
     if rate is None or not _AVERAGE.search(text) or period is None or period.start is None or period.end is None:
@@ -560,7 +562,7 @@ def _rate(text: str, read: Read, period: Period | None) -> Steps | None:
     plan = read(_AVERAGE.sub(" ", text[: rate.start()] + " " + text[rate.end() :])) if number else None
     if plan is None or plan.query.aggregate is not Aggregate.COUNT:
         return None
-    return Steps(Way.RATE, (plan,), number, grain)
+    return PlannedSteps(Way.RATE, (plan,), number, grain)
 
 
 def _units(first: date, last: date, grain: str) -> int:
