@@ -361,7 +361,7 @@ def test_every_failure_is_one_clear_line(
         (("search", "x", *at, "-f", "date>=yesterday"), {}, "date: must be an ISO 8601 date or time"),
         (("search", "x", *at, "-f", "lang>fr"), {}, "lang: "),
         (("search", "x", *at, "-f", "nonsense"), {}, "'nonsense' is not `field=value`"),
-        (("search", "x", *at, "--mode", "fuzzy"), {}, "--mode: accepted: hybrid, dense, text"),
+        (("search", "x", *at, "--mode", "fuzzy"), {}, "mode: accepted: hybrid, dense, text"),
         (("ask", " ", *at), {}, "question: is empty"),
         (("ask", "x", "-o", slug), {}, "--index: there are no sources"),
         (("ask", "x", *at, "--capability", "poet"), {}, "no capability named 'poet'; there are: alert_explanation, "),
