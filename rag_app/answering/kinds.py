@@ -6,7 +6,7 @@ has is not its answer. Where no rule knows a question, any sentence may answer i
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 
 from rag_app.answering.verification.figures import OTHER_NUMBERS
@@ -192,6 +192,7 @@ THOUSANDS = re.compile(r"(?<=\d)[,’'](?=\d{3}(?!\d))")
 _MOST_NUMBERS = 100
 _LETTERS = 5  # of a name that are looked for, so that "Frieda's" is found in "Frieda"
 _CHARACTERS_BESIDE = 40  # characters beside a figure, among which is what it counts
+_NUMBERED = compile_later(r"([^\W\d_]+)\W{0,2}(?:\b(?:no|nr|number)\b\W{0,2})?$")
 _RULE = compile_later(
     r"\b(?:must|(?-i:may)|can|could|should|shall|allowed|do (?:i|you|we) get|(?:i|you|we) need|ha(?:ve|s|d) to|darf|dürfen|muss|müssen|kann|können|soll|sollen|peut|peuvent|doit)\b",
     re.IGNORECASE,
@@ -307,6 +308,8 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
     True
     >>> states(Calculation.COUNT, "Dogs are kept on a lead until 8 o'clock.", "How many dogs live here?")
     False
+    >>> states(Calculation.COUNT, "Dog: 17; Name: Bello", "How many dogs live here?")  # its number
+    False
     >>> states(Calculation.EXTREME, "A cut costs 40 euros.", "Which cut is the cheapest?")
     False
     """
@@ -320,11 +323,20 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
         return _RESULT_WORDS[reckoning].search(text) is not None or any(re.search(each, text, re.I) for each in plain)
     thing, asked = _counted_word(question), _words(question)
     beside = [
-        f"{text[max(0, each.start() - _CHARACTERS_BESIDE) : each.start()]} {text[each.end() : each.end() + _CHARACTERS_BESIDE]}"
-        for each in _FIGURE.finditer(text)
-        if not _words(each[0]) <= asked and not _MEASUREMENT.match(text, each.end())
+        f"{part[max(0, each.start() - _CHARACTERS_BESIDE) : each.start()]} {part[each.end() : each.end() + _CHARACTERS_BESIDE]}"
+        for part in text.split(";")
+        for each in _FIGURE.finditer(part)
+        if not _words(each[0]) <= asked
+        and not _MEASUREMENT.match(part, each.end())
+        and not _is_number_of_one(part[: each.start()], thing, asked)
     ]
     return any(stem(word)[:_LETTERS] == thing for each in beside for word in _words(each))
+
+
+def _is_number_of_one(before: str, thing: str, asked: Collection[str]) -> bool:
+    """Whether a figure behind these words is the number of one thing, where several are asked for: "Job: 17" of jobs."""
+    named = _NUMBERED.search(before.casefold())
+    return named is not None and stem(named[1])[:_LETTERS] == thing and named[1] not in asked
 
 
 def _counted_word(question: str) -> str:
