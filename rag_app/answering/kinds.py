@@ -192,7 +192,7 @@ THOUSANDS = re.compile(r"(?<=\d)[,’'](?=\d{3}(?!\d))")
 _MOST_NUMBERS = 100
 _LETTERS = 5  # of a name that are looked for, so that "Frieda's" is found in "Frieda"
 _CHARACTERS_BESIDE = 40  # characters beside a figure, among which is what it counts
-_NUMBERED = compile_later(r"([^\W\d_]+)\W{0,2}(?:\b(?:no|nr|number)\b\W{0,2})?$")
+_NUMBER_OF_ONE = compile_later(r"([^\W\d_]+)\W{0,2}(?:\b(?:no|nr|number)\b\W{0,2})?$")
 _RULE = compile_later(
     r"\b(?:must|(?-i:may)|can|could|should|shall|allowed|do (?:i|you|we) get|(?:i|you|we) need|ha(?:ve|s|d) to|darf|dürfen|muss|müssen|kann|können|soll|sollen|peut|peuvent|doit)\b",
     re.IGNORECASE,
@@ -335,7 +335,7 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
 
 def _is_number_of_one(before: str, thing: str, asked: Collection[str]) -> bool:
     """Whether a figure behind these words is the number of one thing, where several are asked for: "Job: 17" of jobs."""
-    named = _NUMBERED.search(before.casefold())
+    named = _NUMBER_OF_ONE.search(before.casefold())
     return named is not None and stem(named[1])[:_LETTERS] == thing and named[1] not in asked
 
 
