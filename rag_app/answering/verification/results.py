@@ -197,7 +197,8 @@ def _reckon(
     yield from _apply(1, every, product(named, [*asked, *said]))
     yield from _apply(1, (_multiply,), combinations(asked, 2))
     yield from _apply(1, (_subtract,), product(factors, near))
-    yield from _apply(2, (_add,), product(_multiply_each(product(factors, near)), [*named, *asked, *said]))
+    bought = [each for each in _multiply_each(product(factors, near)) if each.dimension]  # not three walks of 17 people
+    yield from _apply(2, (_add,), product(bought, [*named, *asked, *said]))
     for row in rows:
         yield from _apply(1, (_multiply,), product([*factors, *year], row.operands))
         yield from _apply(1, (*between, _multiply), combinations(row.operands, 2))
