@@ -438,8 +438,8 @@ class CapabilityEngine(BaseQueryEngine):
         return replace(everything, question=found.question, above_threshold=found.above_threshold)
 
     async def _search_other_period(self, found: Evidence, question: Question) -> Evidence:
-        """Where nothing that is found for the question's period answers: what is recorded nearest to it, if that does, or else
-        what is of the days of the source that is likeliest to."""
+        """Where nothing that is found for the question's period answers: what is recorded nearest to it, if that does. Else
+        what is recorded around the likeliest source, if that does."""
         if question.period is None or self._prepare is None or found.confidence is not Confidence.LOW:
             return found
         anytime = replace(question, period=None)
@@ -880,10 +880,9 @@ def _sort_by_place(found: Evidence) -> Evidence:
 def _hits_that_answer(evidence: Evidence, told: NotRecorded) -> Sequence[Hit]:
     """The hits that may answer a question about records that makes no query.
 
-    Those with a passage that rather answers, if one is likely to that is no record. If the likeliest passage is of a text that may answer in other
-    words: all texts. Else the hits with half of the words
-    that are not understood; if all are understood: all hits, provided that the likeliest passage has half of the
-    question's words.
+    Those with a passage that rather answers, if the likeliest of these is no record and probably answers. If the likeliest
+    passage is of a text that may answer in other words: all texts. Else the hits with half of the words that are not
+    understood; if all are understood: all hits, provided that the likeliest passage has half of the question's words.
     """
     ranking, blocks, hits = evidence.judgment.ranking, evidence.context.blocks, evidence.hits
     if not blocks or (ranking is not None and not ranking.ranked):

@@ -322,15 +322,18 @@ def states(reckoning: Calculation, text: str, question: str) -> bool:
         ]
         return _RESULT_WORDS[reckoning].search(text) is not None or any(re.search(each, text, re.I) for each in plain)
     thing, asked = _counted_word(question), _words(question)
+    figures = [(part, each) for part in text.split(";") for each in _FIGURE.finditer(part)]
     beside = [
-        f"{part[max(0, each.start() - _CHARACTERS_BESIDE) : each.start()]} {part[each.end() : each.end() + _CHARACTERS_BESIDE]}"
-        for part in text.split(";")
-        for each in _FIGURE.finditer(part)
-        if not _words(each[0]) <= asked
-        and not _MEASUREMENT.match(part, each.end())
-        and not _is_number_of_one(part[: each.start()], thing, asked)
+        (part[max(0, each.start() - _CHARACTERS_BESIDE) : each.start()], part[each.end() :][:_CHARACTERS_BESIDE])
+        for part, each in figures
+        if not _words(each[0]) <= asked and not _MEASUREMENT.match(part, each.end())
     ]
-    return any(stem(word)[:_LETTERS] == thing for each in beside for word in _words(each))
+    return any(
+        stem(word)[:_LETTERS] == thing
+        for before, behind in beside
+        if not _is_number_of_one(before, thing, asked)
+        for word in _words(f"{before} {behind}")
+    )
 
 
 def _is_number_of_one(before: str, thing: str, asked: Collection[str]) -> bool:
