@@ -13,8 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter
-from msgspec import Struct, field
-from msgspec.structs import fields
+from msgspec import Struct, field, structs
 from sqlalchemy import (
     ColumnElement,
     DateTime,
@@ -226,7 +225,7 @@ def _entries(generations: Collection[int]) -> Any:
 
 
 def _entry(row: Row[Any]) -> Entry:
-    names = [each.name for each in fields(Entry) if each.name != "source"]
+    names = [each.name for each in structs.fields(Entry) if each.name != "source"]
     return Entry(source_of(row), **{name: row._mapping[name] for name in names})
 
 

@@ -6,8 +6,7 @@ from uuid import UUID, uuid5
 
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode
-from msgspec import to_builtins
-from msgspec.structs import asdict
+from msgspec import structs, to_builtins
 
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.generations import Generation
@@ -126,7 +125,7 @@ class NodeWriter:
     async def holds(self, nodes: Sequence[BaseNode]) -> bool:
         """Whether the source that consists of these nodes is present in this version. Raises InvalidInput like `add`."""
         source = self._source(nodes[0].ref_doc_id or nodes[0].node_id, nodes[0])
-        source = add_version(source, [asdict(_passage(node)) for node in nodes])
+        source = add_version(source, [structs.asdict(_passage(node)) for node in nodes])
         builds = await self._ledger.builds(self._target.org_id, self._generation.id, [source.id])
         return builds.get(source.id, NO_BUILD).holds(source)
 
@@ -163,7 +162,7 @@ class NodeWriter:
                 *(_passage(node).text for node in nodes),
             }  # these, too: an attempt that failed may have left them
             before = [each for each in kept.get(source.id, ()) if each["text"] not in gone]
-            passages = [*before, *(asdict(_passage(node)) for node in nodes)]
+            passages = [*before, *(structs.asdict(_passage(node)) for node in nodes)]
             source = add_version(source, passages)
             chunks = [self._chunk(node, source, len(before) + place) for place, node in enumerate(nodes)]
             count = builds.get(source.id, NO_BUILD).chunks - len(old) + len(chunks)

@@ -28,8 +28,7 @@ from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
-from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec import Struct, structs
 
 from rag_app.documents.catalogue import UPLOAD_ORIGIN
 from rag_app.documents.chunking import Chunker
@@ -397,7 +396,7 @@ class _Run:
         builds = await self._ingestor.builds([source.id for source, *_ in split.work])
         todo = [each for each in split.work if not builds.get(each[0].id, NO_BUILD).holds(each[0])]
         await self._ledger.begin(
-            [(source, [asdict(passage) for passage in passages]) for source, passages, _ in todo],
+            [(source, [structs.asdict(passage) for passage in passages]) for source, passages, _ in todo],
             self._generation,
             self._basis,
         )

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 
-from msgspec import Meta, Struct, convert, to_builtins
-from msgspec.structs import replace
+from msgspec import Meta, Struct, convert, structs, to_builtins
 from sqlalchemy import Row, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -328,7 +327,7 @@ def _job_file(position: int, name: str, size: int, state: FileState, problems: s
 
 def _serialize_upload(upload: Upload) -> tuple[JsonObject, bytes]:
     """The upload as stored. Files are read completely: requests are limited, and another process does the job."""
-    said = to_builtins(replace(upload, text=None, file=None))
+    said = to_builtins(structs.replace(upload, text=None, file=None))
     kept = {name: value for name, value in said.items() if value}
     if upload.file is not None:
         return {**kept, "is_file": True}, upload.file.read_bytes()
@@ -338,10 +337,10 @@ def _serialize_upload(upload: Upload) -> tuple[JsonObject, bytes]:
 def _upload(folder: Path, position: int, document: JsonObject, content: bytes) -> Upload:
     known = convert(document, Upload)
     if not document.get("is_file"):
-        return replace(known, text=content.decode())
+        return structs.replace(known, text=content.decode())
     path = folder / str(position)  # no name in the file system is the client's
     path.write_bytes(content)
-    return replace(known, file=path)
+    return structs.replace(known, file=path)
 
 
 def _job(row: Row[Any]) -> JobInfo:

@@ -17,8 +17,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from msgspec import Struct
-from msgspec.structs import fields
+from msgspec import Struct, structs
 from sqlalchemy import ColumnElement, Row, Select, and_, exists, false, func, literal, or_, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
@@ -207,7 +206,7 @@ class SourceLedger:
                 await session.execute(
                     _UPSERT_SOURCE,
                     [
-                        {each.name: getattr(source, each.name) for each in fields(Source)}
+                        {each.name: getattr(source, each.name) for each in structs.fields(Source)}
                         | {"id": source.id, "content": [*content]}
                         for source, content in batch
                     ],
@@ -611,13 +610,13 @@ def visibility_conditions(scope: Scope, operator: bool = False) -> list[ColumnEl
     return [*seen, sources_table.c.site_id == scope.site] if scope.site else seen
 
 
-SOURCE = [sources_table.c[each.name].label(each.name) for each in fields(Source)]
+SOURCE = [sources_table.c[each.name].label(each.name) for each in structs.fields(Source)]
 """The columns that `source_of` reads."""
 
 
 def source_of(row: Row[Any]) -> Source:
     """The domain's source. Its metadata are as stored, whatever the index declares now."""
-    said = {each.name: row._mapping[each.name] for each in fields(Source)}
+    said = {each.name: row._mapping[each.name] for each in structs.fields(Source)}
     return Source(**{**said, "visibility": Visibility(row.visibility)})
 
 

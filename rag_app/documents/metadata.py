@@ -10,8 +10,7 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from msgspec import Struct, field
-from msgspec.structs import asdict, replace
+from msgspec import Struct, field, structs
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from rag_app.documents.documents import Document
@@ -84,7 +83,7 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
         sheet=document.sheet,
         version="",
     )
-    return add_version(source, [asdict(passage) for passage in document.passages])
+    return add_version(source, [structs.asdict(passage) for passage in document.passages])
 
 
 def undeclared_names(source: Source, spec: IndexSpec) -> list[str]:
@@ -125,7 +124,7 @@ def _plain(key: str, value: object) -> Any:
 def convert_metadata(source: Source, spec: IndexSpec) -> Source:
     """The source with the metadata that `spec` declares now, in their types. Raises InvalidInput for a value of another type."""
     whole = {key: _whole(spec.fields.get(key), value) for key, value in source.metadata.items()}  # numbers until now
-    return replace(source, metadata=_type_metadata(whole, spec))
+    return structs.replace(source, metadata=_type_metadata(whole, spec))
 
 
 def _type_metadata(said: Mapping[str, object], spec: IndexSpec) -> dict[str, MetadataValue]:
@@ -154,7 +153,7 @@ def _value(name: str, kind: FieldType, value: object) -> MetadataValue:
 def add_version(source: Source, content: Sequence[Mapping[str, Any]]) -> Source:
     """The source with its version: a hash of everything that a reader of it could see, without the file's location and
     the source's place in the file. `content` are its passages, as the ledger stores them."""
-    values = asdict(source) | {"origin": "", "version": ""}
+    values = structs.asdict(source) | {"origin": "", "version": ""}
     for place in ("file_name", "row", "sheet"):
         del values[place]
     untyped = {name: value for name, value in values.pop("untyped").items() if name != "date"}
@@ -163,7 +162,7 @@ def add_version(source: Source, content: Sequence[Mapping[str, Any]]) -> Source:
     if source.audience_id is None:  # so that versions of releases without groups stay as they are
         del values["audience_id"]
     said = json.dumps([values, [*content]], sort_keys=True, default=str, ensure_ascii=True)
-    return replace(source, version=hashlib.sha256(said.encode()).hexdigest())
+    return structs.replace(source, version=hashlib.sha256(said.encode()).hexdigest())
 
 
 @cache

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
-from msgspec import Meta, Struct, field
-from msgspec.structs import replace
+from msgspec import Meta, Struct, field, structs
 
 from rag_app.documents.catalogue import UPLOAD_ORIGIN, Catalogue
 from rag_app.documents.documents import Document, Documents, Passage
@@ -154,7 +153,7 @@ class UploadService:
         made = await asyncio.to_thread(self._make, spec, target, uploads)
         ids = {source.id for each in made for source, _ in each.found}
         before = await self._ledger.find_by_origins(target.org_id, spec.name, {*map(_origin, uploads)})
-        within = replace(sender, organizations=frozenset({target.org_id}), site=None)
+        within = structs.replace(sender, organizations=frozenset({target.org_id}), site=None)
         hidden = await self._catalogue.existing_sources(within, ids | before.keys()) if ids else set()
         for each in made:
             each.problems += [
@@ -331,7 +330,7 @@ def _assign_name(document: Document, upload: Upload) -> Document:
     else:
         name = own or (f"{upload.name}#{document.name}" if document.name else upload.name)
     title = document.title if document.name else upload.title or document.title
-    return replace(
+    return structs.replace(
         document,
         external_id=name,
         title=title,

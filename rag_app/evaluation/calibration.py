@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec import Struct, structs
 
 from rag_app.domain import InvalidInput
 from rag_app.retrieval.confidence import NAMES, Fit, Signals, probabilities
@@ -139,7 +138,7 @@ def fit_gate(asked: Sequence[AskedQuestion], embedding_model: str, prior: Fit | 
             f"a fit needs {LEAST_QUESTIONS} judged questions or more, {LEAST_OF_A_KIND} of each kind: "
             f"there are {good} with an answer and {bad} without",
         )
-    signals = np.array([astuple(each.signals) for each in asked], np.float64)
+    signals = np.array([structs.astuple(each.signals) for each in asked], np.float64)
     shares = _balance(np.array([each.weight for each in asked], np.float64), answerable)
     start = np.zeros(len(NAMES) + 1) if prior is None else prior.vector()
     held_out = np.empty(len(asked))

@@ -16,8 +16,7 @@ from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi.spec import Example, SecurityRequirement, Tag
 from litestar.params import QueryParameter, SkipValidationMarker
 from litestar.types import AnyCallable
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct, field, structs
 
 from rag_app.domain import (
     MOST_REQUESTS,
@@ -207,7 +206,7 @@ def with_limits(
         if unknown := sorted(given.keys() - known):
             raise Misconfigured(f"{setting}: there is no {unknown[0]!r}; accepted: {', '.join(sorted(known))}")
     return tuple(
-        replace(
+        structs.replace(
             each,
             limit=requests.get(each.name, each.limit) or None,
             concurrent=concurrent.get(each.name, each.concurrent) or None,

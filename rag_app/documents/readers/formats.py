@@ -21,8 +21,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 import yaml  # type: ignore[import-untyped]
 from charset_normalizer import from_bytes
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from rag_app.documents import limits
 from rag_app.documents.documents import SIDECAR, Document, Documents, Passage
@@ -144,13 +143,13 @@ def _check_document(document: Document, shown: str) -> Document | UnreadableDocu
     """The document cleaned; of many in a file, one that is over a limit does not cost the others."""
     try:
         passages = tuple(
-            replace(p, text=text, section=clean(p.section) or None if p.section else p.section)
+            structs.replace(p, text=text, section=clean(p.section) or None if p.section else p.section)
             for p in check_output(document.passages)
             if (text := clean(p.text))
         )
         if not passages:
             raise UnreadableDocument(shown, "no text")
-        return replace(
+        return structs.replace(
             document,
             name=clean(document.name),
             title=clean(document.title) if document.title else None,

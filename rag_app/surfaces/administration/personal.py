@@ -14,8 +14,7 @@ from pathlib import Path
 from uuid import UUID
 
 from llama_index.core.schema import TextNode
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
@@ -136,7 +135,7 @@ class _Erasure:
         org_id = source.org_id
         async with self._ledger.lock_for_writing(org_id, source.index):
             content = await self._ledger.content(Scope(frozenset({org_id})), source.id, operator=True)
-            after, written = add_version(replace(source, owner_id=None), content), dict[int, int]()
+            after, written = add_version(structs.replace(source, owner_id=None), content), dict[int, int]()
             for generation in await self._find_holding(org_id, [source.id]):
                 build = (await self._ledger.builds(org_id, generation.id, [source.id])).get(source.id)
                 current = (

@@ -12,8 +12,7 @@ from uuid import UUID
 from litestar import Response
 from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg
-from msgspec import Meta, Struct, convert, field
-from msgspec.structs import replace
+from msgspec import Meta, Struct, convert, field, structs
 
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.refusals import foreign_language
@@ -256,7 +255,7 @@ async def search(
 ) -> SearchResponse:
     """Finds the chunks that are most similar to the query, among those that the caller may see. With `mode: hybrid`, words
     count as well."""
-    question = replace(data.question(), mode=Mode(data.mode or pipeline.search_mode(INDEX)))
+    question = structs.replace(data.question(), mode=Mode(data.mode or pipeline.search_mode(INDEX)))
     hits = await pipeline.search(INDEX, question, request.user.scope())
     return render_search(request, data.query_text, hits, pipeline.warnings(question))
 

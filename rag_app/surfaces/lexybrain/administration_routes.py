@@ -8,8 +8,7 @@ from typing import Annotated, get_args
 
 from litestar.openapi.spec import Example, Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
-from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
-from msgspec.structs import asdict, replace
+from msgspec import UNSET, Meta, Struct, UnsetType, structs, to_builtins
 
 from rag_app.access.audit import ADMINISTRATORS_ONLY
 from rag_app.answering.prompt_configs import PromptRegistry
@@ -30,7 +29,7 @@ from rag_app.surfaces.lexybrain.types import (
 )
 
 _PEOPLE = frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION})
-SURFACE = replace(
+SURFACE = structs.replace(
     LEXYBRAIN,
     name="lexybrain_admin",
     tag=Tag(
@@ -220,4 +219,4 @@ async def change(
 
 
 def _prompt(given: PromptVersion) -> PromptInfo:
-    return as_wire(PromptInfo, given.config, **{**asdict(given), "share": round(given.share, 4)})
+    return as_wire(PromptInfo, given.config, **{**structs.asdict(given), "share": round(given.share, 4)})

@@ -18,8 +18,7 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID, uuid4
 
-from msgspec import convert
-from msgspec.structs import replace
+from msgspec import convert, structs
 
 from rag_app.answering.capabilities import DESCRIPTIONS, capability_named
 from rag_app.answering.chosen_models import ChosenModels
@@ -266,12 +265,12 @@ class Turn:
             earlier=() if self._leaning is Leaning.ALONE else cited_before(history),
             named=tuple(named),
         )
-        asked = replace(self.question, today=self._today, leans=self._leaning is Leaning.LEANS)
+        asked = structs.replace(self.question, today=self._today, leans=self._leaning is Leaning.LEANS)
         asks_model = self._services.models.model(self.capability) is not None  # which is shown what was said
         if asked.searched is None:  # no model has rewritten it
             asked = go_on(asked, asked_before(history), pronouns=not asks_model)
         if asks_model:
-            asked = replace(asked, restated="")
+            asked = structs.replace(asked, restated="")
         self.question = await self._services.pipeline.resolve_dates(self.capability, asked, self._scope)
 
     async def _detect(self, history: Sequence[PastMessage]) -> str:
@@ -422,7 +421,7 @@ class Turn:
             self._paid.append((model, Usage(count_tokens(self._read(())) + context, 0)))
         if self._paid:
             nothing = Answer("", Confidence.LOW, model, datetime.now(UTC), usage=Usage(0, 0), complete=False)
-            took = replace(self._outcome(nothing), message=self._begun.message)
+            took = structs.replace(self._outcome(nothing), message=self._begun.message)
         failures = ((type(error).__name__, str(error)),) if isinstance(error, RagError) else ()
         try:
             await give_up(self._services.database, self._begun, failures, took)

@@ -16,8 +16,7 @@ from itertools import starmap
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID, uuid4
 
-from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec import Meta, Struct, structs
 from sqlalchemy import (
     JSON,
     Numeric,
@@ -324,7 +323,7 @@ async def admit(
             plans = {each.code: each for each in starmap(Plan, await session.execute(_PLANS))}
             if plan not in plans:
                 raise InvalidInput("planCode", plan, f"accepted: {', '.join(plans)}")
-            account = replace(account, plan=plan, messages=plans[plan].messages, enabled=plans[plan].enabled)
+            account = structs.replace(account, plan=plan, messages=plans[plan].messages, enabled=plans[plan].enabled)
         if not account.enabled:
             raise FeatureDisabled(f"The plan {account.plan} does not include conversations")
         if cost_cap_cents is not None and (spent or 0) >= cost_cap_cents:

@@ -17,7 +17,6 @@ from unicodedata import category
 from uuid import UUID, uuid4, uuid5
 
 from msgspec import Struct, convert, structs, to_builtins
-from msgspec.structs import replace
 from sqlalchemy import (
     ColumnElement,
     Row,
@@ -228,7 +227,7 @@ async def keep_message(
     nothing remains, no thread and no charge.
     """
     user = principal.user or (await Entitlements(database).find(principal)).user
-    scope, message = replace(principal.scope(), user=user), message or uuid4()
+    scope, message = structs.replace(principal.scope(), user=user), message or uuid4()
     async with quotas.admit(
         database,
         scope,

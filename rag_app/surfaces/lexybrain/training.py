@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec import Struct, structs
 from sqlalchemy import bindparam, exists, func, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -170,7 +169,7 @@ class Training:
             found = dict((await session.execute(there)).tuples().all())
             if found.keys() != said or not found[lesson.message]:
                 return False
-            await session.execute(_COLLECT, {**_storable(asdict(lesson)), "user": user})
+            await session.execute(_COLLECT, {**_storable(structs.asdict(lesson)), "user": user})
         return True
 
     async def list_consenting(self) -> list[Consenting]:

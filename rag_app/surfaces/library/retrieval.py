@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from uuid import UUID
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from rag_app.application import Application
 from rag_app.domain import Forbidden, InvalidInput, Mode, NotFound, Question, Scope
@@ -163,7 +162,9 @@ async def retrieve_chunks(
         # in other modes the order is not the similarities': what the threshold cuts has others behind it
         fetch = None if question.mode is Mode.DENSE else max(top_k, spec.fusion.depth)
         filters = (condition("source_type", IN, source_types),) if source_types else ()
-        hits = await application.searcher.search(spec.name, replace(question, filters=filters, fetch=fetch), scope)
+        hits = await application.searcher.search(
+            spec.name, structs.replace(question, filters=filters, fetch=fetch), scope
+        )
     return [chunk_of(hit) for hit in hits]
 
 
@@ -171,7 +172,8 @@ def _build_question(text: str, top_k: int, similarity_threshold: float, mode: st
     question = question_of(text, top_k, mode, (), "query_text")
     if not 0 <= similarity_threshold <= 1:
         raise InvalidInput("similarity_threshold", similarity_threshold, "must be a number from 0 to 1")
-    return replace(question, threshold=round(2 * similarity_threshold - 1, 12))  # 2 * 0.8 - 1 is a little more than 0.6
+    # rounded: 2 * 0.8 - 1 is a little more than 0.6
+    return structs.replace(question, threshold=round(2 * similarity_threshold - 1, 12))
 
 
 async def scope_of_stranger(

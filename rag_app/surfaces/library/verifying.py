@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from llama_index.core.schema import BaseNode, NodeWithScore
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from rag_app.answering.citations import cite, number_citations, pieces_of
 from rag_app.answering.context import Context, ContextBlock as PromptBlock, build_context
@@ -93,7 +92,7 @@ def _block(number: int, found: FoundPassage) -> PromptBlock:
         case _:
             raise InvalidInput("hits", None, f"must be hits, nodes or context blocks, not {type(found).__name__}")
     blocks = build_context([hit], max_tokens=10**9, max_sources=1).blocks  # nothing is cut
-    return replace(blocks[0], number=number)
+    return structs.replace(blocks[0], number=number)
 
 
 def _id(name: str) -> UUID:

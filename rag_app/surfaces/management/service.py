@@ -6,8 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
-from msgspec import Struct, convert
-from msgspec.structs import replace
+from msgspec import Struct, convert, structs
 from sqlalchemy import Date, DateTime, Text, Uuid, bindparam, delete, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 
@@ -63,7 +62,7 @@ class Belonging:
     async def as_member(self, principal: Principal, organization: str) -> Principal:
         """The principal, as a member of one organization alone, who reads its validation runs."""
         found = await self._own(principal, organization, Act("validations.read", organization))
-        return replace(principal, organizations=frozenset({found.id}))
+        return structs.replace(principal, organizations=frozenset({found.id}))
 
     async def members(self, principal: Principal, organization: str) -> MembersResponse:
         found = await self._own(principal, organization, Act("members.read", organization))

@@ -13,8 +13,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Tag
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from litestar.response import File
-from msgspec import DecodeError, Meta, Struct, json
-from msgspec.structs import replace
+from msgspec import DecodeError, Meta, Struct, json, structs
 
 from rag_app.documents.uploads import OrganizationFull, Upload
 from rag_app.documents.workspace import temporary_folder
@@ -562,7 +561,7 @@ def _set_external_id(upload: Upload, external_id: str | None) -> Upload:
     name = external_id or upload.external_id
     if name is None or "\0" in name or len(name) > LONGEST_ID:
         raise InvalidInput("external_id", name, f"must be a text of 1 to {LONGEST_ID} characters")
-    return replace(upload, external_id=name)
+    return structs.replace(upload, external_id=name)
 
 
 class _JsonFields(Struct, frozen=True, forbid_unknown_fields=True):

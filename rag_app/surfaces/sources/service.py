@@ -15,7 +15,6 @@ from uuid import UUID
 
 from llama_index.core.schema import NodeWithScore
 from msgspec import Struct, convert, structs, to_builtins
-from msgspec.structs import replace
 
 from rag_app.access.groups import Group, GroupDirectory
 from rag_app.access.people import Organization, People
@@ -461,13 +460,13 @@ class SourceService:
             if filters or confirm is not None or len(external_ids) != 1:
                 raise InvalidInput("If-Match", if_match[:100], "can only be sent with a single `external_id`")
             return await self._delete_matching(principal, everything, external_ids[0], if_match)
-        asked = replace(everything, filters=check_filters(filters, spec), external_ids=tuple(external_ids))
+        asked = structs.replace(everything, filters=check_filters(filters, spec), external_ids=tuple(external_ids))
         scope = principal.scope() if confirm is None else Scope(frozenset({org_id}))
         found = await self._catalogue.list_matching(scope, asked, operator=confirm is not None)
         if tables := await self._catalogue.tables(scope, everything, external_ids):
             rows = frozenset[UUID]().union(*(each.rows for each in tables.values()))
             if filters:
-                rows &= {*await self._catalogue.list_matching(scope, replace(asked, external_ids=()))}
+                rows &= {*await self._catalogue.list_matching(scope, structs.replace(asked, external_ids=()))}
             found = [*rows.union(found)]
         if found and filters and not external_ids and not any(map(names_something, filters)):
             there = await self._catalogue.list_matching(scope, everything)
@@ -505,8 +504,8 @@ class SourceService:
         try:
             url, found = await fetch(upload.url, folder, self.allowed.size, self._networks)
         except UnreadableDocument as error:
-            return replace(upload, external_id=upload.external_id or upload.url, problem=error.reason)
-        return replace(
+            return structs.replace(upload, external_id=upload.external_id or upload.url, problem=error.reason)
+        return structs.replace(
             upload,
             external_id=upload.external_id or upload.url,
             file=found.path,

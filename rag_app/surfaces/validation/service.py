@@ -10,8 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from llama_index.core.schema import NodeWithScore
-from msgspec import convert, to_builtins
-from msgspec.structs import asdict, replace
+from msgspec import convert, structs, to_builtins
 
 from rag_app.documents.generations import Generation
 from rag_app.domain import Hit, InvalidInput, JsonObject, NotFound, Principal, Question, require, uuid_in
@@ -171,7 +170,7 @@ class RetrievalValidation:
         run = await self._find_report(validation_id, user)
         if against is None:
             return run
-        return replace(run, comparison=_comparison(run, await self._find_report(against, user)))
+        return structs.replace(run, comparison=_comparison(run, await self._find_report(against, user)))
 
     async def collections(self, user: Principal) -> CollectionsResponse:
         """One for each name of each index that the user may search."""
@@ -213,7 +212,7 @@ class RetrievalValidation:
         )
         figures, shown = measure(relevance, asked.results_wanted), hits[: asked.results_wanted]
         return ValidationMetrics(
-            **asdict(_metrics(figures)),
+            **structs.asdict(_metrics(figures)),
             avg_similarity_score=round(fmean(hit.relevance for hit in shown), 4) if shown else 0.0,
             total_results=len(shown),
             relevant_results=figures.relevant,
