@@ -8,7 +8,7 @@ from uuid import UUID
 import httpx
 
 from rag_app.application import Application, build_api
-from rag_app.console.token import issue
+from rag_app.console.users import issue
 from rag_app.domain import JsonObject, Misconfigured, RagError
 from rag_app.evaluation.answer_facts import Reply, ScoredTurn, Thread, score_thread
 from rag_app.http.fields import MOST_EARLIER

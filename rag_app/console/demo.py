@@ -23,7 +23,7 @@ from rag_app.application import Application, open_application
 from rag_app.console.printing import answer_text, progress_bar, render_text, summary_text
 from rag_app.console.sample_dates import move_dates, move_value, whole_weeks_between
 from rag_app.console.serving import claim_port, http_url, serve_at
-from rag_app.console.token import issue
+from rag_app.console.users import issue
 from rag_app.database.urls import database_urls
 from rag_app.documents.documents import Document
 from rag_app.documents.ingest import Progress, Summary

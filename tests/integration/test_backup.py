@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from rag_app.application import Application, open_application
-from rag_app.console import backup as commands
+from rag_app.console import database as commands
 from rag_app.database.private import private_postgres
 from rag_app.database.urls import database_urls
 from rag_app.domain import InvalidInput, Misconfigured, Mode, Scope, StoreFailed

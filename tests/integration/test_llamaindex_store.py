@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from rag_app.application import Application
-from rag_app.console import backup as commands
+from rag_app.console import database as commands
 from rag_app.console.cli import main
 from rag_app.documents.metadata import Target
 from rag_app.domain import Mode, Question, Scope

@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from rag_app.access.people import People
-from rag_app.console import retention as commands
+from rag_app.console import database as commands
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
 from rag_app.settings import RetentionSettings

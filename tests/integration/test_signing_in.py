@@ -16,7 +16,7 @@ from rag_app.application import create_app
 from rag_app.console import database, orgs
 from rag_app.console.doctor import doctor
 from rag_app.console.serving import _prepare
-from rag_app.console.token import token
+from rag_app.console.users import token
 from rag_app.database.urls import DatabaseUrls
 from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.settings import Settings

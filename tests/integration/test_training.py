@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from rag_app.access.people import Keys, People
-from rag_app.console import training
+from rag_app.console import users
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
@@ -368,7 +368,7 @@ def test_a_lesson_is_its_users_alone(chat: Chat) -> None:
 
 def exported(tmp_path: Path, capsys: pytest.CaptureFixture[str], **chosen: Any) -> tuple[list[dict[str, Any]], str]:
     file = tmp_path / f"{uuid4().hex}.jsonl"
-    training.export_training_data(file, chosen.get("since"), chosen.get("capability"))
+    users.export_training_data(file, chosen.get("since"), chosen.get("capability"))
     assert file.stat().st_mode & 0o777 == 0o600
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()], capsys.readouterr().err
 
