@@ -38,13 +38,6 @@ if TYPE_CHECKING:
         ask_with_citations,
         search_chunks_with_filters,
     )
-    from rag_app.surfaces.library.pipeline import (
-        PipelineResult,
-        Prompts,
-        quick_test,
-        run_rag_pipeline,
-        test_rag_pipeline,
-    )
     from rag_app.surfaces.library.prompting import (
         Message,
         assemble_chat_prompt,
@@ -57,11 +50,16 @@ if TYPE_CHECKING:
     )
     from rag_app.surfaces.library.retrieval import (
         DEFAULT_POLICY,
+        PipelineResult,
+        Prompts,
         RetrievalPolicy,
         create_permissive_policy,
         create_strict_policy,
+        quick_test,
         retrieve_chunks,
+        run_rag_pipeline,
         sanitize_source_types,
+        test_rag_pipeline,
         validate_retrieval_request,
     )
     from rag_app.surfaces.library.verifying import Verified, verify
@@ -104,11 +102,10 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is here
     _MODULES = {
         "context": "Chunk ContextBlock Evidence build_context_blocks build_evidence build_evidence_from_chunks",
         "owner": "Citation RAGResponse ask_with_citations search_chunks_with_filters",
-        "pipeline": "PipelineResult Prompts quick_test run_rag_pipeline test_rag_pipeline",
         "prompting": "Message assemble_chat_prompt assemble_conversation_prompt assemble_prompt",
         "rag": "Rag open",
-        "retrieval": "DEFAULT_POLICY RetrievalPolicy create_permissive_policy create_strict_policy retrieve_chunks"
-        " sanitize_source_types validate_retrieval_request",
+        "retrieval": "DEFAULT_POLICY PipelineResult Prompts RetrievalPolicy create_permissive_policy create_strict_policy quick_test"
+        " retrieve_chunks run_rag_pipeline sanitize_source_types test_rag_pipeline validate_retrieval_request",
         "verifying": "Verified verify",
     }
 
@@ -121,7 +118,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is here
             return version("rag-app")
         for module, names in _MODULES.items():
             if name in names.split():
-                if module in ("owner", "pipeline", "rag", "retrieval"):
+                if module in ("owner", "rag", "retrieval"):
                     from rag_app.console.lazy_packages import import_frozen as import_module
                 return getattr(import_module(f"rag_app.surfaces.library.{module}"), name)
         raise AttributeError(f"module 'rag_app' has no attribute {name!r}")

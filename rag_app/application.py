@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 import rag_app.surfaces.lexybrain  # noqa: F401 - registers its capabilities, which are known whether or not it is served
-from rag_app.access.groups import GroupDirectory
 from rag_app.access.limits import Budgets, Leases, RateLimiter
 from rag_app.access.page_sessions import Sessions
 from rag_app.access.people import Calendar, Keys, People
-from rag_app.access.roles import Role, RoleDirectory
+from rag_app.access.roles import GroupDirectory, Role, RoleDirectory
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.database.session import Database
@@ -27,7 +26,7 @@ from rag_app.documents.generations import Generation, GenerationRegistry
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.originals import Originals
 from rag_app.domain import Forbidden, Misconfigured, RagError, Scope, StoreFailed, require, resource_folder
-from rag_app.evaluation.stored_fits import Calibrations
+from rag_app.evaluation.records import Calibrations
 from rag_app.retrieval.confidence import shipped_fit
 from rag_app.retrieval.embedders import EMBEDDERS, BundledModel, build_embedder
 from rag_app.retrieval.index import LAYOUT, ConfidenceRule, IndexSpec, find_index, load_indexes
@@ -524,8 +523,8 @@ class Application:
 
     async def work(self) -> None:
         """Take turns from the queue until cancelled."""
+        from rag_app.documents.uploads import remove_abandoned_folders
         from rag_app.documents.worker import work
-        from rag_app.documents.workspace import remove_abandoned_folders
 
         await asyncio.to_thread(remove_abandoned_folders)
         keeping = asyncio.create_task(self._keep_jobs())

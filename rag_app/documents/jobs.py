@@ -26,8 +26,7 @@ from rag_app.database.pages import cursor, is_after_cursor
 from rag_app.database.session import Database
 from rag_app.documents.metadata import Target
 from rag_app.documents.tables import job_files_table, jobs_table
-from rag_app.documents.uploads import Upload, UploadedDocument
-from rag_app.documents.workspace import temporary_folder
+from rag_app.documents.uploads import Upload, UploadedDocument, temporary_folder
 from rag_app.domain import (
     EmbeddingFailed,
     Forbidden,

@@ -6,14 +6,22 @@
     ingest    `Ingestor.ingest_documents`, as for every ingest
 
 Unchanged documents cost nothing, so an interrupted request can be repeated.
+
+What is received is in a temporary folder, which is removed even if its process is killed: a process locks the folder it uses
+(flock(2), which a kill frees), and the next process removes folders without a lock.
 """
 
 import asyncio
+import fcntl
 import hashlib
+import os
+import shutil
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Annotated
 from uuid import UUID
 
@@ -22,10 +30,10 @@ from msgspec import Meta, Struct, field, structs
 from rag_app.documents.catalogue import UPLOAD_ORIGIN, Catalogue
 from rag_app.documents.documents import Document, Documents, Passage
 from rag_app.documents.ingest import Ingestor
-from rag_app.documents.kinds import name_problem, tell_suffix
 from rag_app.documents.ledger import Basis, SourceLedger
 from rag_app.documents.metadata import Target, to_source, undeclared_names
 from rag_app.documents.originals import Originals
+from rag_app.documents.readers.formats import name_problem, tell_suffix
 from rag_app.documents.reading import File, ReaderPool
 from rag_app.domain import (
     InvalidInput,
@@ -351,3 +359,37 @@ def _read_results(made: Iterable[_UploadResult]) -> Iterator[tuple[File, Documen
             # what could not be read may be what stands there now: nothing is removed for it
             parts += [UnreadableDocument(each.upload.name, problem) for problem in each.problems]
             yield File(Path(each.upload.name[:200]), shown, _origin(each.upload), Path()), iter(parts)
+
+
+_PREFIX = "rag-files-"
+_YOUNG = 60.0  # seconds of a folder's life in which it may not be locked yet
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A new folder, removed at exit."""
+    with TemporaryDirectory(prefix=_PREFIX) as name:
+        lock = os.open(name, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield Path(name)
+        finally:
+            os.close(lock)
+
+
+def remove_abandoned_folders(now: float | None = None) -> None:
+    """Remove those of processes that were killed. `now` is the time since the epoch."""
+    oldest = (time.time() if now is None else now) - _YOUNG
+    for folder in Path(gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # it is another user's, or has gone
+            if folder.stat().st_uid == os.geteuid() and folder.stat().st_mtime < oldest:
+                _remove_unlocked(folder)
+
+
+def _remove_unlocked(folder: Path) -> None:
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
+    finally:
+        os.close(lock)

@@ -1,13 +1,16 @@
-"""Validation runs, and judgments: which passages of which sources answer a query.
+"""Validation runs; judgments: which passages of which sources answer a query; and the fits that are calibrated with them.
 
-Both belong to one organization: a caller with several has none here.
+Runs and judgments belong to one organization: a caller with several has none here. Fits are stored with a generation: one of
+the index, and one of each organization with enough questions. A fit judges the hits of every generation of its index with
+the same embedding model and chunking, in each store: so it outlives a move, and a rebuild that changes neither.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+from cachetools import TTLCache
 from msgspec import Struct
 from sqlalchemy import (
     Row,
@@ -17,7 +20,6 @@ from sqlalchemy import (
     case,
     exists,
     func,
-    insert,
     literal,
     not_,
     or_,
@@ -25,15 +27,19 @@ from sqlalchemy import (
     text,
     tuple_,
 )
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rag_app.database.session import Database
 from rag_app.database.tables import matches_any
+from rag_app.documents.generations import Generation
 from rag_app.documents.ledger import Passages
-from rag_app.documents.tables import sources_table
-from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, InvalidInput, JsonObject, Principal, storable
-from rag_app.evaluation.tables import judgments_table, validation_sources_table, validations_table
+from rag_app.documents.tables import generations_table, sources_table
+from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, InvalidInput, JsonObject, Principal, Scope, storable
+from rag_app.evaluation.tables import calibrations_table, judgments_table, validation_sources_table, validations_table
 from rag_app.evaluation.validation import JudgedPassage, Span
+from rag_app.retrieval.confidence import Basis, Fit
+from rag_app.retrieval.index import IndexSpec
 
 _LONGEST_QUERY = 2000  # bytes: an entry of an index in PostgreSQL holds 2,700
 _NOBODY = UUID(int=0)
@@ -339,3 +345,89 @@ def _key(query: str) -> str:
     """
     same = " ".join(query.split()).casefold()
     return same if len(same.encode()) <= _LONGEST_QUERY else f"{_DIGEST}{sha256(same.encode()).hexdigest()}"
+
+
+_MOST_REMEMBERED = 4096
+_SECONDS = 2.0  # how long a process may go on with a fit after another one is kept
+
+
+class Calibrations:
+    """What `rag-app calibrate` has fitted. The index's own fit belongs to the public organization, which everybody sees."""
+
+    def __init__(
+        self,
+        database: Database,
+        store_of: Callable[[IndexSpec], str],
+        shipped: Callable[[IndexSpec], tuple[Fit, Basis]],
+    ) -> None:
+        """`store_of` returns the kind of an index's vector store; `shipped` returns the fit to use if none is stored."""
+        self._database, self._store_of, self._shipped = database, store_of, shipped
+        self._remembered: TTLCache[tuple[str, frozenset[UUID]], tuple[Fit, Basis]] = TTLCache(
+            _MOST_REMEMBERED, _SECONDS
+        )
+
+    async def keep(self, generation: int, organization: UUID, fit: Fit) -> None:
+        """Store a fit, replacing the previous one. `generation` is its id."""
+        made = insert(calibrations_table).values(
+            generation_id=generation, org_id=organization, fit=fit.model_dump(mode="json")
+        )
+        replaced = made.on_conflict_do_update(
+            index_elements=[calibrations_table.c.generation_id, calibrations_table.c.org_id],
+            set_={"fit": made.excluded.fit, "created_at": func.now()},
+        )
+        async with self._database.scoped(Scope(frozenset({organization}))) as session:
+            await session.execute(replaced)
+        self._remembered.clear()
+
+    async def fit_for(self, spec: IndexSpec, scope: Scope, *, anew: bool = False) -> tuple[Fit, Basis]:
+        """The fit for the scope's hits, at most two seconds old, or read `anew`.
+
+        For the active generation: the newest fit of the scope's one organization besides the public one, else of the
+        index, else the shipped one.
+        """
+        key = spec.name, scope.organizations
+        if not anew and (known := self._remembered.get(key)) is not None:
+            return known
+        active = generations_table.alias()
+        of_active = (
+            select(calibrations_table.c.org_id, calibrations_table.c.fit)
+            .join(generations_table)
+            .join(
+                active,
+                and_(
+                    *(
+                        active.c[name] == generations_table.c[name]
+                        for name in ("index", "embedding_model", "dimension")
+                    ),
+                    active.c.settings["chunking"].is_not_distinct_from(generations_table.c.settings["chunking"]),
+                ),
+            )
+            .where(active.c.index == spec.name, active.c.store == self._store_of(spec), active.c.state == "active")
+            .order_by(calibrations_table.c.created_at)
+        )
+        rows = await self._database.read(scope, of_active)
+        fits = {organization: fit for organization, fit in rows}  # noqa: C416 - rows
+        own = scope.organizations - {PUBLIC_ORGANIZATION}
+        found = self._shipped(spec)
+        if len(own) == 1 and (fit := fits.get(next(iter(own)))) is not None:
+            found = Fit.model_validate(fit), "organization"
+        elif PUBLIC_ORGANIZATION in fits:
+            found = Fit.model_validate(fits[PUBLIC_ORGANIZATION]), "index"
+        self._remembered[key] = found
+        return found
+
+    async def list_lost(self, generation: Generation, organizations: Collection[UUID]) -> set[UUID]:
+        """Those of the organizations whose fits to the index do not judge the hits of this generation."""
+        kept = and_(
+            generations_table.c.embedding_model == generation.embedding_model,
+            generations_table.c.dimension == generation.dimension,
+            generations_table.c.settings["chunking"].is_not_distinct_from(generation.settings.get("chunking")),
+        )
+        fitted = (
+            select(calibrations_table.c.org_id)
+            .join(generations_table)
+            .where(generations_table.c.index == generation.index)
+            .group_by(calibrations_table.c.org_id)
+            .having(~func.bool_or(kept))
+        )
+        return {organization for (organization,) in await self._database.read(Scope(frozenset(organizations)), fitted)}

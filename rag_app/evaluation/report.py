@@ -11,8 +11,7 @@ from msgspec import Struct
 from rag_app.domain import PUBLIC_ORGANIZATION, Hit, JsonObject, Mode, source_id
 from rag_app.evaluation.calibration import Answerability, answerability, calibrate
 from rag_app.evaluation.judgments import JudgmentSet, Qrels, Query
-from rag_app.evaluation.metrics import Scores, evaluate_run
-from rag_app.evaluation.validation import ask_all
+from rag_app.evaluation.validation import Scores, ask_all, evaluate_run
 from rag_app.retrieval.hits import signal
 from rag_app.retrieval.index import ConfidenceRule
 

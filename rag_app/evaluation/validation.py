@@ -1,10 +1,15 @@
-"""Measures the results of single queries: which of them are relevant, and the metrics.
+"""Measures ranked results: the metrics, and which results of a single query are relevant.
+
+The figures of rankings are trec_eval's, by the standard definitions. A ranking is a sequence of document names, best first,
+each once; `grades` maps the judged documents of a query to whole numbers. A document is relevant from grade 1 on; one that
+is not judged is not. `k` is at least 1, and may be larger than the ranking. All values are between 0 and 1.
 
 A result is relevant if it is an expected chunk, if it overlaps a passage judged to answer the query, or, without such
 knowledge, if its score is high enough for an answer. A judged passage is still found after its source is split anew.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
@@ -12,8 +17,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from rag_app.documents.ledger import Passages
-from rag_app.domain import Hit, uuid_in
-from rag_app.evaluation.metrics import hit_rate, precision, reciprocal_rank
+from rag_app.domain import Hit, InvalidInput, uuid_in
 
 AskedItem = TypeVar("AskedItem")
 FoundItem = TypeVar("FoundItem")
@@ -76,7 +80,7 @@ def relevance_by_score(hits: Sequence[Hit], answer_from: float) -> Relevance:
 
 
 class MetricValues(Struct, frozen=True):
-    """By the definitions of `rag_app.evaluation.metrics`: 0..1, the mappings by cut-off k.
+    """By the definitions of `rag_app.evaluation.validation`: 0..1, the mappings by cut-off k.
 
     `reciprocal_rank`, `hit_rate` and `relevant` (their number) cover the requested results; recall is None if the
     number of items to find is unknown.
@@ -171,3 +175,103 @@ def overlap(one: Span, other: Span) -> bool:
     (True, False)
     """
     return 2 * (min(one[1], other[1]) - max(one[0], other[0])) >= min(one[1] - one[0], other[1] - other[0])
+
+
+Grades = Mapping[str, int]
+
+
+def ndcg(ranked: Sequence[str], grades: Grades, k: int) -> float:
+    """Normalized discounted cumulative gain (Järvelin & Kekäläinen, TOIS 2002), as trec_eval's ndcg_cut.
+
+    DCG = sum of grade / log2(rank + 1) over the first k ranks, divided by that of the best possible order. The gain is
+    the grade itself, not 2^grade - 1; a negative grade gains nothing. 0 without relevant documents.
+
+    >>> round(ndcg(["b", "a"], {"a": 2, "b": 1}, 10), 4)  # (1 + 2/log2(3)) / (2 + 1/log2(3))
+    0.8597
+    """
+    ideal = _dcg(sorted(grades.values(), reverse=True)[:k])
+    return _dcg([grades.get(name, 0) for name in ranked[:k]]) / ideal if ideal else 0.0
+
+
+def _dcg(gains: Sequence[int]) -> float:
+    return sum(max(gain, 0) / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
+
+
+def precision(ranked: Sequence[str], grades: Grades, k: int) -> float:
+    """Relevant documents among the first k, divided by k however short the ranking is (trec_eval's P).
+
+    >>> precision(["a", "x"], {"a": 1}, 5)
+    0.2
+    """
+    return _count_relevant(ranked, grades, k) / k
+
+
+def recall(ranked: Sequence[str], grades: Grades, k: int) -> float:
+    """Relevant documents among the first k, divided by all relevant ones; 0 without any (trec_eval's recall).
+
+    >>> recall(["a", "x"], {"a": 1, "b": 3, "x": 0}, 5)
+    0.5
+    """
+    relevant = sum(grade >= 1 for grade in grades.values())
+    return _count_relevant(ranked, grades, k) / relevant if relevant else 0.0
+
+
+def hit_rate(ranked: Sequence[str], grades: Grades, k: int) -> float:
+    """1 where a relevant document is among the first k, else 0 (trec_eval's success).
+
+    >>> hit_rate(["x", "a"], {"a": 1}, 1), hit_rate(["x", "a"], {"a": 1}, 2)
+    (0.0, 1.0)
+    """
+    return float(_count_relevant(ranked, grades, k) > 0)
+
+
+def reciprocal_rank(ranked: Sequence[str], grades: Grades, k: int) -> float:
+    """1 / rank of the first relevant document; 0 where there is none, or none among the first k.
+
+    Its mean is the MRR (Voorhees, TREC-8 QA track, 1999), trec_eval's recip_rank of a ranking that is cut there.
+
+    >>> reciprocal_rank(["x", "a"], {"a": 1}, 2), reciprocal_rank(["x", "a"], {"a": 1}, 1)
+    (0.5, 0.0)
+    """
+    return next((1 / rank for rank, name in enumerate(ranked[:k], 1) if grades.get(name, 0) >= 1), 0.0)
+
+
+def _count_relevant(ranked: Sequence[str], grades: Grades, k: int) -> int:
+    return sum(grades.get(name, 0) >= 1 for name in ranked[:k])
+
+
+class Scores(Struct, frozen=True):
+    """Means over `queries` judged queries; the mappings are by cut-off k. Reports print `mrr` at 10 as MRR@10."""
+
+    queries: int
+    ndcg: Mapping[int, float]
+    precision: Mapping[int, float]
+    recall: Mapping[int, float]
+    hit_rate: Mapping[int, float]
+    mrr: Mapping[int, float]
+
+
+def evaluate_run(run: Mapping[str, Sequence[str]], qrels: Mapping[str, Grades], ks: Sequence[int] = (5, 10)) -> Scores:
+    """Score the rankings of a run, by query id, against judgments, by query id and document name.
+
+    Every judged query counts (trec_eval -c): with nothing but 0s where the run has no ranking for it or no document
+    is relevant. Queries of the run without judgments do not count. Raises InvalidInput where nothing is judged.
+
+    >>> evaluate_run({"q": ["x", "a"]}, {"q": {"a": 1}, "r": {"b": 1}}).mrr[10]
+    0.25
+    """
+    judged = {query: grades for query, grades in qrels.items() if grades}
+    if not judged:
+        raise InvalidInput("judgments", None, "no query has a judged document, so there is nothing to measure against")
+
+    def mean(metric: Callable[[Sequence[str], Grades, int], float], k: int) -> float:
+        return math.fsum(metric(run.get(query, ()), grades, k) for query, grades in judged.items()) / len(judged)
+
+    return Scores(
+        queries=len(judged),
+        ndcg={k: mean(ndcg, k) for k in ks},
+        precision={k: mean(precision, k) for k in ks},
+        recall={k: mean(recall, k) for k in ks},
+        hit_rate={k: mean(hit_rate, k) for k in ks},
+        mrr={k: mean(reciprocal_rank, k) for k in ks},
+    )

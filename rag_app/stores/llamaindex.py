@@ -38,8 +38,7 @@ from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
 from rag_app.stores.class_file import Builder, ClassFile
-from rag_app.stores.outside import OutsideBackend, OutsideStore
-from rag_app.stores.postgres import ChunkStore, PostgresBackend, execute_as_owner
+from rag_app.stores.postgres import ChunkStore, OutsideBackend, OutsideStore, PostgresBackend, execute_as_owner
 from rag_app.stores.postgres_tables import Query, create_vector_fields, drop_statements
 from rag_app.stores.registry import Visible
 

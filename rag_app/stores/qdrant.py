@@ -22,8 +22,7 @@ from rag_app.domain import FieldType, Filters, Misconfigured, Scope, StoreFailed
 from rag_app.retrieval.filters import translate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
-from rag_app.stores.outside import OutsideBackend, OutsideStore
-from rag_app.stores.postgres import to_node
+from rag_app.stores.postgres import OutsideBackend, OutsideStore, to_node
 from rag_app.stores.postgres_tables import column
 from rag_app.stores.registry import Visible
 

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from rag_app.access.groups import GroupDirectory
 from rag_app.access.people import People
+from rag_app.access.roles import GroupDirectory
 from rag_app.application import Application
 from rag_app.database.session import Database
 from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound

@@ -18,10 +18,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from rag_app.access import openid
-from rag_app.access.groups import GroupDirectory
 from rag_app.access.openid import Attempt
 from rag_app.access.page_sessions import Sessions, digest
 from rag_app.access.people import People
+from rag_app.access.roles import GroupDirectory
 from rag_app.application import Application, identity_provider
 from rag_app.database.session import Database
 from rag_app.domain.errors import Misconfigured, RagError

@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from rag_app.access.people import User
 from rag_app.access.roles import Role
 from rag_app.application import Application
-from rag_app.documents.kinds import name_problem, tell_suffix
+from rag_app.documents.readers.formats import name_problem, tell_suffix
 from rag_app.surfaces.sources.routes import FORM_FIELDS
 from tests.conftest import ON_DEFAULT_STORE, SEVERAL
 from tests.integration.service import bearer, configured, prepare, served, without_limits

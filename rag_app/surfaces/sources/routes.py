@@ -15,8 +15,7 @@ from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from litestar.response import File
 from msgspec import DecodeError, Meta, Struct, json, structs
 
-from rag_app.documents.uploads import OrganizationFull, Upload
-from rag_app.documents.workspace import temporary_folder
+from rag_app.documents.uploads import OrganizationFull, Upload, temporary_folder
 from rag_app.domain import (
     EmbeddingFailed,
     Forbidden,

@@ -16,9 +16,8 @@ from uuid import UUID
 from llama_index.core.schema import NodeWithScore
 from msgspec import Struct, convert, structs, to_builtins
 
-from rag_app.access.groups import Group, GroupDirectory
 from rag_app.access.people import Organization, People
-from rag_app.access.roles import EVERY_INDEX, Role, RoleDirectory
+from rag_app.access.roles import EVERY_INDEX, Group, GroupDirectory, Role, RoleDirectory
 from rag_app.documents.catalogue import SORTS, Catalogue, Entry, SourceSelection
 from rag_app.documents.documents import Document
 from rag_app.documents.generations import Generation

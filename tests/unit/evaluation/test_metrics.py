@@ -7,7 +7,7 @@ import pytest
 import pytrec_eval
 
 from rag_app.domain.errors import InvalidInput
-from rag_app.evaluation.metrics import evaluate_run, hit_rate, ndcg, precision, recall, reciprocal_rank
+from rag_app.evaluation.validation import evaluate_run, hit_rate, ndcg, precision, recall, reciprocal_rank
 
 RANKED = ["x", "a", "y", "b", "z"]
 GRADES = {"a": 1, "b": 3, "c": 2, "x": 0}  # c is not found; y and z are not judged

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from rag_app.documents.workspace import remove_abandoned_folders, temporary_folder
+from rag_app.documents.uploads import remove_abandoned_folders, temporary_folder
 
 KILLED = """
 import os, signal
-from rag_app.documents.workspace import temporary_folder
+from rag_app.documents.uploads import temporary_folder
 with temporary_folder() as folder:
     (folder / "0").write_text("A file.")
     os.kill(os.getpid(), signal.SIGKILL)
