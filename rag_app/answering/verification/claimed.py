@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence, Set as AbstractSet
 from datetime import date
 from itertools import chain, combinations, product
+from math import inf
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -205,8 +206,7 @@ def _gaps(claim: FigureSet, sources: FigureSet, text: str) -> Iterator[float]:
     for one, other in _pairs(claim.times, sources.times if is_apart else ()):
         yield from (60.0 * abs(minutes - others) for minutes in one for others in other)
     for first, then in _pairs(claim.dates, sources.dates if is_apart else ()):
-        start = _ordinal((first[0] or then[0] or _ANY_YEAR, *first[1:]))
-        end = _ordinal((then[0] or first[0] or _ANY_YEAR, *then[1:]))
+        start, end = _ordinal(first, then[0] or _ANY_YEAR), _ordinal(then, first[0] or _ANY_YEAR)
         if start and end:
             yield float(_SECONDS_A_DAY * abs(start - end))
 
@@ -226,18 +226,15 @@ def _values_of(dimension: str, figures: Iterable[Figure]) -> list[float]:
 
 def _has_ratio(ratio: Ratio, claim: FigureSet, sources: FigureSet, text: str) -> bool:
     """Whether the sources say a multiplier, or the figures that it is said of have it."""
-    if any(each.value == ratio.value for each in sources.ratios) or (ratio.value == 1 / 2 and _says_half(sources)):
-        return True
-    if ratio.value > 2 and any(
+    known = (*sources.numbers, *sources.implied)
+    is_half = ratio.value == 1 / 2 and any(each.dimension == "percent" and each.plain & {50.0} for each in known)
+    is_span = ratio.value > 2 and any(
         each.dimension in SPANS and ratio.value in each.plain for each in sources.numbers
-    ):  # "three months' rent"
+    )  # "three months' rent"
+    if is_half or is_span or any(each.value == ratio.value for each in sources.ratios):
         return True
     wanted = max(ratio.value, 1 / ratio.value) if ratio.value else 0.0
     return any(_is_ratio(wanted, ratio.about, pair) for pair in _pairs_to_compare(claim, sources, text))
-
-
-def _says_half(sources: FigureSet) -> bool:
-    return any(each.dimension == "percent" and each.plain & {50.0} for each in (*sources.numbers, *sources.implied))
 
 
 def _pairs_to_compare(claim: FigureSet, sources: FigureSet, text: str) -> Iterator[tuple[float, float]]:
@@ -261,9 +258,7 @@ def _pairs_to_compare(claim: FigureSet, sources: FigureSet, text: str) -> Iterat
 
 def _is_ratio(wanted: float, about: str, pair: tuple[float, float]) -> bool:
     low, high = sorted(map(abs, pair))
-    if not low:
-        return False
-    found = high / low
+    found = high / low if low else inf
     if about in _OVER_WORDS:
         return wanted <= found < wanted + 1
     if about in _UNDER_WORDS:
@@ -342,18 +337,15 @@ def _is_days_away(wanted: Date, claim: FigureSet, sources: FigureSet, beside: Su
     days = {
         round(value / _SECONDS_A_DAY) for each in sources.numbers if each.dimension == "time" for value in each.values
     }
-    others = [_in_any_year(each) for each in (*claim.dates, *beside.asked.dates) if each != wanted]
-    here = _in_any_year(wanted)
+    others = [_ordinal(each, _ANY_YEAR) for each in (*claim.dates, *beside.asked.dates) if each != wanted]
+    here = _ordinal(wanted, _ANY_YEAR)
     return here is not None and any(abs(here - other) in days - {0} for other in others if other)
 
 
-def _in_any_year(day: Date) -> int | None:
-    return _ordinal((day[0] or _ANY_YEAR, *day[1:]))
-
-
-def _ordinal(day: Date) -> int | None:
+def _ordinal(day: Date, year: int | None = None) -> int | None:
+    """The number of a day; `year` is meant where it names none."""
     try:
-        return date(*day).toordinal()  # type: ignore[arg-type]
+        return date(day[0] or year, *day[1:]).toordinal()  # type: ignore[arg-type]
     except (TypeError, ValueError):  # part of it is not said, or there is no such day
         return None
 

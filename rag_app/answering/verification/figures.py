@@ -65,8 +65,10 @@ UNITS = {
 MONEY = frozenset(["dollar", "euro", "pound", "cent", "franc", "yen", "yuan", "rupee", "krone", "peso", "zloty"])
 CENTS_OF = frozenset(["dollar", "euro", "franc"])
 """What a cent may be the hundredth part of."""
-_UNIT = "|".join(re.escape(name) for name in sorted(UNITS, key=lambda name: -len(name)))
-_UNIT = re.sub(r"\|an\|", r"|an(?!\\s\\w)|", _UNIT)  # of French "1 an", not of "$45 an hour"
+_UNIT = "|".join(re.escape(name) for name in sorted(UNITS, key=lambda name: -len(name))).replace(
+    "|an|",
+    r"|an(?!\s\w)|",  # of French "1 an", not of "$45 an hour"
+)
 _FAR_UNIT = "|".join(sorted((name for name in UNITS if name.isalpha() and len(name) > 3), key=lambda name: -len(name)))
 _NO_ADJECTIVE = r"per|each|every|and|for|the|off|last|next|this|that|these|those|most|some|all|other|half|than|from|with|after|before|until"
 _FULL_DAYS = {name[:3].title(): name for name in list(DAY_NUMBERS)[:7]}
@@ -133,6 +135,10 @@ _PARTS = {
     "¾": 0.75,
     "demi": 0.5,
     "demie": 0.5,
+    "andert": 1.5,
+    "einein": 1.5,
+    "zweiein": 2.5,
+    "dreiein": 3.5,
 }
 _COUNT = rf"\d{{1,3}}|{_WORD_NUMBER}"
 _MIXED_NUMBER = compile_later(
@@ -144,7 +150,6 @@ _MIXED_NUMBER = compile_later(
       | (?P<digits>\b\d{{1,3}}\s?|(?<![\w.,]))(?P<sign>[½¼¾])""",
     re.IGNORECASE | re.VERBOSE,
 )
-_GERMAN_HALVES = {"andert": 1.5, "einein": 1.5, "zweiein": 2.5, "dreiein": 3.5}
 _PARTS_OF = {"half": 2, "third": 3, "quarter": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 _SHARE = compile_later(
     rf"""\b(?P<some>two|three|four|[2-9])[ -](?P<parts>third|quarter|fifth|sixth|eighth|tenth)s\b
@@ -155,7 +160,7 @@ _SHARE = compile_later(
 )
 _RATIO = compile_later(
     rf"""\b(?:(?P<word>twice|thrice|double|triple|treble)\ (?=(?:as|the|that|what|its|their|our|his|her|more)\b)
-      | (?P<again>half)\ as\ (?:much|many|long|big|large|far|high|old|wide)\ again\b
+      | half\ as\ (?:much|many|long|big|large|far|high|old|wide)\ (?P<again>again)\b
       | (?P<verb>doubl|tripl|trebl|quadrupl|halv|verdoppel|verdreifach)(?:e|es|ed|ing|t|te|ten)\b(?!\ (?:rooms?|beds?|plots?|doors?|espresso))
       | (?P<times>\d+(?:[.,]\d+)?|{_WORD_NUMBER})(?:\ times|[ ]?x)\ (?=(?:as|the|that|what|more|less|fewer|\w+er\ than)\b)
       | (?P<fold>\d+(?:[.,]\d+)?|{_WORD_NUMBER})[- ]?fold\b | (?P<x>\d+(?:[.,]\d+)?)x(?!\w|\s(?:an?|per|each|\d)) | by\ a\ factor\ of\ (?P<factor>\d+(?:[.,]\d+)?|{_WORD_NUMBER})
@@ -379,15 +384,11 @@ def write_parts(text: str) -> str:
 
 def _write_mixed(found: re.Match[str]) -> str:
     """ "An hour and a half" with digits: "1.5 hour"."""
-    if found["german"]:
-        return f"{_GERMAN_HALVES[found['german'].casefold()]}"
-    if found["sign"]:
-        return f"{int(found['digits'] or 0) + _PARTS[found['sign']]}"
     unit = found["unit"] or found["of"] or found["of2"] or found["of3"] or ""
-    part = _PARTS[(found["part"] or found["lone"] or "half").casefold().removeprefix("a ")]
-    whole = (found["whole"] or "0").casefold()
+    part = found["part"] or found["lone"] or found["german"] or found["sign"] or "half"
+    whole = (found["whole"] or found["digits"] or "0").casefold()
     count = 1 if whole in ("a", "an", "un", "une") else int(_count(whole))
-    return f"{count + part} {unit}".rstrip()
+    return f"{count + _PARTS[part.casefold().removeprefix('a ')]} {unit}".rstrip()
 
 
 def _count(written: str) -> float:
@@ -395,16 +396,10 @@ def _count(written: str) -> float:
 
 
 def _ratio(found: re.Match[str]) -> Ratio:
-    about = _exactness(found.string[: found.start()])
     counted = found["times"] or found["fold"] or found["x"] or found["factor"]
-    if counted:
-        return Ratio(_count(counted), about)
-    if found["again"]:
-        return Ratio(1.5, about)
-    if found["fois"]:
-        return Ratio(float(OTHER_NUMBERS[found["fois"].casefold()]), about)
-    word = found["word"] or found["verb"] or found["half"] or found["doppelt"]
-    return Ratio(float(_WORDS["ratios"][word.casefold()]), about)
+    word = found["word"] or found["again"] or found["verb"] or found["half"] or found["doppelt"] or found["fois"]
+    value = _count(counted) if counted else float(_WORDS["ratios"][word.casefold()])
+    return Ratio(value, _exactness(found.string[: found.start()]))
 
 
 def _exactness(before: str) -> str:
@@ -475,12 +470,7 @@ def _with_field(found: re.Match[str], figure: Figure) -> Figure:
             return replace(figure, sign=1 if direction["up"] else -1, written=is_minus)
         return figure
     label = field["label"].casefold()
-    figure = replace(figure, label=label, sign=figure.sign or (0 if _TAKEN_OFF.search(label) else 1))
-    unit = label.split()[-1]
-    if not figure.dimension and unit in UNITS and len(unit) > 1:
-        built = _build_figure(figure.plain, unit)
-        return replace(figure, values=built.values, dimension=built.dimension)
-    return figure
+    return replace(figure, label=label, sign=figure.sign or (0 if _TAKEN_OFF.search(label) else 1))
 
 
 def _figure(found: re.Match[str]) -> Figure | None:
@@ -522,11 +512,8 @@ def _build_figure(plain: Iterable[float], unit: str) -> Figure:
 
 
 def _implied_figure(found: re.Match[str]) -> Figure:
-    if found["both"]:
-        return _build_figure([2], "")
-    if found["half"]:
-        return _build_figure([50], "%")
-    return _build_figure([1], found["one"])
+    value, unit = (2, "") if found["both"] else (50, "%") if found["half"] else (1, found["one"])
+    return _build_figure([value], unit)
 
 
 def _value(words: str) -> int:

@@ -66,14 +66,11 @@ Statement = tuple[Place, FigureSet]
 
 
 class PlaceIndex(Passage):
-    """The places of a source; they are looked for when a claim has a figure."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(write_parts(text))
+    """A passage with its places; they are looked for when a claim has a figure."""
 
     @cached_property
     def _places(self) -> list[Place]:
-        return [*_places_of(self.text)]
+        return [*_places_of(write_parts(self.text))]
 
     def gives_another(self, claim: str) -> bool:
         """Whether a figure of the claim is in places of something else alone, and what it is said of has another one.

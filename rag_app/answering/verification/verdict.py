@@ -61,7 +61,7 @@ _LEFT_OUT = compile_later(r"…|\.\.\.|\[[^\]]*\]")
 _LEAST_QUOTED, _LEAST_OF_NAME = 3, 0.3
 _MARKS = " \"'“”‘’*_.…!"
 _MARKS_AND_BLANKS = _MARKS + "\n,;:?|>()-"
-_CHARACTERS_BESIDE, _LEAST_QUOTE = 20, 8
+_LEAST_QUOTE = 8
 _TITLE = compile_later(r"\A\s*Title: ([^|\n]*)(?:\| )?")
 _MOST_BEFORE = 12
 """Sentences of a paragraph whose figures another may be worked out of: a long paragraph is not read again and again."""
@@ -98,8 +98,7 @@ class Ground:
         self.size = len(blocks)
         self._texts = {block.number: _text_of(block, units) for block in blocks}
         self._all = tuple(self._texts)
-        self._passages: dict[tuple[int, ...], Passage] = {}
-        self._places: dict[int, PlaceIndex] = {}
+        self._passages: dict[tuple[int, ...], PlaceIndex] = {}
         self._sources = {number: Source(*_title_and_rest(text)) for number, text in self._texts.items()}
         self._odds: dict[tuple[str, tuple[int, ...]], float] = {}
         self._question, self._figures_asked = question, figures_of(question)
@@ -118,27 +117,26 @@ class Ground:
         cited = tuple(sorted(set(blocks)))
         if not cited:
             return False
-        if _is_quoted(text, self._passage(cited).text):
+        passage = self._passage(cited)
+        if _is_quoted(text, passage.text):
             return True
-        return self._is_likely(text, cited, self.doubts_of(text, cited, counted, beside=beside, leaning=leaning))
+        doubts = {*self.doubts_of(text, cited, counted, beside=beside, leaning=leaning)}
+        if passage.language != LANGUAGE or not _may_be_read(text):
+            return doubts <= {Doubt.NONE}
+        least = least_odds(doubts)
+        return least < inf and self.read_odds(text, cited) > least
 
     def doubts_of(
         self, text: str, cited: tuple[int, ...], counted: Iterable[int], *, beside: str = "", leaning: bool = False
-    ) -> list[Doubt]:
+    ) -> Iterator[Doubt]:
         """What speaks against a claim that cites these blocks."""
         passage, language = self._passage(cited), language_of(text)
-        doubts = [*self._doubts_of_figures(text, passage, counted, beside)]
+        yield from self._doubts_of_figures(text, passage, counted, beside)
         spelt = passage.spellings | (self._in_question & self._passage(self._all).spellings)
         if names := unknown_names(text, spelt, german=language == "de"):
-            doubts.append(Doubt.FIRST_WORD if _is_common(names, text) else Doubt.NAME)
-        if language and passage.language and language != passage.language:
-            return doubts
-        return [*doubts, *self._doubts_of_words(text, passage, leaning=leaning)]
-
-    def lacks_figure(self, text: str, blocks: Iterable[int], counted: Iterable[int], beside: str) -> bool:
-        """Whether a claim has a figure that these blocks and the sentences beside it do not give."""
-        passage = self._passage(tuple(sorted(set(blocks))))
-        return Doubt.FIGURE in self._doubts_of_figures(text, passage, counted, beside)
+            yield Doubt.FIRST_WORD if _is_common(names, text) else Doubt.NAME
+        if not (language and passage.language) or language == passage.language:
+            yield from self._doubts_of_words(text, passage, leaning=leaning)
 
     def _doubts_of_figures(self, text: str, passage: Passage, counted: Iterable[int], said: str) -> Iterator[Doubt]:
         figures, known = figures_of(text), passage.figures
@@ -149,15 +147,6 @@ class Ground:
         beside = Surroundings(self._figures_asked, figures_of(said), read_lines(passage.text), (*ends,), self._asked)
         if is_unsupported(figures, known, text, (*counted, *self._counts_in(text, passage)), beside):
             yield Doubt.ASKED if is_of_question and not figures.numbers else Doubt.FIGURE
-
-    def _is_likely(self, text: str, cited: tuple[int, ...], doubts: Sequence[Doubt]) -> bool:
-        """Whether the model is sure enough for these doubts; where it cannot read, whether there are none."""
-        if not doubts:
-            return True
-        if self._passage(cited).language != LANGUAGE or not _may_be_read(text):
-            return {*doubts} <= {Doubt.NONE}
-        least = least_odds(doubts)
-        return least < inf and self.read_odds(text, cited) > least
 
     def _counts_in(self, text: str, passage: Passage) -> Iterator[int]:
         """What a claim may count: "the cheapest of the three", of what was found; "three sizes: small, medium and large"."""
@@ -176,11 +165,8 @@ class Ground:
         elif kind_of(text) is Kind.ADVICE:
             yield Doubt.ADVICE
         else:
-            yield Doubt.CARRIED if leaning else Doubt.FEW_WORDS if overall < _FEW_WORDS else Doubt.OTHER_WORDS
-        checks = (turns_round, Doubt.ORDER), (contradicts, Doubt.NEGATION), (has_idle_aside, Doubt.ASIDE)
-        yield from (doubt for check, doubt in checks if check(text, passage))
-        if misquotes(text, passage.text):
-            yield Doubt.QUOTATION
+            yield Doubt.FEW_WORDS if leaning or overall < _FEW_WORDS else Doubt.OTHER_WORDS
+        yield from (doubt for doubt, check in _CHECKS.items() if check(text, passage))
 
     def read_odds(self, text: str, cited: tuple[int, ...]) -> float:
         """The model's log-odds that these sources state a claim."""
@@ -206,23 +192,11 @@ class Ground:
         segments = _segments(text)
         everything = {number for _, blocks in segments for number in blocks}
         return any(
-            not self._is_likely(said, blocks, [*self._doubts_of_markers(said, blocks, everything)])
+            self._is_of_others(said, blocks, everything.difference(blocks))
+            or self._is_of_nobody(said, blocks)
+            or any(self._passage((number,)).gives_another(said) for number in blocks)
             for said, blocks in segments
         )
-
-    def _doubts_of_markers(self, said: str, blocks: tuple[int, ...], everything: set[int]) -> Iterator[Doubt]:
-        if self._is_of_others(said, blocks, everything.difference(blocks)) or self._is_of_nobody(said, blocks):
-            yield Doubt.MARKER
-        if any(self._gives_another(said, number) for number in blocks):
-            yield Doubt.PLACE
-        if len(everything) > 1 and any(contradicts(said, self._passage((number,))) for number in blocks):
-            yield Doubt.NEGATION
-
-    def _gives_another(self, said: str, number: int) -> bool:
-        """Whether the source has another figure for what is said."""
-        if number not in self._places:
-            self._places[number] = PlaceIndex(self._texts[number])
-        return self._places[number].gives_another(said)
 
     def _is_of_others(self, said: str, blocks: tuple[int, ...], others: set[int]) -> bool:
         if not others:
@@ -264,9 +238,9 @@ class Ground:
         known = everything.spellings | self._in_question | self._named
         return bool(unknown_names(text, known, german=language_of(text) == "de"))
 
-    def _passage(self, blocks: tuple[int, ...]) -> Passage:
+    def _passage(self, blocks: tuple[int, ...]) -> PlaceIndex:
         if blocks not in self._passages:
-            self._passages[blocks] = Passage("\n\n".join(self._texts[number] for number in blocks))
+            self._passages[blocks] = PlaceIndex("\n\n".join(self._texts[number] for number in blocks))
         return self._passages[blocks]
 
 
@@ -365,9 +339,8 @@ class Verification:
         unit = Unit(text, gap, Kind.CLAIM, cited, leaning=not cited)
         if unit.leaning or self._is_supported(text, said, cited, self._sentences_around):
             return unit
-        waits = len(self._waiting) < _MOST_WAITING and self._ground.lacks_figure(
-            said, cited, (len(cited),), self._sentences_around
-        )
+        doubts = self._ground.doubts_of(said, cited, (len(cited),), beside=self._sentences_around)
+        waits = len(self._waiting) < _MOST_WAITING and Doubt.FIGURE in doubts
         return replace(unit, leaning=True) if waits else None
 
     @property
@@ -416,10 +389,8 @@ class Verification:
         said = plain(unit.text)
         if unit.cited:
             return bool(cited) and self._is_supported(unit.text, said, unit.cited, self._sentences_around)
-        figures = (len(cited),)
-        return self._ground.supports(
-            said, cited, figures, beside=self._sentences_around, leaning=True
-        ) or self._ground.allows(said, cited)
+        is_supported = self._ground.supports(said, cited, (len(cited),), beside=self._sentences_around, leaning=True)
+        return is_supported or self._ground.allows(said, cited)
 
     def _close(self) -> None:
         """A paragraph ends: what nothing has carried is left out."""
@@ -487,13 +458,13 @@ def _title_and_rest(text: str) -> tuple[str, str]:
     return (title[1].strip(), text[title.end() :]) if title else ("", text)
 
 
-def misquotes(text: str, passage: str) -> bool:
+def misquotes(text: str, passage: Passage) -> bool:
     """Whether a quotation of three words or more is not in the passage as it is; what an ellipsis leaves out may be.
 
-    >>> misquotes('It says: "we open at nine".', "We open at nine."), misquotes('It says: "we never open".', "We open at nine.")
-    (False, True)
+    >>> [misquotes(f'It says: "{said}".', Passage("We open at nine.")) for said in ("we open at nine", "we never open")]
+    [False, True]
     """
-    flat = _flat(passage)
+    flat = _flat(passage.text)
     quoted = (part for found in _QUOTATION.findall(text) for part in _LEFT_OUT.split("".join(found)))
     return any(
         len(said.split()) >= _LEAST_QUOTED and f" {said} " not in flat for said in map(str.strip, map(_flat, quoted))
@@ -527,19 +498,15 @@ def _is_quoted(text: str, passage: str) -> bool:
     >>> _is_quoted("Dogs are welcome.", "We open at nine. Dogs are welcome."), _is_quoted("sell data", "We do not sell data.")
     (True, False)
     """
-    said = " ".join(text.casefold().split()).strip(_MARKS)
-    if len(said) < _LEAST_QUOTE:
-        return False
-    flat = re.sub(r"[ \t]+", " ", passage.casefold())
-    at = flat.find(said)
-    while at >= 0:
-        before, after = (
-            flat[max(0, at - _CHARACTERS_BESIDE) : at],
-            flat[at + len(said) : at + len(said) + _CHARACTERS_BESIDE].lstrip(" "),
-        )
-        begins = before.rstrip(_MARKS_AND_BLANKS)
-        begun = (at <= _CHARACTERS_BESIDE and not begins) or re.search(r"[.!?:;|>\n]", before[len(begins) :])
-        if begun and (not after or after[0] in ".!?;|\n"):
-            return True
-        at = flat.find(said, at + 1)
-    return False
+    said = r"[ \t]+".join(map(re.escape, text.casefold().strip(_MARKS).split()))
+    begins = rf"(?:\A|[.!?:;|>\n])[{re.escape(_MARKS_AND_BLANKS)}]*"
+    ends = r"[ \t]*(?:\Z|[.!?;|\n])"
+    return len(said) >= _LEAST_QUOTE and re.search(begins + said + ends, passage.casefold()) is not None
+
+
+_CHECKS = {
+    Doubt.ORDER: turns_round,
+    Doubt.NEGATION: contradicts,
+    Doubt.ASIDE: has_idle_aside,
+    Doubt.QUOTATION: misquotes,
+}

@@ -2,8 +2,9 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -112,17 +113,6 @@ class Clause(Struct, frozen=True):
     excepted: frozenset[str] = frozenset()
 
 
-class Order(Struct, frozen=True):
-    """The words (stems) of a part of a sentence in order, and how many of them are before each that may be its verb."""
-
-    words: tuple[str, ...]
-    verbs: dict[str, int]
-
-    def around(self, verb: str) -> tuple[frozenset[str], frozenset[str]]:
-        at = self.verbs[verb]
-        return frozenset(self.words[:at]), frozenset(self.words[at:]) - {verb}
-
-
 class Passage:
     """What a claim is compared with: the text of the sources it cites, with their titles."""
 
@@ -131,11 +121,7 @@ class Passage:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        words = {stem(word) for word in _meaningful_words(self.text)}
-        for days, name in ((("monday", "friday"), "weekday"), (("saturday", "sunday"), "weekend")):
-            if words.issuperset(map(stem, days)):
-                words.add(stem(name))
-        return frozenset(words)
+        return _stems_of(self.text)
 
     @cached_property
     def spellings(self) -> frozenset[str]:
@@ -157,8 +143,12 @@ class Passage:
         return tuple(clauses for half in halves if (clauses := tuple(_clauses_within(half))))
 
     @cached_property
-    def orders(self) -> list[Order]:
-        return _orders_of(self.text)
+    def orders(self) -> dict[str, list[tuple[frozenset[str], frozenset[str]]]]:
+        """The words before each that may be a verb, and behind it."""
+        orders: dict[str, list[tuple[frozenset[str], frozenset[str]]]] = {}
+        for verb, before, after in _orders_of(self.text):
+            orders.setdefault(verb, []).append((before, after))
+        return orders
 
     @cached_property
     def language(self) -> str | None:
@@ -265,7 +255,6 @@ def support(claim: str, passage: Passage, asked: frozenset[str], stated: int = 0
     least = 1.0
     for part in _CLAUSE.split(_BASED_ON.sub("", claim)):
         words = [(_weigh(word, asked), stem(word) in passage.words) for word in dict.fromkeys(_meaningful_words(part))]
-        words = [(weighed, known) for weighed, known in words if weighed]
         overall += words
         if sum(weighed for weighed, _ in words) >= 1.2:
             least = min(least, _share(words))
@@ -349,37 +338,23 @@ def turns_round(claim: str, passage: Passage) -> bool:
     >>> turns_round("Ben called Ann.", Passage("Ann called Ben.")), turns_round("Ben was called by Ann.", Passage("Ann called Ben."))
     (True, False)
     """
-    return any(_is_turned(one, other) for one in _orders_of(claim) for other in passage.orders)
+    return any(
+        before <= then and first <= after and not before & first
+        for verb, before, after in _orders_of(claim)
+        for first, then in passage.orders.get(verb, ())
+    )
 
 
-def _orders_of(text: str) -> list[Order]:
-    """What each part of a text that no "by" turns round says, in order."""
-    parts = _PART.split(_RELATIVE.sub(r"\1. \1", text))
-    found = (_order_of(part) for part in parts if not _BY_WORD.search(part))
-    return [order for order in found if order.verbs and len(order.words) > 1]
-
-
-def _order_of(part: str) -> Order:
-    words: list[str] = []
-    verbs: dict[str, int] = {}
-    before = ""
-    for word in map(str.casefold, _WORD.findall(part)):
-        stemmed = stem(word)
-        if (word in _LISTS["verbs"] or word not in _STOP) and before not in _LISTS["before_nouns"]:
-            verbs[stemmed] = len(words)
-        if word not in _STOP and stemmed not in _VAGUE:
-            words.append(stemmed)
-        before = word
-    return Order(tuple(words), verbs)
-
-
-def _is_turned(one: Order, other: Order) -> bool:
-    for verb in one.verbs.keys() & other.verbs.keys():
-        before, after = one.around(verb)
-        first, then = other.around(verb)
-        if before and first and before <= then and first <= after and not before & first:
-            return True
-    return False
+def _orders_of(text: str) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
+    """The words (stems) that may be a verb, with those of their part of the text before and behind, if no "by" turns it round."""
+    for part in _PART.split(_RELATIVE.sub(r"\1. \1", text)):
+        words = [] if _BY_WORD.search(part) else _WORD.findall(part.casefold())
+        stems = [*map(stem, words)]
+        telling = ["" if word in _STOP else stemmed for word, stemmed in zip(words, stems, strict=True)]
+        for at, (before, word) in enumerate(pairwise(["", *words])):
+            subject = frozenset(telling[:at]) - _VAGUE - {""}
+            if subject and (word in _LISTS["verbs"] or word not in _STOP) and before not in _LISTS["before_nouns"]:
+                yield stems[at], subject, frozenset(telling[at:]) - _VAGUE - {"", stems[at]}
 
 
 def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> list[str]:
@@ -391,29 +366,22 @@ def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> l
     >>> unknown_names("Maria waited, says Dr. Lopez.", {"lopez"})
     ['Maria']
     """
-    words, found = set(known), []
-    for sentence in sentences(text):
-        said = sentence.lstrip("\"'“‘*_#>- ")
-        if _is_title(said):
-            continue
-        for place, match in enumerate(re.finditer(r"\S+", said)):
-            name = _CAPITALIZED_WORD.match(match[0].lstrip("\"'“‘(*_["))
-            if name is None or _is_known(name[0], words):
-                continue
-            following = said[match.end() :].lstrip()
-            if german:
-                stands = _begins_german_name(name[0], following, is_first=not place)
-            else:
-                stands = bool(place) or _begins_with_name(name[0], match[0], following)
-            if stands:
-                found.append(name[0])
-    found += [
-        word
-        for word in re.findall(r"[^\W_]+", text.casefold())
-        if word in _LISTS["offices"] and not _is_known(word, words)
-    ]
-    found += [code for code in _CODE.findall(text) if code.casefold() not in words and not _is_known(code, words)]
-    return found
+    begun = (sentence.lstrip("\"'“‘*_#>- ") for sentence in sentences(text))
+    found = [name for said in begun if not _is_title(said) for name in _names_of(said, german=german)]
+    offices = [word for word in re.findall(r"[^\W_]+", text.casefold()) if word in _LISTS["offices"]]
+    words = set(known)
+    return [name for name in (*found, *offices, *_CODE.findall(text)) if not _is_known(name, words)]
+
+
+def _names_of(sentence: str, *, german: bool) -> Iterator[str]:
+    for match in re.finditer(r"\S+", sentence):
+        name, following = _CAPITALIZED_WORD.match(match[0].lstrip("\"'“‘(*_[")), sentence[match.end() :].lstrip()
+        if name and (
+            _begins_german_name(name[0], following, is_first=not match.start())
+            if german
+            else match.start() or _begins_with_name(name[0], match[0], following)
+        ):
+            yield name[0]
 
 
 def _begins_german_name(word: str, following: str, *, is_first: bool) -> bool:
@@ -426,18 +394,12 @@ def _begins_german_name(word: str, following: str, *, is_first: bool) -> bool:
 
 def _begins_with_name(word: str, whole: str, following: str) -> bool:
     bare = word.casefold().replace("’", "'")
-    owns = bare.endswith("'s")
     if bare in _STOP or bare in IMPERATIVES or re.fullmatch(r"\w+(?:ing|ly|s)", bare):
         return False
-    after = re.match(r"\S+", following)
-    if owns or after is None:
-        return owns
-    named = (
-        _CAPITALIZED_WORD.match(after[0]) and after[0].casefold() not in _STOP | _CALENDAR and not whole.endswith(",")
-    )
-    then = following[after.end() :].split(maxsplit=1)
-    is_noun = after[0].endswith("s") and bool(then) and then[0] != "a" and FINITE.match(then[0])  # "Payment terms were"
-    return bool(named) or (_SUBJECT_VERB.match(after[0]) is not None and not is_noun)
+    after, then = [*following.split(maxsplit=2), "", ""][:2]
+    is_name = _CAPITALIZED_WORD.match(after) and after.casefold() not in _STOP | _CALENDAR and not whole.endswith(",")
+    is_noun = after.endswith("s") and then != "a" and FINITE.match(then)  # "Payment terms were"
+    return bare.endswith("'s") or bool(is_name) or (_SUBJECT_VERB.match(after) is not None and not is_noun)
 
 
 def _is_title(said: str) -> bool:
@@ -449,11 +411,8 @@ def _is_title(said: str) -> bool:
 def _is_known(name: str, words: set[str]) -> bool:
     bare = name.casefold().replace("’", "'").removesuffix("'s").strip("'&-")
     parts = [part for part in re.split(r"[-'&’]", bare) if part]
-    if bare in _STOP or bare in _CALENDAR or len(bare) < 2:
-        return True
-    return all(
-        part in words or part in _STOP or part.removesuffix("s") in words or f"{part}s" in words for part in parts
-    )
+    is_word = bare in _STOP or bare in _CALENDAR or len(bare) < 2
+    return is_word or all({part, part.removesuffix("s"), f"{part}s"} & words or part in _STOP for part in parts)
 
 
 _CALENDAR = frozenset(
@@ -532,9 +491,7 @@ def _meaningful_words(text: str) -> list[str]:
 
 def _weigh(word: str, asked: frozenset[str]) -> float:
     stemmed = stem(word)
-    if stemmed in _VAGUE:
-        return 0.0
-    return weight(word) * (0.5 if stemmed in asked else 1.0)
+    return weight(word) * (0.0 if stemmed in _VAGUE else 0.5 if stemmed in asked else 1.0)
 
 
 def _share(words: Sequence[tuple[float, bool]]) -> float:
