@@ -48,7 +48,6 @@ _EXACT = 0.005
 _ANY_YEAR = 2025
 _LARGEST_COUNT = 50
 SPANS = frozenset(["time", "months"])
-_DAYS_A_MONTH = (28, 31)
 _SECONDS_A_DAY = 86400
 _QUARTERS_OF_HOUR = frozenset([900.0, 1800.0, 2700.0, 3600.0])
 _OPPOSITE_BOUNDS = frozenset([("<", ">"), (">", "<"), ("<=", ">="), (">=", "<=")])
@@ -296,18 +295,7 @@ def _is_other_span(span: Figure, sources: FigureSet) -> bool:
     if span.dimension not in SPANS or not known:
         return False
     same_unit = any(each.dimension == span.dimension and each.scale == span.scale for each in known)
-    return not same_unit and not any(span.agrees(each) or _is_about(span, each) for each in known)
-
-
-def _is_about(one: Figure, other: Figure) -> bool:
-    """Whether one says in months what the other says in days or weeks."""
-    if one.dimension == other.dimension:
-        return False
-    months, time = (one, other) if one.dimension == "months" else (other, one)
-    least, most = _DAYS_A_MONTH
-    return any(
-        least * month <= seconds / _SECONDS_A_DAY <= most * month for month in months.values for seconds in time.values
-    )
+    return not same_unit and not any(map(span.agrees, known))
 
 
 def _has_short_date(wanted: tuple[int, int], sources: FigureSet) -> bool:

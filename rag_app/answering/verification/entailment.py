@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 
 from msgspec import Struct
@@ -86,23 +86,17 @@ def _weigh(words: dict[str, float], pieces: Sequence[Piece]) -> float:
 
 def _fill(order: Iterable[int], pieces: Sequence[Piece]) -> list[int]:
     """The first of these places whose pieces fit into a window."""
-    left, chosen = MOST_TEXT, list[int]()
-    for place in order:
-        if len(pieces[place].ids) > left:
-            break
-        chosen.append(place)
-        left -= len(pieces[place].ids)
-    return chosen
+    places = [*order]
+    lengths = accumulate(len(pieces[place].ids) for place in places)
+    return [place for place, length in zip(places, lengths, strict=True) if length <= MOST_TEXT]
 
 
 def _parts(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
     """Neighbours that fit into a window; each begins in the middle of the one before."""
-    start = 0
-    while start < len(pieces):
+    start = end = 0
+    while end < len(pieces):
         end = start + max(1, len(_fill(range(start, len(pieces)), pieces)))
         yield pieces[start:end]
-        if end == len(pieces):
-            return
         start = max(start + 1, (start + end + 1) // 2)
 
 

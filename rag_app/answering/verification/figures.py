@@ -320,9 +320,6 @@ class FigureSet(Struct, frozen=True):
         )
 
 
-NO_FIGURES = FigureSet()
-
-
 @lru_cache(maxsize=512)
 def figures_of(text: str) -> FigureSet:
     """

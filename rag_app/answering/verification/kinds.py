@@ -201,13 +201,10 @@ def _admits(said: str) -> bool:
 
 
 def _is_connection(said: str) -> bool:
-    if not re.search(r"\w", said):
-        return True
     bare = said.strip("*_ ")
-    if _LEAD_IN.match(bare) or _CONNECTION.match(bare):
-        return True
-    titled = _HEADING.search(said) or bare.endswith(":")
-    return bool(titled) and len(bare.split()) <= 8 and not PREDICATE.search(bare)
+    is_short = len(bare.split()) <= 8 and not PREDICATE.search(bare)
+    is_title = is_short and (_HEADING.search(said) or bare.endswith(":"))
+    return bool(is_title or _LEAD_IN.match(bare) or _CONNECTION.match(bare)) or not re.search(r"\w", said)
 
 
 def _is_advice(said: str) -> bool:

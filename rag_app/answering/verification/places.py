@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from rag_app.answering.verification.claimed import SPANS, is_computed, is_unsupported
 from rag_app.answering.verification.figures import MONEY, Figure, FigureSet, figures_of, write_parts
-from rag_app.answering.verification.words import Passage, language_of, telling_words
+from rag_app.answering.verification.results import TABLE_RULE
+from rag_app.answering.verification.words import NEGATION, Passage, language_of, telling_words
 from rag_app.domain import compile_later
 from rag_app.retrieval.text import sentences
 
@@ -26,7 +27,6 @@ _BEFORE_DIGIT = compile_later(r"\s(?=[€$£]?\d)")
 _HEADING = compile_later(r"\s*#{1,6}\s")
 _WRAPPED_LINE = compile_later(r"(?m)^([^\n|#]{50,}[^\n|.!?:>])\n[ \t]*(?=[^\W\d_])(?![^\n]*\|)")
 """The break of a long line in the middle of a sentence."""
-_RULE = compile_later(r"\s*\|?[\s:|-]*-{2,}[\s:|-]*\Z")
 _COMPARISON = compile_later(
     r"""(?P<one>[^,;:()]{1,200}?)\b(?:(?P<dearer>dearer|pricier|more\ expensive|costs?\ more|teurer|plus\ ch[eè]re?s?)
       |(?P<cheaper>cheaper|less\ expensive|costs?\ less|billiger|günstiger|moins\ ch[eè]re?s?)
@@ -43,7 +43,6 @@ _COMPARISONS = {
     "heavier": ("mass", True),
     "lighter": ("mass", False),
 }
-_NOT = compile_later(r"\b(?:not|never|no|nicht|nie|kein\w*|pas)\b|n['’]t\b", re.IGNORECASE)
 _LEAST_GAIN, _LEAST_COUNT, _YEARS = 0.5, 13, range(1900, 2100)
 
 
@@ -86,7 +85,7 @@ class PlaceIndex(Passage):
     def _compares_wrongly(self, sentence: str) -> bool:
         """Whether one is said to be "cheaper than" another, and each figure of the one is above each of the other."""
         found = _COMPARISON.search(sentence)
-        if not found or _NOT.search(found["one"]):
+        if not found or NEGATION.search(found["one"]):
             return False
         one, other = telling_words(found["one"]), telling_words(found["other"])
         kind, is_more = next(each for name, each in _COMPARISONS.items() if found[name])
@@ -196,9 +195,9 @@ def _places_of(text: str) -> Iterator[Place]:
     for number, (line, following) in enumerate(zip(lines, [*lines[1:], ""], strict=True), 1):
         if _HEADING.match(line):
             heading, titles = frozenset(telling_words(line)), [""]
-        elif "|" in line and (_RULE.match(following) or _begins_table(line, following, titles)):
+        elif "|" in line and (TABLE_RULE.match(following) or _begins_table(line, following, titles)):
             titles, table = _cells_of(line), number
-        elif "|" in line and not _RULE.match(line):
+        elif "|" in line and not TABLE_RULE.match(line):
             places = _places_of_row(_cells_of(line), titles)
             yield from (replace(place, around=heading, table=table) for place in places)
         else:
@@ -309,5 +308,4 @@ def _is_small(figure: FigureSet) -> bool:
 
 
 def _text_before_figure(text: str) -> str:
-    found = re.search(r"\d", text)
-    return text[: found.start()] if found else text
+    return re.split(r"\d", text, maxsplit=1)[0]

@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from rag_app.answering.verification.figures import (
     MONEY,
-    NO_FIGURES,
     UNITS,
     Figure,
     FigureSet,
@@ -47,7 +46,7 @@ _STEPS = (1.0, 0.5, 0.1, 0.05, 0.01)
 _LEAST_CENT, _ROUNDING = 0.005, 0.03
 _STRICT = frozenset(["percent", "time"])
 _RATES = MONEY | {"percent"}
-_RULE = re.compile(r"[ \t]*\|?(?:[ \t]*:?-{2,}:?[ \t]*\|?)+[ \t]*")
+TABLE_RULE = compile_later(r"[ \t]*\|?(?:[ \t]*:?-{2,}:?[ \t]*\|?)+[ \t]*(?=\n|\Z)")
 _PART_END = re.compile(r"[;,](?=\s)|(?<=[.!?])\s|\s(?:and|or|but|und|oder|et|ou)\s")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s")
@@ -89,18 +88,15 @@ class Layout(Struct, frozen=True):
     parts: tuple[Segment, ...] = ()
 
 
-NO_LAYOUT = Layout()
-
-
 class Surroundings(Struct, frozen=True):
     """What a claim may reckon with beside its sources: what is `asked`, what other sentences have `said`, the sources' lines.
 
     `ends` are the last figures of those sentences, `words` (stems) those of the question.
     """
 
-    asked: FigureSet = NO_FIGURES
-    said: FigureSet = NO_FIGURES
-    lines: Layout = NO_LAYOUT
+    asked: FigureSet = FigureSet()
+    said: FigureSet = FigureSet()
+    lines: Layout = Layout()
     ends: tuple[Figure, ...] = ()
     words: frozenset[str] = frozenset()
 
@@ -136,7 +132,7 @@ def _read_tables(text: str) -> Iterator[list[list[list[Operand]]]]:
     """The figures of the cells of each row, without titles."""
     rows: list[list[list[Operand]]] = []
     for line in [*text.splitlines(), ""]:
-        if _RULE.fullmatch(line) and "|" in line:
+        if TABLE_RULE.match(line) and "|" in line:
             rows = []
         elif "|" in line:
             rows.append([_operands_of(figures_of(cell).numbers) for cell in line.strip().strip("|").split("|")])
@@ -159,9 +155,9 @@ def is_result(figure: Figure, claim: FigureSet, sources: FigureSet, beside: Surr
     """
     wanted, exact = max(figure.plain), _exactness_of(figure)
     named = _operands_of(claim.numbers[-_MOST_NAMED:])
+    plainly = chain(_apply(0, _OPERATIONS, combinations(named, 2)), [(0, _add_up(named))])
     reckons = _SAYS_RESULT.search(text) or (figure.sign and not figure.written)
-    groups = _reckon(named, claim, sources, beside, text) if reckons else _reckon_plainly(named)
-    for taken, results in groups:
+    for taken, results in chain(plainly, _reckon(named, claim, sources, beside, text) if reckons else ()):
         values = [*_values_for(figure, results)]
         is_found = any(abs(value - wanted) <= exact for value in values)
         if is_found and _share_of_neighbours(figure, values) <= _MOST_BY_CHANCE / 2**taken:
@@ -169,45 +165,38 @@ def is_result(figure: Figure, claim: FigureSet, sources: FigureSet, beside: Surr
     return False
 
 
-def _reckon_plainly(named: Sequence[Operand]) -> Iterator[Results]:
-    """What a claim may work out without a word that says so."""
-    yield from _apply(0, (_add, _subtract, _multiply, _take_share, _take_change), combinations(named, 2))
-    yield 0, _add_up(named)
-
-
 def _reckon(
     named: Sequence[Operand], claim: FigureSet, sources: FigureSet, beside: Surroundings, text: str
 ) -> Iterator[Results]:
-    """What each operation gives of each group of operands; the nearest first."""
+    """What each operation gives of each group of operands, where the claim says that it reckons; the nearest first."""
     asked, said = (_operands_of(each.numbers[-_MOST_NAMED:]) for each in (beside.asked, beside.said))
     known = _operands_of((*sources.numbers[:_MOST_KNOWN], *sources.implied[:_MOST_KNOWN]))
     rows = _rows_near(beside, text)
     near = [each for row in rows for each in row.operands][:_MOST_KNOWN]
     factors = [*named, *asked, *(each for each in _operands_of(sources.implied) if each.dimension == "percent")]
     year = [Operand("", MONTHS_A_YEAR)] if YEARLY.search(text) else []
-    between: list[Operation] = [_subtract, _divide] if _SAYS_RATE.search(text) else [_subtract]
-    every = (_add, *between, _multiply, _take_share, _take_change)
+    rate: list[Operation] = [_divide] if _SAYS_RATE.search(text) else []
     products = _multiply_each(combinations(named, 2))
-    yield from _apply(0, every, combinations(named, 2))
+    yield from _apply(0, rate, combinations(named, 2))
     yield from _apply(0, (_add, _multiply), [*combinations(products, 2), *product(products, named)])
     yield 0, _add_up(_multiply_each([*pairwise(named)][::2]))  # "two at 6.50 and three at 3.00"
-    yield from ((0, _add_up(each)) for each in (named, _operands_of(beside.ends)))
+    yield 0, _add_up(_operands_of(beside.ends))
     yield 1, _add_up(said)
     yield 1, (each._replace(value=each.value * ratio.value) for each in known for ratio in claim.ratios)
-    yield from _apply(1, every, product(named, [*asked, *said]))
+    yield from _apply(1, (*_OPERATIONS, *rate), product(named, [*asked, *said]))
     yield from _apply(1, (_multiply,), combinations(asked, 2))
     yield from _apply(1, (_subtract,), product(factors, near))
     bought = [each for each in _multiply_each(product(factors, near)) if each.dimension]  # not three walks of 17 people
     yield from _apply(2, (_add,), product(bought, [*named, *asked, *said]))
     for row in rows:
         yield from _apply(1, (_multiply,), product([*factors, *year], row.operands))
-        yield from _apply(1, (*between, _multiply), combinations(row.operands, 2))
+        yield from _apply(1, (_subtract, *rate, _multiply), combinations(row.operands, 2))
     for word in sorted(frozenset[str]().union(*(row.words for row in rows))):
         yield 1, _add_alike([row.operands[-1] for row in rows if word in row.words])
     yield 0, beside.lines.columns
     yield 2, beside.lines.totals
     yield from _apply(
-        2, (*between, _take_share), chain.from_iterable(combinations(line, 2) for line in beside.lines.lines)
+        2, (_subtract, *rate, _take_share), chain.from_iterable(combinations(line, 2) for line in beside.lines.lines)
     )
     if SAYS_DIFFERENCE.search(text):
         yield from _apply(2, (_subtract,), _pairs_of_rows([row.operands for row in rows]))
@@ -250,25 +239,22 @@ def _multiply_each(pairs: Iterable[Pair]) -> list[Operand]:
     return [each for pair in pairs for each in _multiply(*pair)]
 
 
-def _in_one_unit(one: Operand, other: Operand) -> Pair | None:
+def _in_one_unit(one: Operand, other: Operand) -> Iterator[Pair]:
     """Two that may be added: in the same unit, or one of them has none. Nobody adds 2 to 1,350."""
     small, large = sorted((one.plain, other.plain))
-    if small < _LEAST_PART * large:
-        return None
-    if one.dimension and other.dimension:
-        return (one, other) if is_convertible(one.dimension, other.dimension) else None
     unit = one if one.dimension else other
-    return unit._replace(value=one.plain * unit.scale), unit._replace(value=other.plain * unit.scale)
+    if small >= _LEAST_PART * large and not (one.dimension and other.dimension):
+        yield unit._replace(value=one.plain * unit.scale), unit._replace(value=other.plain * unit.scale)
+    elif small >= _LEAST_PART * large and is_convertible(one.dimension, other.dimension):
+        yield one, other
 
 
 def _add(one: Operand, other: Operand) -> Iterator[Operand]:
-    if pair := _in_one_unit(one, other):
-        yield pair[0]._replace(value=pair[0].value + pair[1].value)
+    yield from (low._replace(value=low.value + high.value) for low, high in _in_one_unit(one, other))
 
 
 def _subtract(one: Operand, other: Operand) -> Iterator[Operand]:
-    if pair := _in_one_unit(one, other):
-        yield pair[0]._replace(value=abs(pair[0].value - pair[1].value))
+    yield from (low._replace(value=abs(low.value - high.value)) for low, high in _in_one_unit(one, other))
 
 
 def _multiply(one: Operand, other: Operand) -> Iterator[Operand]:
@@ -340,3 +326,7 @@ def _share_of_neighbours(figure: Figure, values: Iterable[float]) -> float:
     near = {place for value in values if abs(value - (place := round(value / step)) * step) < _LEAST_CENT}
     window = [place for place in range(max(1, at - _NEIGHBOURS), at + _NEIGHBOURS + 1) if place != at]
     return len(near.intersection(window)) / len(window)
+
+
+_OPERATIONS: tuple[Operation, ...] = (_add, _subtract, _multiply, _take_share, _take_change)
+"""What a claim may work out of its own figures without a word that says so."""

@@ -4,6 +4,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
+from sys import maxsize
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from rag_app.answering.verification.entailment import LANGUAGE, Source, read_odd
 from rag_app.answering.verification.figures import UNITS, figures_of
 from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
 from rag_app.answering.verification.places import PlaceIndex
-from rag_app.answering.verification.results import Surroundings, read_lines
+from rag_app.answering.verification.results import TABLE_RULE, Surroundings, read_lines
 from rag_app.answering.verification.words import (
     MIN_CLAUSE,
     MIN_LEANING,
@@ -36,12 +37,11 @@ from rag_app.answering.verification.words import (
 from rag_app.domain import compile_later, uuid_in
 from rag_app.retrieval.text import tokenizer
 
-_RULE = r"[ \t]*\|?(?:[ \t]*:?-{2,}:?[ \t]*\|?)+[ \t]*(?=\n|\Z)"  # between the titles of a table and its rows
 _LINE = compile_later(
     r"(?<=[.!?:\]*)\"”])[ \t]*\n(?=\S)|\n(?=[ \t]*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\*\*))"
-    rf"|(?<=\|)[ \t]*\n(?=[ \t]*\|)(?!{_RULE})"
+    rf"|(?<=\|)[ \t]*\n(?=[ \t]*\|)(?!{TABLE_RULE.pattern})"
 )
-_TITLES = compile_later(rf"[ \t]*\|(?P<cells>[^\n]+)\n{_RULE}")
+_TITLES = compile_later(rf"[ \t]*\|(?P<cells>[^\n]+)\n{TABLE_RULE.pattern}")
 _PARAGRAPH = compile_later(r"\n[ \t]*\n")
 _NUMBER_ALONE = compile_later(r"(?:\A|\n)[ \t]*(?:\d{1,3}[.)]|[-*•–])[ \t]*\Z")
 _OF_ALL = compile_later(
@@ -133,7 +133,7 @@ class Ground:
         passage, language = self._passage(cited), language_of(text)
         yield from self._doubts_of_figures(text, passage, counted, beside)
         spelt = passage.spellings | (self._in_question & self._passage(self._all).spellings)
-        if names := unknown_names(text, spelt, german=language == "de"):
+        if names := unknown_names(text, spelt):
             yield Doubt.FIRST_WORD if _is_common(names, text) else Doubt.NAME
         if not (language and passage.language) or language == passage.language:
             yield from self._doubts_of_words(text, passage, leaning=leaning)
@@ -175,9 +175,8 @@ class Ground:
             self._odds[text, cited] = read_odds(text, sources)
         return self._odds[text, cited]
 
-    def allows(self, text: str, blocks: Iterable[int]) -> bool:
+    def allows(self, text: str, cited: tuple[int, ...]) -> bool:
         """Whether a sentence says next to nothing by itself, and these sources do not speak against it."""
-        cited = tuple(sorted(set(blocks)))
         if not cited or not _may_be_read(text) or self.invents(text):
             return False
         return sum(telling_words(text).values()) < _LITTLE and self.read_odds(text, cited) > LEAST[Doubt.LITTLE]
@@ -199,11 +198,9 @@ class Ground:
         )
 
     def _is_of_others(self, said: str, blocks: tuple[int, ...], others: set[int]) -> bool:
-        if not others:
+        if not others or _WORKED_OUT.search(said):
             return False
-        own, other = self._passage(tuple(sorted({*blocks}))), self._passage(tuple(sorted(others)))
-        if _WORKED_OUT.search(said):
-            return False
+        own, other = self._passage(blocks), self._passage(tuple(sorted(others)))
         said = THOUSANDS.sub("", said)  # "2,000" is not 2.0 of another source
         figures = figures_of(said)
         if is_unsupported(figures, own.figures.join(self._figures_asked), said) and not is_unsupported(
@@ -215,7 +212,7 @@ class Ground:
 
     def _is_of_nobody(self, said: str, blocks: tuple[int, ...]) -> bool:
         """Whether of several sources none with the claim's first name says the rest of it, or none with its figures has a name."""
-        figures, passages = figures_of(said), [self._passage((number,)) for number in dict.fromkeys(blocks)]
+        figures, passages = figures_of(said), [self._passage((number,)) for number in blocks]
         names = _names_in(said)
         if len(passages) < 2 or not names:
             return False
@@ -236,7 +233,7 @@ class Ground:
         if is_unsupported(figures_of(text), known_figures, text, range(self.size + 1)):
             return True
         known = everything.spellings | self._in_question | self._named
-        return bool(unknown_names(text, known, german=language_of(text) == "de"))
+        return bool(unknown_names(text, known))
 
     def _passage(self, blocks: tuple[int, ...]) -> PlaceIndex:
         if blocks not in self._passages:
@@ -266,8 +263,8 @@ class Verification:
         self.text, self.claims, self.removed, self.admissions = "", 0, 0, 0
         self._ground, self._advice_is_claim = ground, advice_is_claim
         self._trusted = trusted or not ground.size
-        self._max_sentences, self._max_words = max_sentences, max_words
-        self._max_sources = None if trusted else max_sources
+        self._max_sentences, self._max_words = max_sentences or maxsize, max_words or maxsize
+        self._max_sources = maxsize if trusted else max_sources or maxsize
         self._read = self._sentences = self._words = 0
         self._full = self._led = self._listed = False
         self._gap = self._gap_left = self._begun = ""
@@ -321,7 +318,7 @@ class Verification:
     def _judge_sentence(self, text: str, gap: str) -> Unit | None:
         """The sentence as it is kept, perhaps after others; None where it is left out."""
         cited = tuple(dict.fromkeys(int(number) for number in MARKER.findall(text)))
-        if self._max_sources is not None and len(cited) > self._max_sources:
+        if len(cited) > self._max_sources:
             cited = cited[: self._max_sources]
             text = _CITATION.sub(lambda found: found[0] if int(found[1]) in cited else "", text)
         if self._trusted:
@@ -385,7 +382,7 @@ class Verification:
     def _is_carried(self, unit: Unit, later: Sequence[Unit]) -> bool:
         if unit.kind is not Kind.CLAIM:
             return any(not each.leaning for each in later)
-        cited = {number for each in later if not each.leaning for number in each.cited}
+        cited = tuple(sorted({number for each in later if not each.leaning for number in each.cited}))
         said = plain(unit.text)
         if unit.cited:
             return bool(cited) and self._is_supported(unit.text, said, unit.cited, self._sentences_around)
@@ -401,19 +398,16 @@ class Verification:
     def _release(self, unit: Unit) -> None:
         if self._full:
             return
-        text, words = unit.text, len(words_of(unit.text))
-        is_row = text.startswith("|") and self.text.endswith("|")
-        sentences, total = self._sentences + bool(words and not is_row), self._words + words
-        over = self._max_words is not None and total > self._max_words
-        if over and not self.text and self._max_words is not None:
-            text, self._full = cut_words(text, self._max_words), True
-        sources = self._sources | set(unit.cited)
-        counts = ((sentences, self._max_sentences), (len(sources), self._max_sources))
-        if (over and not self._full) or any(most is not None and count > most for count, most in counts):
-            self._full = True
+        words, is_row = len(words_of(unit.text)), unit.text.startswith("|") and self.text.endswith("|")
+        self._sentences += bool(words and not is_row)
+        self._words += words
+        self._sources.update(unit.cited)
+        is_long = self._words > self._max_words
+        self._full = is_long or self._sentences > self._max_sentences or len(self._sources) > self._max_sources
+        if self._full and (self.text or not is_long):
             return
-        self._sentences, self._words, self._sources = sentences, total, sources
-        self.text += (unit.gap if self.text else "") + text
+        text = cut_words(unit.text, self._max_words) if is_long else unit.text
+        self.text += f"{unit.gap}{text}" if self.text else text
         self.claims += unit.kind is Kind.CLAIM and bool(unit.cited)
         self.admissions += unit.kind is Kind.ADMISSION
 
@@ -472,7 +466,7 @@ def misquotes(text: str, passage: Passage) -> bool:
 
 
 def _names_in(text: str) -> list[str]:
-    return [*map(_bare, unknown_names(text, (), german=language_of(text) == "de"))]
+    return [*map(_bare, unknown_names(text, ()))]
 
 
 def _bare(name: str) -> str:
@@ -485,11 +479,12 @@ def _flat(text: str) -> str:
 
 def _segments(text: str) -> list[tuple[str, tuple[int, ...]]]:
     """What stands before each group of markers, with the blocks of that group."""
-    found, start = [], 0
-    for group in _GROUP.finditer(text):
-        found.append((plain(text[start : group.start()]), tuple(int(number) for number in MARKER.findall(group[0]))))
-        start = group.end()
-    return found
+    groups = [*_GROUP.finditer(text)]
+    starts = [0, *(group.end() for group in groups)]
+    return [
+        (plain(text[start : group.start()]), tuple(sorted({*map(int, MARKER.findall(group[0]))})))
+        for start, group in zip(starts, groups, strict=False)
+    ]
 
 
 def _is_quoted(text: str, passage: str) -> bool:

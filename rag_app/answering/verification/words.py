@@ -27,7 +27,7 @@ _ENDINGS = words_in(
 )
 _SHORT = compile_later(r"\A([^aeiou\W]?[aeiou][^aeiou\W]{1,2})(?:ed|ing)\Z")
 _ES = compile_later(r"(x|z|ch|sh|ss)es\Z")
-_NEGATION = compile_later(
+NEGATION = compile_later(
     r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|nowhere|unlike|\w+n['’]t|nicht|kein\w*|nie|niemals|ohne|weder"
     r"|pas|jamais|aucun\w*|sans|nunca|sin|ningún\w*|nunca)\b",
     re.IGNORECASE,
@@ -37,9 +37,7 @@ _INSTEAD = compile_later(
     r"|statt|außer|au lieu de|sauf)\b",
     re.IGNORECASE,
 )
-_REPORTED_CLAUSE = compile_later(
-    rf"{_NEGATION.pattern}[^,;:]*\b(?:that|whether|dass|ob|que|si)\b[^,;:]*", re.IGNORECASE
-)
+_REPORTED_CLAUSE = compile_later(rf"{NEGATION.pattern}[^,;:]*\b(?:that|whether|dass|ob|que|si)\b[^,;:]*", re.IGNORECASE)
 _AND = compile_later(r"\b(?:and|or|und|oder|et|ou)\b", re.IGNORECASE)
 _NO_NEGATION = compile_later(
     r"\b(?:no (?:longer|later|more|less|doubt|fewer) than|not only|no doubt|no sooner|nothing but|non seulement"
@@ -216,7 +214,7 @@ def _clauses_within(half: str, *, stated: bool = False) -> list[Clause]:
 
 def _clause(part: str, around: frozenset[str]) -> Clause:
     plain = _NO_NEGATION.sub("", part)
-    negation, instead, undone = _NEGATION.search(plain), _INSTEAD.search(part), _undone(part)
+    negation, instead, undone = NEGATION.search(plain), _INSTEAD.search(part), _undone(part)
     verbs = [verb for verb in _VERB.finditer(_SUBORDINATE.split(part)[0]) if verb[0] != "a"]
     return Clause(
         words=_stems_of(part) | undone,
@@ -357,7 +355,7 @@ def _orders_of(text: str) -> Iterator[tuple[str, frozenset[str], frozenset[str]]
                 yield stems[at], subject, frozenset(telling[at:]) - _VAGUE - {"", stems[at]}
 
 
-def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> list[str]:
+def unknown_names(text: str, known: Iterable[str]) -> list[str]:
     """Names in a text that stand in none of the `known` ones (words in small letters).
 
     A name is a word that begins with a capital inside a sentence; the first word of one, where another name or a verb
@@ -367,6 +365,7 @@ def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> l
     ['Maria']
     """
     begun = (sentence.lstrip("\"'“‘*_#>- ") for sentence in sentences(text))
+    german = language_of(text) == "de"
     found = [name for said in begun if not _is_title(said) for name in _names_of(said, german=german)]
     offices = [word for word in re.findall(r"[^\W_]+", text.casefold()) if word in _LISTS["offices"]]
     words = set(known)

@@ -7,7 +7,7 @@ from rag_app.answering.citations import pieces_of
 from rag_app.answering.context import ContextBlock
 from rag_app.answering.verification.kinds import Kind, kind_of
 from rag_app.answering.verification.verdict import Ground, Verification
-from rag_app.answering.verification.words import language_of, unknown_names
+from rag_app.answering.verification.words import unknown_names
 from rag_app.surfaces.library.verifying import verify
 
 WAITING = (
@@ -274,4 +274,4 @@ def test_a_name_of_the_instructions_is_none_of_the_sources() -> None:
     ],
 )
 def test_capitals_that_are_no_names(text: str, names: list[str]) -> None:
-    assert unknown_names(text, (), german=language_of(text) == "de") == names
+    assert unknown_names(text, ()) == names
