@@ -127,21 +127,19 @@ def _has_unknown_number(
         if _states(each, sources) or (not each.dimension and each.plain & bare) or _is_rounded(each, sources.numbers)
     ]
     left = [each for each in claim.numbers if each not in known]
-    while left:
-        named = replace(claim, numbers=tuple(known))
-        found = [each for each in left if is_computed(each, named, sources, text, beside)]
-        if not found:
-            return True
+    while found := [
+        each for each in left if is_computed(each, replace(claim, numbers=(*known,)), sources, text, beside)
+    ]:
         known += found
         left = [each for each in left if each not in found]
-    return False
+    return bool(left)
 
 
 def _states(figure: Figure, sources: FigureSet) -> bool:
     known = [each for each in (*sources.numbers, *sources.implied) if figure.agrees(each)]
-    if any(each.dimension for each in known) or not figure.dimension:
-        return bool(known)
-    return bool(known) and not (_has_other_unit(figure, sources.numbers) or _is_of_fields(figure, known, sources))
+    is_bare = figure.dimension and not any(each.dimension for each in known)
+    is_other = is_bare and (_has_other_unit(figure, sources.numbers) or _is_of_fields(figure, known, sources))
+    return bool(known) and not is_other
 
 
 def _is_turned(figure: Figure, sources: FigureSet, text: str, asked: FigureSet) -> bool:
@@ -165,12 +163,12 @@ def _has_other_unit(figure: Figure, known: Sequence[Figure]) -> bool:
 
     Sources that speak of other money alone mean that, and the same number with another unit of its kind is the one meant.
     """
-    if figure.dimension in MONEY:
-        money = [each.dimension for each in known if each.dimension in MONEY]
-        if money and not any(is_convertible(figure.dimension, each) for each in money):
-            return True
     kinds = next((kinds for kinds in (MONEY, SPANS) if figure.dimension in kinds), {figure.dimension})
-    return any(each.dimension in kinds and each.plain & figure.plain for each in known)
+    alike = [each for each in known if each.dimension in kinds]
+    is_foreign = (
+        bool(alike) and kinds is MONEY and not any(is_convertible(figure.dimension, each.dimension) for each in alike)
+    )
+    return is_foreign or any(each.plain & figure.plain for each in alike)
 
 
 def _is_of_fields(figure: Figure, known: Sequence[Figure], sources: FigureSet) -> bool:
@@ -270,10 +268,10 @@ def _is_rounded(figure: Figure, known: Iterable[Figure]) -> bool:
     wanted, plain = max(figure.values), max(figure.plain)
     is_part = figure.dimension == "time" and wanted in _QUARTERS_OF_HOUR
     is_round = plain >= _LEAST_ROUND and not plain % 10 ** (len(str(int(plain))) - 2) and not plain % 10
-    if not figure.about:
-        return False
     if not (is_part or is_round):
-        return any(figure.dimension == each.dimension and _rounds_to(figure, each) for each in known)
+        return figure.about != "" and any(
+            figure.dimension == each.dimension and _rounds_to(figure, each) for each in known
+        )
     nearly, rounding = (_NEARLY_PART, _ROUNDING_PART) if is_part else (_NEARLY, _ROUNDING)
     near = [max(each.values) / wanted for each in known if each.dimension == figure.dimension and wanted]
     if figure.about in _OVER_WORDS:
@@ -292,19 +290,15 @@ def _rounds_to(figure: Figure, known: Figure) -> bool:
 def _is_other_span(span: Figure, sources: FigureSet) -> bool:
     """Whether a claim says "a month" where the sources give spans, and all of them in other units."""
     known = [each for each in (*sources.numbers, *sources.implied) if each.dimension in SPANS]
-    if span.dimension not in SPANS or not known:
-        return False
-    same_unit = any(each.dimension == span.dimension and each.scale == span.scale for each in known)
-    return not same_unit and not any(map(span.agrees, known))
+    is_known = any((each.dimension, each.scale) == (span.dimension, span.scale) or span.agrees(each) for each in known)
+    return span.dimension in SPANS and bool(known) and not is_known
 
 
 def _has_short_date(wanted: tuple[int, int], sources: FigureSet) -> bool:
     """Whether "18/04" is a day of the sources, or two of their numbers."""
     days = {(day, month) for _, month, day in sources.dates} | {*sources.short_dates}
-    if wanted in days or wanted[::-1] in days:
-        return True
     plain = frozenset(chain.from_iterable(each.plain for each in sources.numbers))
-    return plain.issuperset(map(float, wanted))
+    return wanted in days or wanted[::-1] in days or plain.issuperset(map(float, wanted))
 
 
 def _has_date(wanted: Date, sources: FigureSet) -> bool:
@@ -339,9 +333,8 @@ def _ordinal(day: Date, year: int | None = None) -> int | None:
 
 
 def _has_time(wanted: frozenset[int], sources: FigureSet) -> bool:
-    if any(wanted & each for each in sources.times):
-        return True
-    return any(not each.dimension and each.plain & _hours(wanted) for each in sources.numbers)
+    hours, bare = _hours(wanted), (each for each in sources.numbers if not each.dimension)
+    return any(wanted & each for each in sources.times) or any(each.plain & hours for each in bare)
 
 
 def _is_behind(wanted: frozenset[int], claim: FigureSet, sources: FigureSet) -> bool:

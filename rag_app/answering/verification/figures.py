@@ -474,8 +474,7 @@ def _figure(found: re.Match[str]) -> Figure | None:
     units = (found[name] for name in ("after", "after2", "after3", "before", "far", "far2"))
     unit = next((name.casefold() for name in units if name), "")
     if found["digits"]:
-        scale = _scale_of(found)
-        plain = {value * scale for value in _readings(found["digits"])}
+        plain = {value * _scale_of(found) for value in _readings(found["digits"])}
     elif found["words"]:
         is_hour = _HOUR_BEFORE.search(found.string, 0, found.start()) is not None
         if found["words"].casefold() == "one" and not (unit or found["scales"] or is_hour):

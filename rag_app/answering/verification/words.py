@@ -97,8 +97,8 @@ _MARKS: dict[str, frozenset[str]] = {name: frozenset(words_in(words)) for name, 
 class Clause(Struct, frozen=True):
     """A part of a sentence that states one thing, in stems. `negated` where it says so openly: then `denied` are the
     words that the negation is of. `undone` are those behind an "un-", `around` those of the whole sentence up to a "but",
-    `subject` those before its verb, and `names` those in capitals. `limited` by an "instead of" or the like, behind which
-    the `excepted` stand."""
+    `subject` those before its verb, and `names` those in capitals. The `excepted` stand behind an "instead of" or
+    the like."""
 
     words: frozenset[str]
     negated: bool
@@ -107,7 +107,6 @@ class Clause(Struct, frozen=True):
     undone: frozenset[str] = frozenset()
     subject: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
-    limited: bool = False
     excepted: frozenset[str] = frozenset()
 
 
@@ -196,12 +195,8 @@ def telling_words(text: str) -> dict[str, float]:
     return {stem(word): weight(word) for word in words if stem(word) not in _VAGUE}
 
 
-def clauses_of(sentence: str) -> list[Clause]:
-    """The clauses of a sentence that state something in words of content; no imperatives."""
-    return [clause for half in _CONTRAST.split(sentence) for clause in _clauses_within(half, stated=True)]
-
-
 def _clauses_within(half: str, *, stated: bool = False) -> list[Clause]:
+    """The clauses that have words of content; where they are to be `stated`, no imperatives."""
     around = _stems_of(half) | _undone(half)
     half = _REPORTED_CLAUSE.sub(lambda found: _AND.sub(" ", found[0]), half)  # "did not say that this and that"
     parts = [
@@ -224,7 +219,6 @@ def _clause(part: str, around: frozenset[str]) -> Clause:
         undone=undone,
         subject=_stems_of(part[: verbs[-1].start()]) - _stems_of(part[verbs[-1].end() :]) if verbs else frozenset(),
         names=_stems_of(" ".join(_CAPITALIZED_WORD.findall(part))),
-        limited=instead is not None,
         excepted=_stems_of(part[instead.end() :]) if instead else frozenset(),
     )
 
@@ -237,10 +231,8 @@ def language_of(text: str) -> str | None:
     """
     words = re.findall(r"\w+", text.casefold())[:400]
     counts = {name: sum(word in marks for word in words) for name, marks in _MARKS.items()}
-    best, second = sorted(counts.values(), reverse=True)[:2]
-    if best < 2 or best == second:
-        return None
-    return max(counts, key=lambda name: counts[name])
+    best, second = sorted(counts, key=lambda name: -counts[name])[:2]
+    return best if counts[best] > max(1, counts[second]) else None
 
 
 def support(claim: str, passage: Passage, asked: frozenset[str], stated: int = 0) -> tuple[float, float]:
@@ -286,7 +278,8 @@ def contradicts(claim: str, passage: Passage) -> bool:
     return any(
         _is_denied(clause, _alike(clause, passage.statements))
         or _is_denied(clause, _find_covered(clause, passage.statements))
-        for clause in clauses_of(claim)
+        for half in _CONTRAST.split(claim)
+        for clause in _clauses_within(half, stated=True)
     )
 
 
@@ -301,9 +294,10 @@ def _is_denied(clause: Clause, alike: Sequence[Sequence[Clause]]) -> bool:
 def _denies_too(clause: Clause, statement: Sequence[Clause]) -> bool:
     """Whether a statement has a negation for that of the clause: not only of another part of the same things."""
     words = statement[0].around
-    if words & (_HIDDEN_STEMS - clause.words) or any(_contradict(clause, each) for each in statement):
-        return True
-    if any(each.limited or each.undone & clause.denied - clause.undone for each in statement):
+    undone = clause.denied - clause.undone
+    if words & (_HIDDEN_STEMS - clause.words) or any(
+        each.excepted or each.undone & undone or _contradict(clause, each) for each in statement
+    ):
         return True
     denied = frozenset[str]().union(*(each.denied for each in statement))
     affirmed = clause.denied & words.difference(*(each.words for each in statement if each.negated))
@@ -312,7 +306,7 @@ def _denies_too(clause: Clause, statement: Sequence[Clause]) -> bool:
 
 def _is_excepted(clause: Clause, other: Clause) -> bool:
     """Whether a claim is of what the other leaves out: "all but dogs may come"."""
-    return not clause.limited and bool(other.excepted) and other.excepted <= clause.words
+    return not clause.excepted and bool(other.excepted) and other.excepted <= clause.words
 
 
 def _denies(clause: Clause, statement: Sequence[Clause]) -> bool:
@@ -430,16 +424,13 @@ def _alike(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> list[tup
     total = math.fsum(weights.values())
     shares = [math.fsum(weights[word] for word in clause.around & each[0].around) / total for each in statements]
     best = max(shares, default=0.0)
-    if best < _ENOUGH_SHARED:
-        return []
-    return [each for each, share in zip(statements, shares, strict=True) if share > _SAME_CLAUSE * best]
+    enough = _SAME_CLAUSE * best if best >= _ENOUGH_SHARED else math.inf
+    return [each for each, share in zip(statements, shares, strict=True) if share > enough]
 
 
 def _find_covered(clause: Clause, statements: Sequence[tuple[Clause, ...]]) -> list[tuple[Clause, ...]]:
     """The negated statements of which the clause, that is not negated, has every word."""
-    if clause.negated:
-        return []
-    negated = [(part, each) for each in statements for part in each if part.negated]
+    negated = [(part, each) for each in statements for part in each if part.negated and not clause.negated]
     whole = [each for _, each in negated if len(each[0].around) > 1 and each[0].around <= clause.words]
     parts = [(part, len(each[0].around & clause.words)) for part, each in negated if part.words <= clause.words]
     return whole + [(part,) for part, shared in parts if len(part.words) > 1 or shared > 2]
@@ -449,9 +440,7 @@ def _contradict(one: Clause, other: Clause) -> bool:
     """Whether one says "high" where the other says "low", and neither sentence has a word of the other's side; or "unused"
     where the other says "used"."""
     undone = (one.undone & other.words) ^ (other.undone & one.words)
-    if undone and not (one.negated or other.negated):
-        return True
-    return any(
+    return bool(undone and not (one.negated or other.negated)) or any(
         one.words & here and other.words & there and not one.around & there and not other.around & here
         for left, right in _OPPOSITE_STEMS
         for here, there in ((left, right), (right, left))
