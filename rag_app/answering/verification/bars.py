@@ -33,7 +33,6 @@ LEAST = {
     Doubt.LITTLE: -2.0,
     Doubt.ASIDE: 1.0,
     Doubt.FIRST_WORD: 1.0,
-    Doubt.NEGATION: inf,
     Doubt.ASKED: -0.5,
 }
 """The log-odds above which a claim with a doubt is kept; one with another doubt is never kept."""

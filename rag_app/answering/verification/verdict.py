@@ -122,7 +122,7 @@ class Ground:
             return True
         doubts = {*self.doubts_of(text, cited, counted, beside=beside, leaning=leaning)}
         if passage.language != LANGUAGE or not _may_be_read(text):
-            return doubts <= {Doubt.NONE}
+            return doubts <= {Doubt.NONE}  # the model cannot tell
         least = least_odds(doubts)
         return least < inf and self.read_odds(text, cited) > least
 
@@ -334,7 +334,7 @@ class Verification:
         if kind is Kind.CONNECTION or (kind is Kind.ADVICE and not self._advice_is_claim):
             return self._judge_unstated(Unit(text, gap, kind, cited, leads_in(text)), said)
         unit = Unit(text, gap, Kind.CLAIM, cited, leaning=not cited)
-        if unit.leaning or self._is_supported(text, said, cited, self._sentences_around):
+        if unit.leaning or self._is_supported(text, said, cited):
             return unit
         doubts = self._ground.doubts_of(said, cited, (len(cited),), beside=self._sentences_around)
         waits = len(self._waiting) < _MOST_WAITING and Doubt.FIGURE in doubts
@@ -348,7 +348,7 @@ class Verification:
         """Advice and a connection need no source; advice that has one counts as a claim."""
         if self._ground.invents(said):
             return None
-        if unit.kind is Kind.ADVICE and self._is_supported(unit.text, said, unit.cited, self._sentences_around):
+        if unit.kind is Kind.ADVICE and self._is_supported(unit.text, said, unit.cited):
             return replace(unit, kind=Kind.CLAIM, leaning=False)
         return unit
 
@@ -358,10 +358,11 @@ class Verification:
         stated = any(FINITE.search(each) or self._ground.invents(f"{each[:1].lower()}{each[1:]}") for each in titles)
         return None if stated else unit
 
-    def _is_supported(self, text: str, said: str, cited: Sequence[int], beside: str) -> bool:
+    def _is_supported(self, text: str, said: str, cited: Sequence[int]) -> bool:
         counted, ground, parts = (len(cited), len(self._cited | set(cited))), self._ground, _segments(text)
-        supported = ground.supports(said, cited, counted, beside=beside) or (
-            len(parts) > 1 and all(ground.supports(part, blocks, counted, beside=beside) for part, blocks in parts)
+        supported = ground.supports(said, cited, counted, beside=self._sentences_around) or (
+            len(parts) > 1
+            and all(ground.supports(part, blocks, counted, beside=self._sentences_around) for part, blocks in parts)
         )
         return supported and not ground.is_exchanged(text)
 
@@ -385,7 +386,7 @@ class Verification:
         cited = tuple(sorted({number for each in later if not each.leaning for number in each.cited}))
         said = plain(unit.text)
         if unit.cited:
-            return bool(cited) and self._is_supported(unit.text, said, unit.cited, self._sentences_around)
+            return bool(cited) and self._is_supported(unit.text, said, unit.cited)
         is_supported = self._ground.supports(said, cited, (len(cited),), beside=self._sentences_around, leaning=True)
         return is_supported or self._ground.allows(said, cited)
 
