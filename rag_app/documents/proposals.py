@@ -239,7 +239,7 @@ def _proposal(file: str, rows: int, values: Values) -> str:
         title=_toml(person or _title(key, date, {name: each for name, each in columns.items() if name != clock})),
         text=_toml(_sentence(columns)),
         nouns=nouns,
-        words=_phrases(_words_of_rows(nouns, person, date, rows, columns, called)),
+        words=_phrases(_words_of_rows(nouns, person, date, rows, columns, called, values)),
     )
 
 
@@ -285,11 +285,13 @@ def _words_of_rows(
     rows: int,
     columns: Mapping[str, _Column],
     called: Mapping[str, ColumnWords],
+    values: Values,
 ) -> list[str]:
     """What a row is called: its noun, a person, what happened on its date ("death" of a `death_date`), what has such a figure
     ("harvest", of a `yield`), and what each of these is called besides: a "check" is a visit.
 
     Rows are of people where no two are of the same one, or where they tell what is of people and of nobody by name.
+    What is a state or a sort of some rows calls none: "delivered", beside a status "delivered".
     """
     happened, measured = _TABLE["events"], _TABLE["measured"]
     dated = full_name(date or "", FieldType.TIME)
@@ -312,9 +314,9 @@ def _words_of_rows(
         *row.others,
         *(word for each in (noun, *dated, *alone, *row.others) for word in row_words(each)),
     ]
-    taken = {*map(column_name, columns), *(word for each in called.values() for word in (*each.words, each.name))} - {
-        *alone
-    }
+    states = {value.casefold() for each in values.values() if len(each) <= _MOST_STATES for value in each}
+    words = {word for each in called.values() for word in (each.name, *chain(*each.phrases()))}
+    taken = {*map(column_name, columns), *words, *states} - {*alone}
     return [*dict.fromkeys((noun, *(each for each in nouns if each not in taken)))]
 
 

@@ -518,6 +518,22 @@ def test_what_came_to_nothing_is_left_out_of_totals(tmp_path: Path) -> None:
     assert loaded(table).vocabulary["status"].void == (), "most are: they were lent"
 
 
+@pytest.mark.parametrize(
+    ("header", "state", "date"),
+    [
+        ("status", "erected", "Erected on"),
+        ("state", "Delivered", "delivered_on"),
+        ("sort", "purchase", "Purchase date"),
+    ],
+)
+def test_a_state_of_some_rows_calls_no_row(tmp_path: Path, header: str, state: str, date: str) -> None:
+    table = tmp_path / "jobs.csv"
+    table.write_text(f"job_no,{date},{header}\nJ1,2026-03-02,{state}\nJ2,2026-03-09,other\nJ3,2026-04-01,{state}\n")
+    assert state.lower() not in loaded(table).records["job"].words
+    table.write_text(table.read_text().replace(state, "new"))
+    assert state.lower() in loaded(table).records["job"].words
+
+
 def test_what_is_sure_of_dates_money_and_titles_is_proposed(tmp_path: Path) -> None:
     table = tmp_path / "visits.csv"
     table.write_text(
