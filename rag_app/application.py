@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from decimal import Decimal
@@ -25,7 +25,7 @@ from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.documents.generations import Generation, GenerationRegistry
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.originals import Originals
-from rag_app.domain import Forbidden, Misconfigured, RagError, Scope, StoreFailed, require, resource_folder
+from rag_app.domain import Forbidden, Misconfigured, NotFound, RagError, Scope, StoreFailed, require, resource_folder
 from rag_app.evaluation.records import Calibrations
 from rag_app.retrieval.confidence import shipped_fit
 from rag_app.retrieval.embedders import EMBEDDERS, BundledModel, build_embedder
@@ -411,6 +411,14 @@ class Application:
             await self.seed_prompts()
         for name in self.indexes if indexes is None else indexes:
             await self.check_index(self.index(name))
+
+    async def check_default_organization(self) -> None:
+        """Raises Misconfigured where callers without a credential are to be of an organization that does not exist."""
+        if (default := self.settings.api.default_organization) is not None:
+            try:
+                await self.people.organization(default)
+            except NotFound as error:
+                raise Misconfigured(f"RAG_DEFAULT_ORGANIZATION: {error}") from error
 
     async def load_models(self) -> None:
         """Load the bundled models that requests would load one by one, so that a server is soon as large as it will be."""
@@ -811,6 +819,50 @@ def entrance(settings: Settings) -> "Entrance":
         near=settings.pages.shown == "demo",
         hosts=hosts(chosen.hosts) | ({host_of(public_url)} if public_url else frozenset()),
     )
+
+
+def wrong_settings(settings: Settings, workers: int) -> list[str]:
+    """Why no server with that many workers can run with these settings: a line for each that is wrong.
+
+    Nothing is created, connected to or asked.
+    """
+    shared = unshared_store(settings) if workers > 1 else None
+    found = [shared] if shared else []
+    for check in _checks(settings):
+        try:
+            check()
+        except Misconfigured as error:
+            found.append(" ".join(str(error).split()))
+    return found
+
+
+def _checks(settings: Settings) -> Iterator[Callable[[], object]]:
+    """Each raises Misconfigured for a setting that is wrong. What checks a setting is imported where it is set."""
+    from rag_app.telemetry.setup import check_telemetry_installed
+
+    api = settings.api
+    yield partial(check_telemetry_installed, settings.telemetry)
+    yield partial(public_keys, settings)
+    yield partial(identity_provider, settings)
+    if api.jwt_secret is not None:
+        from rag_app.access.tokens import TokenReader
+
+        yield partial(TokenReader, api.jwt_secret.get_secret_value())
+    if api.origins or api.hosts:
+        from rag_app.http.entrance import hosts, origins
+
+        yield partial(origins, api.origins)
+        yield partial(hosts, api.hosts)
+    if api.requests or api.concurrent:
+        from rag_app.http.surface import with_limits
+        from rag_app.surfaces.registry import SURFACES
+
+        yield partial(with_limits, SURFACES, api.requests, {})
+        yield partial(with_limits, SURFACES, {}, api.concurrent)
+    if settings.uploads.url_networks:
+        from rag_app.surfaces.sources.addresses import networks
+
+        yield partial(networks, settings.uploads.url_networks)
 
 
 def identity_provider(settings: Settings) -> "Provider | None":

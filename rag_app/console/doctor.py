@@ -1,13 +1,13 @@
 """`rag-app doctor`: what is wrong with the configuration, the database and the indexes, and what to do."""
 
 from collections.abc import Awaitable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Annotated
 
 from typer import Exit, Option
 
 from rag_app.console.commands import Application, group, on_closed_application, read_settings
-from rag_app.domain import PUBLIC_ORGANIZATION, RagError, Scope
+from rag_app.domain import PUBLIC_ORGANIZATION, Misconfigured, RagError, Scope
 
 app = group()
 _NOT_ASKED = "was not asked: `rag-app doctor --models` does"
@@ -24,8 +24,12 @@ def doctor(
 
     No model is loaded or asked, except with --models. Exit status 1 if a check fails.
     """
-    read_settings()  # what is wrong with these ends the command
+    from rag_app.application import wrong_settings
+
+    settings = read_settings()  # what is wrong with these ends the command
     findings = _Findings()
+    for problem in wrong_settings(settings, settings.api.workers):
+        findings.add("settings", problem, problem=True)
     try:
         _look(findings, models)
     except RagError as error:
@@ -75,13 +79,19 @@ async def _look(application: Application, findings: _Findings, models: bool) -> 
     settings, urls = application.settings, application.urls
     await _check_embedder(application, findings, models)
     await _check_models(application, findings, models)
-    if (keys := public_keys(settings)) is not None:
-        await findings.check("tokens", keys.find(None), f"signed by the keys of {keys.where}")
-    if (provider := identity_provider(settings)) is not None:
-        await findings.check("sign-in", provider.metadata(), f"at {provider.issuer}")
+    with suppress(Misconfigured):  # is told with the settings
+        if (keys := public_keys(settings)) is not None:
+            await findings.check("tokens", keys.find(None), f"signed by the keys of {keys.where}")
+    with suppress(Misconfigured):
+        if (provider := identity_provider(settings)) is not None:
+            await findings.check("sign-in", provider.metadata(), f"at {provider.issuer}")
     where = f"private, in {settings.database.home / 'postgres'}" if urls.private else "as RAG_DATABASE_URL says"
     if not await findings.check("PostgreSQL", application.database.check(), f"{where}; schema and role fit"):
         return
+    if (default := settings.api.default_organization) is not None:
+        await findings.check(
+            "default", application.check_default_organization(), f"anybody sees what members of {default} see"
+        )
     if urls.owner is None:
         findings.add("owner", "RAG_DATABASE_OWNER_URL is not set here: run `rag-app db upgrade` where it is")
     else:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from typer import Exit, Option
 
 from rag_app.console.commands import Application, group, keep_imports, on_application, read_settings, say_home
-from rag_app.domain import Misconfigured, NotFound
+from rag_app.domain import Misconfigured
 from rag_app.stores.registry import unshared_store
 
 if TYPE_CHECKING:
@@ -72,15 +72,17 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
     from granian.constants import HTTPModes, Interfaces
     from granian.server import Server
 
+    from rag_app.application import wrong_settings
     from rag_app.database.urls import database_urls
     from rag_app.documents.metadata import language_identifier
-    from rag_app.telemetry.setup import check_telemetry_installed, granian_logging, share_metrics
+    from rag_app.telemetry.setup import granian_logging, share_metrics
 
     host, port = claim.getsockname()[:2]
     chosen = settings.telemetry
-    check_telemetry_installed(chosen)
+    if wrong := wrong_settings(settings, workers):
+        raise Misconfigured("; ".join(wrong))
     with database_urls(settings) as urls, share_metrics(settings.database.home, chosen.metrics, workers):
-        asyncio.run(_prepare(settings, urls, workers))
+        asyncio.run(_prepare(settings, urls))
         # workers read the settings again: they are to use the database that this process keeps running
         os.environ["RAG_DATABASE_URL"] = urls.app
         if urls.owner:
@@ -195,19 +197,13 @@ def served_url(settings: "Settings") -> str:
     return http_url(settings.api.host, settings.api.port)
 
 
-async def _prepare(settings: "Settings", urls: "DatabaseUrls", workers: int) -> None:
+async def _prepare(settings: "Settings", urls: "DatabaseUrls") -> None:
     """What could go wrong in a worker goes wrong here, in one line; and the secret is generated for all of them."""
     from rag_app.application import entrance, open_application
 
     entrance(settings)
-    if workers > 1 and (why := unshared_store(settings)):
-        raise Misconfigured(why)
     async with open_application(settings, urls) as application:
-        if (default := settings.api.default_organization) is not None:
-            try:
-                await application.people.organization(default)
-            except NotFound as error:
-                raise Misconfigured(f"RAG_DEFAULT_ORGANIZATION: {error}") from error
+        await application.check_default_organization()
         await application.finish_deletions()
 
 

@@ -243,7 +243,7 @@ def origins(text: str) -> frozenset[str]:
     """
     found = set()
     for each in filter(None, map(str.strip, text.split(","))):
-        problem = f"{each!r} is not an origin: write it as https://app.example, without a path"
+        problem = f"RAG_ORIGINS: {each!r} is not an origin: write it as https://app.example, without a path"
         found.add(require(origin_of(each) if _ORIGIN.fullmatch(each) else None, Misconfigured(problem)))
     return frozenset(found)
 
@@ -257,7 +257,8 @@ def hosts(text: str) -> frozenset[str]:
     found = {each.lower() for each in map(str.strip, text.split(",")) if each}
     for each in sorted(found):
         if _HOST.fullmatch(each) is None:
-            raise Misconfigured(f"{each!r} is not a host: write it as salon.example, without a scheme or port")
+            problem = f"RAG_HOSTS: {each!r} is not a host: write it as salon.example, without a scheme or port"
+            raise Misconfigured(problem)
     return frozenset(found)
 
 

@@ -484,7 +484,9 @@ def test_origins(text: str, expected: set[str]) -> None:
 def test_what_is_no_origin_is_named(bad: str) -> None:
     with pytest.raises(Misconfigured) as refused:
         origins(f"https://good.example, {bad}")
-    assert str(refused.value) == f"{bad!r} is not an origin: write it as https://app.example, without a path"
+    assert (
+        str(refused.value) == f"RAG_ORIGINS: {bad!r} is not an origin: write it as https://app.example, without a path"
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rag_app.access.tokens import Claims, TokenReader
 from rag_app.application import create_app
 from rag_app.console import database, orgs
 from rag_app.console.doctor import doctor
-from rag_app.console.serving import _prepare
+from rag_app.console.serving import _prepare, claim_port, serve_at
 from rag_app.console.users import token
 from rag_app.database.urls import DatabaseUrls
 from rag_app.domain.errors import InvalidInput, Misconfigured
@@ -102,14 +102,45 @@ def test_what_cannot_work_is_refused_before_anything_is_served(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(Misconfigured, match=says):
-        asyncio.run(_prepare(Settings(), DatabaseUrls(database_urls[1], database_urls[0], private=False), 1))
+        asyncio.run(_prepare(Settings(), DatabaseUrls(database_urls[1], database_urls[0], private=False)))
 
 
 def test_the_default_organization_is_one_that_exists(
     slug: str, database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAG_DEFAULT_ORGANIZATION", slug)
-    asyncio.run(_prepare(Settings(), DatabaseUrls(database_urls[1], database_urls[0], private=False), 1))
+    asyncio.run(_prepare(Settings(), DatabaseUrls(database_urls[1], database_urls[0], private=False)))
+
+
+WRONG_SETTINGS = {
+    "RAG_JWT_SECRET": ("short", "the JWT secret has 5 bytes"),
+    "RAG_ORIGINS": ("app.example", "RAG_ORIGINS: 'app.example' is not an origin"),
+    "RAG_HOSTS": ("http://x/", "RAG_HOSTS: 'http://x/' is not a host"),
+    "RAG_OIDC_ISSUER": ("http://id.example", "RAG_OIDC_ISSUER"),
+    "RAG_REQUESTS_PER_MINUTE": ('{"nope": 5}', "RAG_REQUESTS_PER_MINUTE: there is no 'nope'"),
+    "RAG_CONCURRENT_REQUESTS": ('{"nope": 5}', "RAG_CONCURRENT_REQUESTS: there is no 'nope'"),
+    "RAG_URL_NETWORKS": ("hello", "RAG_URL_NETWORKS: 'hello' is not a network"),
+}
+
+
+def test_doctor_and_serve_tell_every_setting_that_is_wrong(
+    slug: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("RAG_JWT_KEY_FILE", raising=False)
+    monkeypatch.setenv("RAG_OIDC_CLIENT_ID", "rag")
+    for name, (value, _) in WRONG_SETTINGS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RAG_DEFAULT_ORGANIZATION", "nobody")
+    capsys.readouterr()
+    assert not healthy()
+    told = capsys.readouterr().out
+    for _, says in WRONG_SETTINGS.values():
+        assert told.count(f"!!  settings         {says}") == 1, told
+    assert "!!  default          RAG_DEFAULT_ORGANIZATION: no organization named 'nobody'; there are: " in told
+    with claim_port("127.0.0.1", 0) as claim, pytest.raises(Misconfigured) as refused:
+        serve_at(Settings(), claim, 1)
+    assert all(says in str(refused.value) for _, says in WRONG_SETTINGS.values())
+    assert capsys.readouterr().err == "", "nothing is announced"
 
 
 def healthy() -> bool:
