@@ -94,7 +94,15 @@ TOURS = """booking_ref,booked_on,tour_date,client,seats,payment_due
 B1,2025-12-01,2026-01-20,Ann Hay,2,2026-01-06
 B2,2025-12-03,2026-07-04,Cal Roy,1,2026-06-20
 """
+# A result that is a verb, a rate beside a deposit, and a state that the date is called by.
+LADDERS = """ladder_no,Erected on,Weekly rate (£),Deposit (£),State,result
+L1,2026-01-02,12,50,erected,pass
+L2,2026-01-05,30,20,returned,fail
+L3,2026-01-07,18,40,returned,pass
+L4,2026-01-09,15,30,erected,pass
+"""
 TABLES = {
+    "ladders": LADDERS,
     "tour_bookings": TOURS,
     "canoe_hires": HIRES,
     "hostel_log": STAYS,
@@ -158,6 +166,9 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("swims", ["Who was fastest over 2 km?"], "Cleo Hall"),
         ("swims", ["What was the average time over the 2?"], "that answers this"),
         ("swims", ["How many people dropped out?"], "1"),
+        ("ladders", ["What share of ladders failed?"], "1 of 4 ladders"),
+        ("ladders", ["How many ladders are still erected?"], "There are 2 ladders"),
+        ("ladders", ["What percentage of the ladders failed?"], "25 percent"),
         ("gym_members_2025", ["How many members are students?"], "There are 2 members"),
         ("gym_members_2025", ["What percentage of students churned?"], "50 percent"),
         ("gym_members_2025", ["How many students did not churn?"], "There is 1 member"),

@@ -69,10 +69,12 @@ from rag_app.answering.records.steps import (
     figure_of,
     may_take_steps,
     mean_query,
+    part_counted,
     read_steps,
     set_apart,
     sets_figures_apart,
     sets_years_apart,
+    share_of_all,
     with_mean,
 )
 from rag_app.answering.records.telling import (
@@ -312,8 +314,9 @@ class RecordFinder:
         goes_on = self._goes_on(question, before, back=(asks and not alone) or measures)
         if goes_on or not asks:
             return NotRecorded(OPENS, limits=True) if goes_on else None
-        parsed = (yield from self._parse(question)) if not before else None  # which reads no conversation
-        told = (yield from self._tell_plan(parsed)) if parsed is not None else None
+        share = (yield from self._tell_share(question)) if not before else None  # the parser reads no conversation
+        parsed = (yield from self._parse(question)) if not (before or share) else None
+        told = (yield from self._tell_plan(parsed)) if parsed is not None else share
         told = told or (yield from self._answer_by_model(question))
         return told or self._explain_sort(question.text) or self._explain_unread(reading, question.text)
 
@@ -834,6 +837,13 @@ class RecordFinder:
 
         parsed: Plan | None = yield asyncio.to_thread(read_plan, question, self._spec, [*values, *titles])
         return parsed
+
+    def _tell_share(self, question: Question) -> Work[FoundRecords | None]:
+        """A share of all records of a kind whose part the parser reads: what share of the visits failed."""
+        counted = part_counted(question.text, self._spec)
+        part = (yield from self._parse(self._say(question, counted))) if counted else None
+        steps = share_of_all(part) if part is not None else None
+        return (yield from self._tell_in_steps(steps)) if steps is not None else None
 
     def _forms(self, text: str) -> Sequence[str]:
         """The words of a text as values may have them."""

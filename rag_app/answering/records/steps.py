@@ -26,6 +26,7 @@ from rag_app.answering.records.wording import (
     name_field,
     only_figure,
     price_field,
+    read_words,
     says_nothing,
     stems,
     vocabulary_of,
@@ -53,6 +54,7 @@ _PART = re.compile(
 _VALUE = re.compile(r"\b(?:value|amount|worth|money|wert|valeur|montant)\b", re.I)
 _IN_PERCENT = re.compile(r"[\s,]+(?:in|as an?|als)\s+(?:per ?cent(?:age)?|%|prozent)(?=\W*$)", re.I)
 _OF_EACH = re.compile(r"\b(?:per|each|every|jede[nrs]?|pro|je|chaque)\b", re.I)
+_DETERMINERS = re.compile(r"^(?:all\s+)?(?:of\s+)?(?:(?:the|these|those)\s+)?", re.I)
 _ALL = re.compile(r"^\s*all\s+(?:of\s+)?", re.I)
 _VERB = re.compile(
     r"\b(?:is|are|was|were|has|have|had|got|get|gets|did|do|does|came|comes?|went|goes?|ended|sind|ist|war|waren|est|sont)\b",
@@ -334,13 +336,9 @@ def _share(text: str, read: Read, words: Callable[[str], list[Token]], spec: Ind
 
     Not of each of several, and not "the late share of Ada".
     """
-    found = _SHARE.search(text)
-    led = found is not None and {*stems(text[: found.start()])} <= says_nothing() | word_set("asking")
-    if found is None or not led or _OF_EACH.search(text):
+    rest = _share_asked(text)
+    if not rest:
         return None
-    rest = _IN_PERCENT.sub("", found["rest"])
-    if _VALUE.search(rest):
-        return None  # of what they are worth, and not of their number
     left_out = _LEFT_OUT.search(rest)
     rest, without = (rest[: left_out.start()], left_out[1]) if left_out else (rest, "")
     verb, said = _VERB.search(rest) or _MAIN_VERB.search(rest), words(rest)
@@ -359,6 +357,36 @@ def _share(text: str, read: Read, words: Callable[[str], list[Token]], spec: Ind
     if whole is None or whole.query.aggregate is not Aggregate.COUNT or whole.query.group != part.query.group:
         return None
     return PlannedSteps(Way.SHARE, (part, whole)) if part.query != whole.query and part.kind == whole.kind else None
+
+
+def _share_asked(text: str) -> str:
+    """What a share is asked of; empty of each of several, and of what they are worth, which is not their number."""
+    found = _SHARE.search(text)
+    led = found is not None and {*stems(text[: found.start()])} <= says_nothing() | word_set("asking")
+    rest = _IN_PERCENT.sub("", found["rest"]) if found is not None and led else ""
+    return "" if _OF_EACH.search(text) or _VALUE.search(rest) else rest
+
+
+def part_counted(text: str, spec: IndexSpec) -> str:
+    """The question for the number of which a share is asked: "how many visits failed", of "what share of visits failed".
+
+    Empty where more is said of the whole than its kind, which is then not all of it.
+    """
+    rest = _DETERMINERS.sub("", _share_asked(_PART.sub("share ", text.rstrip("?!. "))))
+    if not rest or _LEFT_OUT.search(rest) or _CHANGE.search(text):
+        return ""
+    verb = _VERB.search(rest)
+    whole = read_words(rest[: verb.start()], spec) if verb else read_words(rest, spec)[:1]
+    plain = all(token.inside or token.said or token.role in ("kind", "own") for token in whole)
+    return f"how many {rest}" if plain and any(token.role == "kind" for token in whole) else ""
+
+
+def share_of_all(part: Plan) -> PlannedSteps | None:
+    """What share of all records of a kind is a number of them; None where more than one condition may be of the whole."""
+    query, whole = part.query, replace(part, query=part.everything, conditions=())
+    alone = len(query.filters) == len(part.everything.filters) + 1 and part.period is None
+    counts = query.aggregate is Aggregate.COUNT and query.group is None
+    return PlannedSteps(Way.SHARE, (part, whole)) if alone and counts else None
 
 
 def _names_kind(text: str, plan: Plan, spec: IndexSpec) -> bool:

@@ -11,7 +11,9 @@ from rag_app.answering.records.steps import (
     may_take_steps,
     mean_conditions,
     mean_query,
+    part_counted,
     read_steps,
+    share_of_all,
     with_mean,
 )
 from rag_app.retrieval.filters import GT
@@ -65,6 +67,37 @@ def test_a_share_without_a_verb_is_one_of_all_records() -> None:
     found = steps("share of trips with Ada in January")
     assert conditions(found.plans[0]) == [("skipper", "Ada Holm")] and conditions(found.plans[1]) == []
     assert found.plans[0].period is not None and len(found.plans[1].query.filters) == 3  # the kind and the days
+
+
+@pytest.mark.parametrize(
+    ("text", "counted"),
+    [
+        ("What share of the trips failed?", "how many trips failed"),
+        ("What percentage of our trips have failed, in percent?", "how many our trips have failed"),
+        ("What part of all trips failed?", "how many trips failed"),
+        ("What share of Ada's trips have failed?", ""),  # which are the whole
+        ("What share of Ada's failed?", ""),
+        ("What share of the trips of each harbour failed?", ""),
+        ("How did the share of trips that failed change?", ""),
+    ],
+)
+def test_the_part_of_a_share_is_a_number(text: str, counted: str) -> None:
+    assert part_counted(text, BOATS) == counted
+
+
+def test_a_number_for_one_condition_is_a_share_of_all() -> None:
+    one, two, dated = (
+        read_question(text, BOATS, VALUES, find_period(text, TODAY), TODAY).plan
+        for text in (
+            "How many trips were Ada's?",
+            "How many trips were Ada's from the north pier?",
+            "How many trips were Ada's in March?",
+        )
+    )
+    assert one and two and dated
+    found = share_of_all(one)
+    assert found is not None and [conditions(each) for each in found.plans] == [[("skipper", "Ada Holm")], []]
+    assert share_of_all(two) is share_of_all(dated) is None
 
 
 @pytest.mark.parametrize(
