@@ -34,6 +34,7 @@ NUMBER_TYPES = (FieldType.INTEGER, FieldType.NUMBER)
 _LONGEST_CODE = 4  # letters
 _SHORTEST = 2  # letters of what is no noun
 SUM, GOOD, PAYMENT = "sum", "good", "paid"
+_RATE, _AMOUNT = "rate", "amount"
 
 
 class Measure(Struct, frozen=True):
@@ -79,6 +80,7 @@ def call_columns(
         called[name].asked = "where"
     if len(places) == 1:
         called[places[0]].words += _TABLE["places"]["called"].split(", ")
+    _leave_ends_to_prices([*called.values()])
     names = Counter(each.name for each in called.values())
     claimed = Counter(phrase for each in called.values() for phrase in {*chain(*each.phrases())})
     for each in called.values():
@@ -96,11 +98,22 @@ def call_columns(
     return called
 
 
+def _leave_ends_to_prices(called: Sequence[ColumnWords]) -> None:
+    """The dearest and the cheapest are those of a price, else of a rate, and else of another amount of money."""
+    ranks = [2 if _AMOUNT in each.marks else int(_RATE in each.marks) for each in called]
+    for one, rank in zip(called, ranks, strict=True):
+        better = {
+            *chain.from_iterable((*each.high, *each.low) for each, of in zip(called, ranks, strict=True) if of < rank)
+        }
+        one.high, one.low = ([word for word in end if word not in better] for end in (one.high, one.low))
+
+
 def _call_column(name: str, kind: FieldType | None, values: Iterable[str], dated: bool) -> ColumnWords:
     tokens = full_name(name, kind)
     said = ColumnWords(" ".join(tokens))
     if kind in NUMBER_TYPES:
-        rated = not {*_TABLE["never"]["rated"].split()}.isdisjoint(tokens[:-1])
+        bounds = {*_TABLE["never"]["rated"].split()} & {*tokens[:-1]}
+        rated = bounds and not _is_money_rate(tokens, unit_of(name))
         measure = Measure() if rated else measure_of(tokens, unit_of(name), values)
         ends = () if dated and "year" in measure.marks else (measure.high, measure.low)
         heads = [] if "year" in measure.marks else _heads(tokens, "figures")
@@ -154,10 +167,17 @@ def measure_of(tokens: Sequence[str], unit: str, values: Iterable[str] = ()) -> 
         begun = f"{_infinitive(done).removesuffix('e')}ing" if _infinitive(done) else ""
         words = (done, f"year {done}", *((f"{begun} year", f"year of {begun}") if begun else ())) if done else ()
         return Measure(words, entry.high, entry.low, entry.marks)
+    if _is_money_rate(tokens, unit):
+        return _measure(_TABLE["by_dimension"]["money_rate"])
     if found := _entry_of(tokens, _entries("figures")):
         return _measure(found[1])
     said = _TABLE["by_dimension"].get(_dimension(unit), "")
     return _measure(said) if said else Measure()
+
+
+def _is_money_rate(tokens: Sequence[str], unit: str) -> bool:
+    """Whether it is so much money for a time, and no share."""
+    return tokens[-1] == "rate" and _dimension(unit) == _MONEY
 
 
 def full_name(column: str, kind: FieldType | None = None) -> tuple[str, ...]:

@@ -168,6 +168,7 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("swims", ["How many people dropped out?"], "1"),
         ("ladders", ["What share of ladders failed?"], "1 of 4 ladders"),
         ("ladders", ["How many ladders are still erected?"], "There are 2 ladders"),
+        ("ladders", ["What's the dearest ladder?"], "L2"),
         ("ladders", ["What percentage of the ladders failed?"], "25 percent"),
         ("gym_members_2025", ["How many members are students?"], "There are 2 members"),
         ("gym_members_2025", ["What percentage of students churned?"], "50 percent"),

@@ -42,6 +42,11 @@ def test_no_word_for_a_column_asks_for_something_else() -> None:
         ("island", FieldType.KEYWORD, [], "", ""),
         ("dist", FieldType.KEYWORD, ["district", "quarter"], "", ""),
         ("dist", FieldType.NUMBER, ["distance", "how far"], "farthest", "nearest"),
+        ("Weekly rate (£)", FieldType.NUMBER, ["weekly rate", "rate"], "dearest", "cheapest"),
+        ("Daily rate [€]", FieldType.NUMBER, ["daily rate", "rate"], "dearest", "cheapest"),
+        ("Levy ($)", FieldType.NUMBER, ["levy"], "dearest", "cheapest"),
+        ("Discount rate (%)", FieldType.NUMBER, ["discount rate", "rate"], "", ""),
+        ("Deposit (£)", FieldType.NUMBER, ["deposit"], "", ""),
         ("val_usd", FieldType.NUMBER, ["value", "worth"], "most valuable", "least valuable"),
         ("plt_yr", FieldType.INTEGER, ["planted year", "planted", "year planted"], "newest", "oldest"),
     ],
@@ -57,6 +62,22 @@ def test_a_word_of_two_columns_is_of_neither() -> None:
     called = call_columns(kinds, dict.fromkeys(kinds, ()), dated=True)
     assert "price" not in {*called["fee"].words, *called["cost"].words}
     assert called["length_m"].high == called["dur_h"].high == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "dearest"),
+    [
+        (("Deposit (£)", "Weekly rate (£)", "Insurance (£)"), "Weekly rate (£)"),
+        (("Insurance (£)", "Fee (£)", "Hourly rate (£)"), "Fee (£)"),
+        (("Insurance (£)", "Height (m)"), "Insurance (£)"),
+        (("Insurance (£)", "Cleaning (£)"), None),
+    ],
+)
+def test_the_dearest_is_that_of_a_price_or_of_a_rate(columns: tuple[str, ...], dearest: str | None) -> None:
+    kinds = dict.fromkeys(columns, FieldType.NUMBER)
+    called = call_columns(kinds, dict.fromkeys(kinds, ()), dated=True)
+    ends = {name: ("dearest" in each.high, "cheapest" in each.low) for name, each in called.items()}
+    assert ends == {name: (name == dearest, name == dearest) for name in columns}
 
 
 def test_codes_flags_places_and_people_are_told() -> None:
