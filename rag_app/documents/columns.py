@@ -73,7 +73,8 @@ def call_columns(
     >>> found["yr_built"].words, found["yr_built"].low, found["ht_m"].words, found["ht_m"].high
     (['year built', 'built'], ['oldest', 'earliest'], ['height', 'how high'], ['tallest'])
     """
-    called = {name: _call_column(name, kind, values[name], dated) for name, kind in kinds.items()}
+    spelled = _spelled_out(kinds)
+    called = {name: _call_column(name, kind, values[name], dated, spelled) for name, kind in kinds.items()}
     _ask_for_people(called, kinds)
     places = [name for name, kind in kinds.items() if kind is FieldType.KEYWORD and _is_place(name)]
     for name in places:
@@ -108,8 +109,23 @@ def _leave_ends_to_prices(called: Sequence[ColumnWords]) -> None:
         one.high, one.low = ([word for word in end if word not in better] for end in (one.high, one.low))
 
 
-def _call_column(name: str, kind: FieldType | None, values: Iterable[str], dated: bool) -> ColumnWords:
-    tokens = full_name(name, kind)
+def _spelled_out(names: Iterable[str]) -> dict[str, str]:
+    """What abbreviations without a meaning of their own are short for where another column is called so.
+
+    >>> _spelled_out(("sub_paid", "Subscription (GBP)", "insp_id", "inspector", "exp_date", "expert", "expenses"))
+    {'sub': 'subscription'}
+    """
+    told = [without_unit(name)[0].split() for name in names]
+    unclear = {each for words in told if len(words) > 1 for each in words} & {*chain(*_SHORT_OF.values())} - {*_SHORT}
+    heads = [words[-1] for words in told if words and not _infinitive(words[-1])]
+    longer = {each: {word for word in heads if word.startswith(each) and word != each} for each in unclear}
+    return {short: words.pop() for short, words in longer.items() if len(words) == 1 and len(short) >= _CODE}
+
+
+def _call_column(
+    name: str, kind: FieldType | None, values: Iterable[str], dated: bool, spelled: Mapping[str, str]
+) -> ColumnWords:
+    tokens = full_name(name, kind, spelled)
     said = ColumnWords(" ".join(tokens))
     if kind in NUMBER_TYPES:
         bounds = {*_TABLE["never"]["rated"].split()} & {*tokens[:-1]}
@@ -145,8 +161,12 @@ def without_end(tokens: Sequence[str], sort: str = "words") -> list[str]:
 
     >>> without_end(("trench", "code")), without_end(("code",)), without_end(("mite", "count"), "counts")
     (['trench'], [], ['mite'])
+    >>> without_end(("tool", "name")), without_end(("first", "name"))
+    (['tool'], [])
     """
-    return [" ".join(tokens[:-1])] if len(tokens) > 1 and tokens[-1] in _TABLE["ends"][sort].split() else []
+    ends = _TABLE["ends"]
+    calls = len(tokens) > 1 and tokens[-1] in ends[sort].split() and tokens[-2] not in ends["no_nouns"].split()
+    return [" ".join(tokens[:-1])] if calls else []
 
 
 def _noun_of(tokens: Sequence[str]) -> list[str]:
@@ -180,15 +200,17 @@ def _is_money_rate(tokens: Sequence[str], unit: str) -> bool:
     return tokens[-1] == "rate" and _dimension(unit) == _MONEY
 
 
-def full_name(column: str, kind: FieldType | None = None) -> tuple[str, ...]:
-    """The words of a column's name in full, without its unit; some are short for another word by what the column holds.
+def full_name(column: str, kind: FieldType | None = None, spelled: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The words of a column's name in full, without its unit; some are short for another word by what the column holds, or by
+    what other columns of several words are called.
 
     >>> full_name("dist_km"), full_name("Avg Temp (C)"), full_name("yr_planted"), full_name("depRet")
     (('distance',), ('average', 'temperature'), ('year', 'planted'), ('deposit', 'returned'))
     >>> full_name("dist", FieldType.KEYWORD), full_name("mow_req", FieldType.BOOLEAN)
     (('district',), ('mow', 'required'))
     """
-    return _expand(without_unit(column)[0].split(), kind)
+    words = without_unit(column)[0].split()
+    return _expand(words, kind, spelled if len(words) > 1 else None)
 
 
 def part_words(name: str) -> str:
@@ -243,8 +265,10 @@ def without_unit(column: str) -> tuple[str, str]:
     return " ".join([*tokens, last]), ""
 
 
-def _expand(tokens: Sequence[str], kind: FieldType | None = None) -> tuple[str, ...]:
-    found, place, short = list[str](), 0, {**_SHORT, **_SHORT_OF.get(kind or "", {})}
+def _expand(
+    tokens: Sequence[str], kind: FieldType | None = None, spelled: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    found, place, short = list[str](), 0, {**_SHORT, **_SHORT_OF.get(kind or "", {}), **(spelled or {})}
     while place < len(tokens):
         two, one = " ".join(tokens[place : place + 2]), tokens[place]
         found += _PAIRS[two].split() if two in _PAIRS else [short.get(one) or _with_vowels(one)]

@@ -47,6 +47,8 @@ def test_no_word_for_a_column_asks_for_something_else() -> None:
         ("Levy ($)", FieldType.NUMBER, ["levy"], "dearest", "cheapest"),
         ("Discount rate (%)", FieldType.NUMBER, ["discount rate", "rate"], "", ""),
         ("Deposit (£)", FieldType.NUMBER, ["deposit"], "", ""),
+        ("first_name", FieldType.KEYWORD, [], "", ""),
+        ("lname", FieldType.KEYWORD, ["last name"], "", ""),
         ("val_usd", FieldType.NUMBER, ["value", "worth"], "most valuable", "least valuable"),
         ("plt_yr", FieldType.INTEGER, ["planted year", "planted", "year planted"], "newest", "oldest"),
     ],
@@ -78,6 +80,13 @@ def test_the_dearest_is_that_of_a_price_or_of_a_rate(columns: tuple[str, ...], d
     called = call_columns(kinds, dict.fromkeys(kinds, ()), dated=True)
     ends = {name: ("dearest" in each.high, "cheapest" in each.low) for name, each in called.items()}
     assert ends == {name: (name == dearest, name == dearest) for name in columns}
+
+
+def test_an_abbreviation_means_what_another_column_spells_out() -> None:
+    kinds = {"sub_paid": FieldType.BOOLEAN, "Subscription (GBP)": FieldType.NUMBER}
+    assert call_columns(kinds, dict.fromkeys(kinds, ()), dated=True)["sub_paid"].name == "subscription paid"
+    kinds = {"sub_paid": FieldType.BOOLEAN, "Fee (GBP)": FieldType.NUMBER}
+    assert call_columns(kinds, dict.fromkeys(kinds, ()), dated=True)["sub_paid"].name == "subscribed paid"
 
 
 def test_codes_flags_places_and_people_are_told() -> None:
