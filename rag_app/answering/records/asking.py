@@ -11,6 +11,7 @@ from rag_app.answering.records.wording import (
     Token,
     figure,
     is_figure,
+    key_fields,
     people_field,
     read_words,
     stems,
@@ -56,19 +57,37 @@ LEAVES_NONE = re.compile(
 )
 """That nothing is left out: "leave none out", "without exception"."""
 _GENITIVE = re.compile(r"['’]s\b")
+_NUMBER_OF_ROW = re.compile(r"\b[^\W\d_]{1,5}-?\d{2,}\b")
 _CODE_WORD = re.compile(r"\b(?=\w*\d)(?=\w*[^\W\d_])\w+\b")
 _LONGEST_FIELD = 2  # words of a field that no record has
 _ADVISES = re.compile(r"\b(?:should|ought) (?:we|i|you|they)\b.*\b(?:more|fewer|less)\b(?! than)", re.I)
 
 
 def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
-    """Whether a question is worth reading: it names a kind of record, a field or days, or asks for a figure."""
+    """Whether a question is worth reading: it names a kind of record, a field, days or "INV-791", or asks for a figure."""
     if not spec.records or _asks_what_is_said(read_words(without_period(text, period), spec), spec):
         return False
     if period is not None:
         return True
     tokens = read_words(text, spec)
-    return any(map(_asks, tokens)) or _may_ask_of_names(tokens, spec)
+    numbered = bool(key_fields(spec)) and _NUMBER_OF_ROW.search(text) is not None
+    return numbered or any(map(_asks, tokens)) or _may_ask_of_names(tokens, spec)
+
+
+def names_row(tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    """Whether a row is named by its number, and something is asked of it that its fields may tell: "what was wrong in D-315?".
+
+    Not a reason, nor anything of somebody whom no value names.
+    """
+    rows = {token.name for token in tokens if token.role == "value" and _has_digit(token, tokens)} & key_fields(spec)
+    unknown = any(token.is_left and token.text[:1].isupper() for token in tokens[1:])
+    return bool(rows) and not unknown and not any(token.stem in word_set("reasons") for token in tokens)
+
+
+def _has_digit(token: Token, tokens: Sequence[Token]) -> bool:
+    """Whether a name has a digit in one of its words."""
+    named = takewhile(lambda each: each is token or each.inside, tokens[tokens.index(token) :])
+    return any(sign.isdigit() for each in named for sign in each.text)
 
 
 def _asks_what_is_said(tokens: Sequence[Token], spec: IndexSpec) -> bool:

@@ -26,6 +26,7 @@ from rag_app.answering.records.asking import (
     counted_by_sort,
     figures_named,
     is_missing_field,
+    names_row,
     stand_before_kind,
     without_days,
     without_period,
@@ -156,7 +157,11 @@ def read_question(
             token.said = token.said or token.stem == "due"
             if token.name == dating and says_year(spec, dating):
                 token.meaning = None
+    of_row = period is None and names_row(tokens, spec)
+    for token in tokens:
+        token.said = token.said or (of_row and token.is_left)
     reader = _Reader(spec, tokens, values, period, today, comparing, dating)
+    reader.of_row = of_row
     reader.read_included(without_days(text, period))
     plan = _read_plan(reader, text, spec, values, period)
     left = [token for token in tokens if token.is_left]
@@ -343,6 +348,7 @@ class _Reader(OrderReader):
         self.levels: tuple[str, ...] = ()
         self.included: Sequence[Meaning] = ()
         self.implied, self.leaves_none = frozenset[str](), False
+        self.of_row = False  # is asked, in whatever words
         self.unsaid: list[Token] = []  # words that are known, and that no query says
         self.period = period or self._year()
         if self.period is None and any(map(self._has, ("newest", "oldest", "ahead", "next"))):
@@ -576,6 +582,7 @@ class _Reader(OrderReader):
             ahead=self.today is not None and period is not None and (period.start or date.min) > self.today,
             number=self._number_told() if query.of is not None and query.group is None else 0,
             levels=self._levels_in_turn(),
+            of_row=self.of_row,
         )
 
     def _fields_shown(self, query: RecordQuery, values: Sequence[MetadataFilter]) -> list[str]:
@@ -879,7 +886,8 @@ class _Reader(OrderReader):
             or (self._names_spender() and not any(map(self._has, ("most", "least"))))
         ):
             return False
-        return self._is_positive() and not self.asks_of_words() and not self._sets_own_apart()
+        of_words = not self.of_row and self.asks_of_words()
+        return self._is_positive() and not of_words and not self._sets_own_apart()
 
     def _joins_weekdays(self) -> bool:
         """Whether the weekdays stand together, so that none is of one side alone: "A on Mondays against B on Tuesdays"."""
@@ -1069,7 +1077,7 @@ class _Reader(OrderReader):
         if priced and not self.figures:
             earned = money_field(self.spec) or total_field(self.spec) or price_field(self.spec)
             self.figures = [name for name in [earned] if name]
-        return bool(self.keys or self.figures)
+        return self.of_row or bool(self.keys or self.figures)
 
     def _asks_when_besides(self) -> bool:
         """Whether it is asked when something was, and for a figure of it: "when did Ada arrive, and how many nights did she stay"."""

@@ -49,7 +49,8 @@ class Plan(Struct, frozen=True):
     period is of, where it is not the record's own date. `times` are told with each record as well. `skip`: so many have been
     told before. `clock`: days are told with the time of day. `whole`: all are to be told, also those without a source in the answer. `ahead`: the period is still to come.
     `number`: how many records are measured, as the question has it; 0 where it does not say. `levels`: the records of the first
-    of these conditions that any of them meets are asked for.
+    of these conditions that any of them meets are asked for. `of_row`: one record is
+    named by its number, and told with all its fields.
     """
 
     query: RecordQuery
@@ -78,6 +79,7 @@ class Plan(Struct, frozen=True):
     clock: bool = False
     number: int = 0
     levels: tuple[tuple[MetadataFilter, str], ...] = ()
+    of_row: bool = False
 
     @property
     def is_list(self) -> bool:
