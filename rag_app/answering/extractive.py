@@ -881,6 +881,8 @@ def _is_of_another(passage: Passage, context: Context, question: str) -> bool:
     if any(apart) and not limits:
         return True
     titles, own = (numbers_in(text) for text in (f"{title}. {passage.lead}", passage.text))
+    if cells_of(passage.text, 2):
+        titles |= own  # a row is of what it names
     return any(
         key in titles and titles[key].isdisjoint(numbers) and own.get(key, frozenset()).isdisjoint(numbers)
         for key, numbers in numbers_in(question).items()

@@ -182,11 +182,11 @@ _NEEDS_NEWS = frozenset([Kind.TIME, Kind.PLACE])
 _SIGN = r"(?:\d{1,4}(?![\d.,:’']*\d)|(?-i:[B-HJ-Z])\b)"
 _NUMBERED_THING = compile_later(
     r"(?<!after )(?<!before )(?<!above )(?<!below )(?<!beyond )(?<!than )(?<!from )"
-    r"\b(?!(?:at|by|for|from|in|of|on|over|than|the|to|under|until|with|about|after|before|and|or|not)\b)([^\W\d_]{2,})[ -]"
+    r"\b(?!(?:at|by|for|from|in|of|on|over|than|the|to|under|until|with|about|after|before|and|or|not)\b)([^\W\d_]{2,})(?:[ -]| (?:no|nr|number)\b\W{0,2})"
     rf"({_SIGN}(?:\s*(?:,|and|or|to|&|[-–])\s*{_SIGN})*)(?! (?:and|or) (?:above|up|higher|over|more|later|below|under|lower|less|earlier)\b)",
     re.IGNORECASE,
 )
-_CODE = re.compile(r"(?<![\w-])([a-z]{1,2})-?(\d{1,4})(?![\d,.:]*\d)")
+_CODE = re.compile(r"(?<![\w-])([a-z]{1,4})-?(\d{1,4})(?![\d,.:]*\d)")
 _BESIDE_NUMBERS = re.compile(r"\b(?:and|or|to)\b")
 THOUSANDS = re.compile(r"(?<=\d)[,’'](?=\d{3}(?!\d))")
 _MOST_NUMBERS = 100
@@ -408,8 +408,8 @@ def numbers_in(text: str) -> dict[tuple[str, bool], frozenset[str]]:
 
     >>> numbers_in("Levels 1 and 2, in January 2026")[("level", False)] == {"1", "2"}, numbers_in("all above Level 3")
     (True, {})
-    >>> sorted(numbers_in("rooms B, 2-4")[("room", False)])
-    ['2', '3', '4', 'b']
+    >>> sorted(numbers_in("rooms B, 2-4")[("room", False)]), numbers_in("Flight no: 31")
+    (['2', '3', '4', 'b'], {('flight', False): frozenset({'31'})})
     """
     found: dict[tuple[str, bool], frozenset[str]] = {}
     for each in _NUMBERED_THING.finditer(text):

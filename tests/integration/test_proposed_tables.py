@@ -126,6 +126,7 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("movies", ["What was the population of Dawn?"], "15"),
         ("movies", ["Was the average budget higher in 1955 or in 1960?"], "400 against 200"),
         ("movies", ["the average budget in 1955", "and in 1960?"], "200"),
+        ("pools", ["What do swimmers find at P3?"], "condition good"),
         ("visits", ["What did Lena bring in altogether?"], "95"),
         ("visits", ["how much have we charged Tom Parr?"], "90"),
         ("visits", ["How often did Dr Amin see somebody at the Harbour?"], "There are 2"),

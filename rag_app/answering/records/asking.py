@@ -57,7 +57,7 @@ LEAVES_NONE = re.compile(
 )
 """That nothing is left out: "leave none out", "without exception"."""
 _GENITIVE = re.compile(r"['’]s\b")
-_NUMBER_OF_ROW = re.compile(r"\b[^\W\d_]{1,5}-?\d{2,}\b")
+_NUMBER_OF_ROW = re.compile(r"\b[^\W\d_]{1,5}-?\d+\b")
 _CODE_WORD = re.compile(r"\b(?=\w*\d)(?=\w*[^\W\d_])\w+\b")
 _LONGEST_FIELD = 2  # words of a field that no record has
 _ADVISES = re.compile(r"\b(?:should|ought) (?:we|i|you|they)\b.*\b(?:more|fewer|less)\b(?! than)", re.I)

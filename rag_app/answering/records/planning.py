@@ -582,7 +582,7 @@ class _Reader(OrderReader):
             ahead=self.today is not None and period is not None and (period.start or date.min) > self.today,
             number=self._number_told() if query.of is not None and query.group is None else 0,
             levels=self._levels_in_turn(),
-            of_row=self.of_row,
+            of_row=self.of_row and not (self.figures or self.keys),
         )
 
     def _fields_shown(self, query: RecordQuery, values: Sequence[MetadataFilter]) -> list[str]:

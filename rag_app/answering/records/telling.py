@@ -332,7 +332,10 @@ class Telling:
         told = dict.fromkeys([*asked, *(name for name in values if self._spec.fields[name] is not FieldType.TAGS)])
         titled = self._fields_in_title(hit, shown)
         beside = [name for name in told if name in asked or name not in titled]
-        fields = ", ".join(self._field_text(name, values[name], shown[name]) for name in beside[: None if self._plan.of_row else _FIELDS])
+        fields = ", ".join(
+            self._field_text(name, values[name], shown[name])
+            for name in beside[: None if self._plan.of_row else _FIELDS]
+        )
         dated = f" ({shown['date']})" if "date" in shown else ""
         return f"“{shown['title']}”{dated}" + (f": {fields}" if fields else "")
 

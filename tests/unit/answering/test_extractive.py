@@ -270,6 +270,15 @@ async def test_a_row_is_named_by_its_figure_and_its_word_together(synthesizer: E
     assert re.findall(r"(Level \d) – fee", text) == ["Level 2"], text
 
 
+async def test_a_row_with_another_number_is_no_answer(synthesizer: ExtractiveSynthesizer) -> None:
+    flights = "\n".join(
+        f"Flight no: {no}; Pilot: {pilot}; Launch: winch" for no, pilot in ((31, "Ada Holm"), (32, "Bo Lind"))
+    )
+    asked = {no: Question(f"Who was the pilot of flight {no}?") for no in (32, 33)}
+    told = {no: (await synthesizer.write(each, context(flights))).text for no, each in asked.items()}
+    assert "Bo Lind" in told[32] and "Ada" not in told[32] and told[33] == ""
+
+
 def test_a_row_that_answers_better_stays_beside_one_that_names_more() -> None:
     repair, express, ticket = (
         Passage(0, place, text)
