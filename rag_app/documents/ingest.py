@@ -8,6 +8,7 @@ one. Rebuilding and moving write the same way, with the functions at the end.
 """
 
 import asyncio
+import os
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -45,7 +46,7 @@ from rag_app.documents.ledger import (
     version_number,
 )
 from rag_app.documents.metadata import Target, to_source
-from rag_app.documents.reading import File, ReaderPool, digest_of, documents_below
+from rag_app.documents.reading import File, ReaderPool, digest_of, documents_below, is_utf8
 from rag_app.domain import InvalidInput, RowsRule, Source, UnreadableDocument, row_mapping
 from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.index import IndexSpec
@@ -180,7 +181,8 @@ class Ingestor:
         root = base.resolve()
         for given, path in offered_files(paths, exclude):
             origin = path.resolve()
-            shown = (origin.relative_to(root) if origin.is_relative_to(root) else origin).as_posix()
+            below = (origin.relative_to(root) if origin.is_relative_to(root) else origin).as_posix()
+            shown = os.fsencode(below).decode(errors="backslashreplace")
             mapping = row_mapping(self._spec.rows, self._spec.fields, shown, rows)
             yield File(path, shown, origin.as_posix(), given if given.is_dir() else given.parent, mapping)
 
@@ -189,7 +191,15 @@ class Ingestor:
     ) -> list[File]:
         """The files to read. The others are counted, and their sources added to `standing`."""
         changed: list[File] = []
-        while some := await asyncio.to_thread(lambda: [*islice(files, _LOOKED_UP)]):
+        while offered := await asyncio.to_thread(lambda: [*islice(files, _LOOKED_UP)]):
+            some: list[File] = []
+            for file in offered:
+                if is_utf8(file.origin):
+                    some.append(file)
+                    continue
+                what = "the name of its folder" if is_utf8(file.path.name) else "its name"
+                summary.failed.append(UnreadableDocument(file.shown, f"{what} is not UTF-8: rename it"))
+                progress(file.path, summary)
             origins = [file.origin for file in some]
             org_id, index = self._target.org_id, self._spec.name
             read = await self._ledger.files_as_read(org_id, index, self._generation, origins)
@@ -255,6 +265,8 @@ class Ingestor:
         gone: list[str] = []
         for folder in folders:
             root = folder.resolve()
+            if not is_utf8(root.as_posix()):  # nothing was read from it
+                continue
             known = await self._ledger.origins_below(self._target.org_id, self._spec.name, root.as_posix())
             if known and next(documents_below(root), None) is None:
                 raise InvalidInput("--prune", str(folder), f"{folder} contains no files: is it mounted?")

@@ -39,7 +39,7 @@ from rag_app.documents.ingest import offered_files
 from rag_app.documents.metadata import detect_language
 from rag_app.documents.readers.formats import attempt, format_of
 from rag_app.documents.readers.rows import says_nothing, typed_value
-from rag_app.documents.reading import File, ReaderPool
+from rag_app.documents.reading import File, ReaderPool, is_utf8
 from rag_app.domain import FieldType, RowMapping, RowsRule, column_name, drop_vowels, read_table
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 from rag_app.retrieval.text import plural, singular
@@ -154,7 +154,10 @@ def propose(
     files = [
         File(path, path.name, "", path.parent, RowMapping((RowsRule(),), {}, as_written=True))
         for _, path in offered_files(paths, exclude)
-        if (known := format_of(path.name)) and known.rows and not any(rule.matches(path.as_posix()) for rule in rules)
+        if is_utf8(path.name)
+        and (known := format_of(path.name))
+        and known.rows
+        and not any(rule.matches(path.as_posix()) for rule in rules)
     ]
     with closing(readers.read_all(files)) as reading:
         for file, documents in reading:

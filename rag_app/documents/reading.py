@@ -79,6 +79,15 @@ def open_file(path: Path) -> BufferedReader:
     raise OSError("not a regular file")
 
 
+def is_utf8(path: str) -> bool:
+    """Whether the bytes of this path are UTF-8. The database stores no other.
+
+    >>> is_utf8("é.txt"), is_utf8(os.fsdecode(b"\\xe9.txt"))
+    (True, False)
+    """
+    return not any("\ud800" <= character <= "\udfff" for character in path)
+
+
 def documents_below(path: Path) -> Iterator[Path]:
     """The files that `path`, a folder or a file, offers for reading, in sorted order.
 

@@ -432,6 +432,31 @@ def test_every_failure_is_one_clear_line(
 
 
 @ON_DEFAULT
+def test_a_name_that_is_not_utf8_costs_one_file(environment: str, main: Run, slug: str, tmp_path: Path) -> None:
+    folder = tmp_path / "two"
+    folder.mkdir()
+    (folder / "a.txt").write_text("The gutters are cleaned in May.", "utf-8")
+    Path(os.fsdecode(bytes(folder) + b"/x\xff.txt")).write_text("gutters", "utf-8")
+    Path(os.fsdecode(bytes(folder) + b"/x\xff.csv")).write_text("id,name\n1,Ada\n", "utf-8")
+    inside = Path(os.fsdecode(bytes(folder) + b"/d\xff"))
+    inside.mkdir()
+    (inside / "b.txt").write_text("gutters", "utf-8")
+    assert main("db", "upgrade").status == 0 and main("orgs", "create", slug).status == 0
+    at = ("--index", INDEX, "--org", slug, "--base", folder)
+    done = main("ingest", folder, *at, "--json", "--prune")
+    assert (done.status, done.json["added"]) == (2, 1)
+    assert {(each["path"], each["reason"]) for each in done.json["failed"]} == {
+        ("x\\xff.txt", "its name is not UTF-8: rename it"),
+        ("x\\xff.csv", "its name is not UTF-8: rename it"),
+        ("d\\xff/b.txt", "the name of its folder is not UTF-8: rename it"),
+    }
+    foreseen = main("ingest", folder, *at, "--dry-run", "--rows", "--row-key", "id")
+    assert foreseen.status == 2 and "x\\xff.txt: its name is not UTF-8: rename it" in foreseen.err
+    again = main("ingest", folder, inside, *at, "--prune")
+    assert again.status == 2 and again.out.startswith("0 added, 0 updated, 1 unchanged, 0 removed; 0 chunks written; ")
+
+
+@ON_DEFAULT
 def test_users_and_plans_from_the_command_line(environment: str, main: Run, rag: Run, slug: str) -> None:
     main("db", "upgrade")
     main("orgs", "create", slug)
