@@ -6,8 +6,8 @@ of a file can be read, it raises one. Whatever else it raises is told as a corru
 `reads`, by the suffixes of its files' names. That of plain text (`plain.py`) is the shortest example.
 
 Encodings: a byte order mark, then UTF-8 (a few damaged bytes are tolerated), UTF-16 without a mark by where its NULs
-stand, the declared one, and the legacy ones by likelihood, where cp1252 wins a tie: short texts in cp1250 or cp1254
-may be taken for it. Removed from every text: control characters, lone surrogates, soft hyphens, zero-width spaces.
+stand and the bytes alternate, the declared one, and the legacy ones by likelihood, where cp1252 wins a tie: short texts
+in cp1250 or cp1254 may be taken for it. Removed from every text: control characters, lone surrogates, soft hyphens, zero-width spaces.
 
 The format of an upload is detected by its bytes. The client's file name only distinguishes formats of text; a name that claims
 a binary format that the bytes are not in is refused.
@@ -18,6 +18,7 @@ import json
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from io import BytesIO
@@ -39,6 +40,7 @@ RecordReader = Callable[[BinaryIO, str, tuple[RowsRule, ...]], Iterator[Any]]
 """Reads the `rows.Records` of a file, by the first of the rules, or by the first for each sheet."""
 
 FRONT_MATTER_CHARS = 20_000  # characters; what people write is shorter, and reading more of it takes seconds
+_SAMPLE = 8192  # bytes of which is seen whether they alternate
 
 _MARKS = {  # UTF-32 first: its little-endian mark starts with that of UTF-16
     b"\xff\xfe\0\0": "utf-32",
@@ -228,7 +230,7 @@ def _decode_marked(data: bytes, declared: str | None) -> str | None:
         if data.startswith(mark):
             return data.decode(encoding, errors="replace")
     even, odd = data[::2].count(0), data[1::2].count(0)
-    one_sided = max(even, odd) * 100 > len(data) and min(even, odd) * 10 < max(even, odd)
+    one_sided = max(even, odd) * 100 > len(data) and min(even, odd) * 10 < max(even, odd) and _alternates(data)
     if one_sided and (max(even, odd) * 5 > len(data) * 2 or not _is_plain(data.replace(b"\0", b""))):
         return data[: len(data) // 2 * 2].decode("utf-16-be" if even > odd else "utf-16-le", errors="replace")
     declared = _WEB_NAMES.get((declared or "").lower(), declared) or "utf-8"
@@ -243,6 +245,18 @@ def _decode_marked(data: bytes, declared: str | None) -> str | None:
         return None
     alike = [m for m in matches if m.chaos <= best.chaos + 0.005 and m.coherence >= best.coherence - 0.05]
     return str(min(alike, key=lambda m: min(_LEGACY.index(name) for name in m.could_be_from_charset)))
+
+
+def _alternates(data: bytes) -> bool:
+    """Whether the bytes at even places are of other kinds than those at odd places, as in UTF-16 of any script.
+
+    >>> _alternates("Łódź".encode("utf-16-le")), _alternates("日本語の文章です。".encode("utf-16-be"))
+    (True, True)
+    >>> _alternates(b"Good text \\xff\\xfe\\0\\x81 and more")
+    False
+    """
+    even, odd = (Counter(byte >> 4 for byte in data[first:_SAMPLE:2]) for first in (0, 1))
+    return (even & odd).total() * 4 < min(len(data), _SAMPLE)
 
 
 def _is_plain(data: bytes) -> bool:

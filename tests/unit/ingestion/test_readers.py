@@ -724,7 +724,16 @@ def test_cells_that_are_merged_are_in_each_row_and_column() -> None:
 # --- encodings and expressions ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("data", [b"hello\0", b"ab\0", b"abc\0", b"a line\nand a NUL at the end of the text\0"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"hello\0", b"ab\0", b"abc\0", b"a line\nand a NUL at the end of the text\0"),
+        b"Good text here \xff\xfe\x00\x81 and more \xc3\x28 text about the boiler.",
+        b"Text about the boiler\xe9 \x00\x81 and the pump.",
+        b"2026-01-05 12:00:01 0.53 \xff\x00\x81 2026-01-06 12:00:02 0.54\n",
+        "Это обычный русский текст\0 для проверки.".encode("cp1251"),
+    ],
+)
 def test_a_nul_does_not_turn_text_into_utf16(data: bytes) -> None:
     assert refusal(data, "a.txt") == "binary content, or text in an unknown encoding"
 
