@@ -16,6 +16,7 @@ from collections.abc import (
     Collection,
     Iterable,
     Iterator,
+    Mapping,
     Sequence,
 )
 from contextlib import closing
@@ -168,7 +169,7 @@ class Ingestor:
         table a source, as the index's own rules do for some files. With `dry_run` nothing is embedded or written,
         and the summary says what would be.
         """
-        summary, standing = summary or Summary(), set[UUID]()
+        summary, standing = summary or Summary(), dict[UUID, str]()
         files = await self._select_changed(self._files(paths, base, exclude, rows), summary, progress, standing)
         with closing(self._readers.read_all(map(self._with_digest, files))) as reading:
             return await self.ingest_documents(
@@ -180,16 +181,17 @@ class Ingestor:
     ) -> Iterator[File]:
         root = base.resolve()
         for given, path in offered_files(paths, exclude):
-            origin = path.resolve()
+            there = os.path.exists(path)  # noqa: PTH110 - that of a path raises PermissionError
+            origin = path.resolve() if there else path.parent.resolve() / path.name
             below = (origin.relative_to(root) if origin.is_relative_to(root) else origin).as_posix()
             shown = os.fsencode(below).decode(errors="backslashreplace")
             mapping = row_mapping(self._spec.rows, self._spec.fields, shown, rows)
             yield File(path, shown, origin.as_posix(), given if given.is_dir() else given.parent, mapping)
 
     async def _select_changed(
-        self, files: Iterator[File], summary: Summary, progress: Progress, standing: set[UUID]
+        self, files: Iterator[File], summary: Summary, progress: Progress, standing: dict[UUID, str]
     ) -> list[File]:
-        """The files to read. The others are counted, and their sources added to `standing`."""
+        """The files to read. The others are counted, and their sources added to `standing`, with the file's name."""
         changed: list[File] = []
         while offered := await asyncio.to_thread(lambda: [*islice(files, _LOOKED_UP)]):
             some: list[File] = []
@@ -208,7 +210,7 @@ class Ingestor:
                 if file.digest != digest:
                     changed.append(file)
                     continue
-                standing.update(sources)
+                standing.update(dict.fromkeys(sources, file.shown))
                 summary.unchanged += len(sources)
                 progress(file.path, summary)
         return changed
@@ -230,19 +232,19 @@ class Ingestor:
         progress: Progress = lambda path, summary: None,
         summary: Summary | None = None,
         dry_run: bool = False,
-        standing: Collection[UUID] = (),
+        standing: Mapping[UUID, str] | None = None,
         basis: Basis | None = None,
     ) -> Summary:
         """The same for documents already read, or read while `reading` is iterated, in a thread.
 
-        No source is removed for a file without an origin. Sources in `standing` belong to other files.
+        No source is removed for a file without an origin. Sources in `standing` belong to other files, which are named.
         Raises SourceChanged, and leaves the source of `basis` as it is, if that is no longer stored so.
         """
         summary = summary or Summary()
         if not dry_run:
             await self.finish_deletions()
         async with self._ledger.writer(self._target.org_id, self._spec.name) as writing:
-            run = _Run(self, summary, progress, writing, dry_run, {*standing}, basis)
+            run = _Run(self, summary, progress, writing, dry_run, {**(standing or {})}, basis)
             if dry_run:
                 async for split in run.batches(reading):
                     await run.foresee(split)
@@ -268,7 +270,7 @@ class Ingestor:
             if not is_utf8(root.as_posix()):  # nothing was read from it
                 continue
             known = await self._ledger.origins_below(self._target.org_id, self._spec.name, root.as_posix())
-            if known and next(documents_below(root), None) is None:
+            if known and not any(map(os.path.exists, documents_below(root))):
                 raise InvalidInput("--prune", str(folder), f"{folder} contains no files: is it mounted?")
             gone += await asyncio.to_thread(list, filter(_is_gone, known))
         for first in range(0, len(gone), _SOURCES):
@@ -308,7 +310,7 @@ class _Run:
         progress: Progress,
         writing: WriteLock,
         dry_run: bool,
-        seen: set[UUID],
+        seen: dict[UUID, str],
         basis: Basis | None,
     ) -> None:
         self._ingestor, self._summary, self._progress = ingestor, summary, progress
@@ -363,14 +365,16 @@ class _Run:
             following.faultless = following.faultless and not document.problems
             try:
                 source = to_source(document, file.shown, file.origin, self._spec, self._target)
-                if source.id in self._seen:
-                    raise InvalidInput("id", source.external_id, f"{source.external_id!r} occurs more than once")
+                if (other := self._seen.get(source.id)) is not None:
+                    also = f", also in {other}" if other not in ("", file.shown) else ""
+                    problem = f"{source.external_id!r} occurs more than once{also}"
+                    raise InvalidInput("id", source.external_id, problem)
             except InvalidInput as error:
                 shown = f"{file.shown}#{part}" if part else file.shown
                 row = f"row {document.row}: " if document.row is not None else ""
                 self._fail(following, UnreadableDocument(shown, row + str(error)))
                 continue
-            self._seen.add(source.id)
+            self._seen[source.id] = file.shown
             following.sources += 1
             following.versions += version_number(source.version)
             yield source, document
@@ -436,7 +440,7 @@ class _Run:
         if not origins:
             return set()
         held = await self._ledger.find_by_origins(self._target.org_id, self._spec.name, origins)
-        return held.keys() - self._seen
+        return held.keys() - self._seen.keys()
 
     def _tell(self, split: _Batch) -> None:
         for path in [each.file.path for each in split.ended] or [split.last]:
@@ -444,10 +448,14 @@ class _Run:
 
 
 def offered_files(paths: Iterable[Path], exclude: Sequence[str] = ()) -> Iterator[tuple[Path, Path]]:
-    """Each file below `paths` that no pattern of `exclude` excludes, after the path it belongs to."""
+    """Each file below `paths` that no pattern of `exclude` excludes, once, after the path it belongs to."""
+    offered = set[str]()
     for given in paths:
         for path in documents_below(given):
-            if not any(_excludes(pattern, given, path) for pattern in exclude):
+            if any(_excludes(pattern, given, path) for pattern in exclude):
+                continue
+            if (origin := os.path.realpath(path)) not in offered:
+                offered.add(origin)
                 yield given, path
 
 

@@ -91,20 +91,34 @@ def is_utf8(path: str) -> bool:
 def documents_below(path: Path) -> Iterator[Path]:
     """The files that `path`, a folder or a file, offers for reading, in sorted order.
 
-    Left out: hidden files and folders, sidecars, `manifest.toml`, and links that lead out of the folder. Files of an
-    unsupported type are kept, and so are folders that cannot be listed: reading says what is wrong with them.
+    Left out: hidden files and folders, sidecars, `manifest.toml`, pipes and devices, links that lead out of the folder,
+    and links to files that are offered as well. Kept are files of an unsupported type, folders that cannot be listed, and
+    links to what is not there: reading says what is wrong with them.
     """
     if not path.is_dir():
         yield path
         return
     root = path.resolve()
     found: list[Path] = []
+    links: list[Path] = []
     for folder, folders, files in os.walk(path, onerror=lambda error: found.append(Path(error.filename))):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for file in (Path(folder, name) for name in files):
-            aside = file.name.startswith(".") or file.name.lower().endswith(SIDECAR) or file.name == "manifest.toml"
-            if not aside and file.is_file() and (not file.is_symlink() or file.resolve().is_relative_to(root)):
+            if file.name.startswith(".") or file.name.lower().endswith(SIDECAR) or file.name == "manifest.toml":
+                continue
+            try:
+                regular = stat.S_ISREG(file.stat().st_mode)
+            except OSError:  # reading says why
                 found.append(file)
+                continue
+            if regular:
+                (links if file.is_symlink() else found).append(file)
+    targets = {Path(os.path.realpath(file)) for file in found} if links else set()
+    for link in sorted(links):
+        target = link.resolve()
+        if target.is_relative_to(root) and target not in targets:
+            targets.add(target)
+            found.append(link)
     yield from sorted(found)
 
 

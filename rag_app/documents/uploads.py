@@ -185,7 +185,7 @@ class UploadService:
         ingestor = await self._ingestor(spec, target)
         before = await ingestor.builds(ids)
         # what the sender may not see stays, though it was sent under the same name
-        await ingestor.ingest_documents(_read_results(made), standing=hidden, basis=basis)
+        await ingestor.ingest_documents(_read_results(made), standing=dict.fromkeys(hidden, ""), basis=basis)
         received = []
         for each in made:
             sources = [source for source, _ in each.found]

@@ -378,6 +378,38 @@ async def test_what_would_be_done_what_is_passed_over_and_what_is_gone(
 
 
 @ON_DEFAULT
+async def test_a_link_is_passed_over_on_every_run(ingest: Ingest, tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    write_corpus(folder, 2)
+    (folder / "a.txt").symlink_to("doc-000.md")
+    (folder / ".data").mkdir()
+    (folder / ".data" / "held.md").write_text("# Held\n\nOnly a link leads here.", "utf-8")
+    (folder / "held.md").symlink_to(".data/held.md")
+    first, second = await ingest(folder), await ingest(folder)
+    assert (first.added, first.unchanged, first.failed) == (3, 0, [])
+    assert (second.added, second.unchanged, second.failed) == (0, 3, [])
+    (folder / "share.md").symlink_to(tmp_path / "unmounted" / "share.md")
+    for name in ("mine.md", "yours.md"):
+        (folder / name).write_text("---\nid: prices\n---\nA price.", "utf-8")
+    for added in (1, 0):
+        summary = await ingest(folder)
+        assert (summary.added, summary.unchanged) == (added, 4 - added)
+        assert [str(each) for each in summary.failed] == [
+            f"share.md: a link to {tmp_path}/unmounted/share.md, which is not there: is it mounted?",
+            "yours.md#prices: id: 'prices' occurs more than once, also in mine.md",
+        ]
+
+
+async def test_a_file_below_two_paths_is_read_once(application: Application, org: UUID, tmp_path: Path) -> None:
+    write_corpus(tmp_path / "docs" / "inner", 2)
+    paths = [tmp_path / "docs", tmp_path / "docs" / "inner", tmp_path / "docs" / "inner" / "doc-000.md"]
+    ingestor = await application.ingestor(application.indexes[INDEX], Target(org))
+    for counts in ((2, 0), (0, 2)):
+        summary = await ingestor.ingest(paths, base=tmp_path)
+        assert (summary.added, summary.unchanged, summary.failed) == (*counts, [])
+
+
+@ON_DEFAULT
 async def test_what_is_uploaded_unchanged_still_goes_with_its_file(
     application: Application, org: UUID, tmp_path: Path
 ) -> None:

@@ -46,7 +46,10 @@ def read(path: Path, shown: str | None = None, root: Path | None = None, rows: R
             for found in read_stream(stream, path.name, shown, reader):
                 yield _with_sidecar(found, beside, shown) if beside and isinstance(found, Document) else found
     except (OSError, ValueError, OverLimit) as error:  # ValueError: a NUL in the path
-        raise UnreadableDocument(shown, getattr(error, "strerror", None) or str(error)) from error
+        reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, FileNotFoundError) and path.is_symlink():
+            reason = f"a link to {path.readlink()}, which is not there: is it mounted?"
+        raise UnreadableDocument(shown, reason) from error
 
 
 def _sidecar(path: Path, shown: str, root: Path) -> dict[str, object]:

@@ -832,8 +832,17 @@ def test_documents_below(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("x")
     (tmp_path / "in" / "out.txt").symlink_to(tmp_path / "secret.txt")
     (tmp_path / "in" / "same.txt").symlink_to(tmp_path / "in" / "b.txt")
+    (tmp_path / "in" / "a" / "held.txt").symlink_to("../.git/c.txt")
+    (tmp_path / "in" / "held.txt").symlink_to(".git/c.txt")
+    (tmp_path / "in" / "gone.txt").symlink_to("/none/gone.txt")
+    (tmp_path / "in" / "loop.txt").symlink_to("loop.txt")
+    os.mkfifo(tmp_path / "in" / "pipe.txt")
     below = [str(path.relative_to(tmp_path / "in")) for path in documents_below(tmp_path / "in")]
-    assert below == ["a/z.md", "b.txt", "same.txt", "x.bin"]
+    assert below == ["a/held.txt", "a/z.md", "b.txt", "gone.txt", "loop.txt", "x.bin"]
+    assert reasons(tmp_path / "in" / "gone.txt").endswith(
+        "a link to /none/gone.txt, which is not there: is it mounted?"
+    )
+    assert reasons(tmp_path / "in" / "loop.txt").endswith("Too many levels of symbolic links")
     assert list(documents_below(tmp_path / "none.txt")) == [tmp_path / "none.txt"]
 
 
