@@ -29,6 +29,7 @@ from rag_app.console.commands import (
 )
 from rag_app.console.printing import (
     day,
+    escape_controls,
     print_list,
     print_result,
     progress_bar,
@@ -85,8 +86,6 @@ RowText = Annotated[
 ]
 Base = Annotated[Path | None, Option(metavar="DIR", help="external ids are paths relative to this folder; default: .")]
 Prune = Annotated[bool, Option("--prune", help="delete the sources of files that are no longer in the folders")]
-
-_SOURCE = "{0.external_id}\t{0.source_type}\t{0.lang}\t{1}\t{0.title}"
 
 
 P = ParamSpec("P")
@@ -165,7 +164,7 @@ async def ingest(
         raise
     if prune:
         for gone in await ingestor.prune(folders, summary=summary, dry_run=dry_run):
-            print(f"gone: {gone}", file=sys.stderr)
+            print(f"gone: {escape_controls(gone)}", file=sys.stderr)
     told = f"would be: {summary_text(summary)}" if dry_run else summary_text(summary)
     if rows and dry_run and not as_json:  # stdout is an index.toml
         print(told, file=sys.stderr)
@@ -258,7 +257,13 @@ async def list_all(
         and _mentions(source, search)
         and (wanted is None or source.id in wanted)
     ]
-    lines = (_SOURCE.format(each, day(each.date) or "-") for each in found)
+    lines = (
+        "\t".join(
+            cell.replace("\t", "\\t")
+            for cell in (each.external_id, each.source_type, each.lang, day(each.date) or "-", each.title)
+        )
+        for each in found
+    )
     print_list(as_json, [source_json(each) for each in found], lines, "sources")
 
 

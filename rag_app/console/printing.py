@@ -29,6 +29,7 @@ _SECONDS_BETWEEN_LINES = 5.0  # of progress
 _COUNTS = (
     "{0.added} added, {0.updated} updated, {0.unchanged} unchanged, {0.removed} removed; {0.chunks} chunks written"
 )
+_UNPRINTABLE = re.compile("[\0-\x08\n-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LINE = re.compile(r"(?:line|row) (\d+): ")
 _VALUE = re.compile(r", not .*(?=: left out$)", re.DOTALL)  # of a cell: another one in each row
 
@@ -39,11 +40,11 @@ def print_result(as_json: bool, value: Any, text: str) -> None:
 
 
 def print_list(as_json: bool, records: Sequence[Any], lines: Iterable[str], noun: str | None = None) -> None:
-    """The records as one JSON document, or their lines; how many of what `noun` names they are goes to stderr."""
+    """The records as one JSON document, or their lines, escaped; how many of what `noun` names they are goes to stderr."""
     if as_json:
         print_result(as_json, records, "")
     else:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.writelines(f"{escape_controls(line)}\n" for line in lines)
         if noun:
             print(f"{len(records)} {noun}", file=sys.stderr)
 
@@ -59,12 +60,22 @@ def record(value: object, fields: str) -> JsonObject:
     }
 
 
+def escape_controls(text: str) -> str:
+    r"""The text without line ends, and without what a terminal obeys. Tabs stay.
+
+    >>> escape_controls("Two\nlines\tand \x1b[31mred")
+    'Two\\nlines\tand \\x1b[31mred'
+    """
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def render_text(template: str, **values: Any) -> str:
     """A file of `templates/` with these values."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     files = FileSystemLoader(Path(__file__).with_name("templates"))
     shown = Environment(loader=files, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701 - no HTML
+    shown.filters["escape_controls"] = lambda value: escape_controls(str(value))
     return shown.get_template(template).render(**values).rstrip()
 
 
@@ -97,7 +108,7 @@ def place(hit: Hit) -> str:
     below = (hit.section or "").removeprefix(hit.title).removeprefix(" > ")  # a section often begins with the title
     date = (day(hit.date) or "")[: len("2026-01-31")]
     about = ", ".join(part for part in (hit.source_type, date, f"p. {hit.page}" if hit.page else None) if part)
-    return f"{hit.title}{' > ' + below if below else ''} ({about}), relevance {hit.relevance:.2f}"
+    return escape_controls(f"{hit.title}{' > ' + below if below else ''} ({about}), relevance {hit.relevance:.2f}")
 
 
 def hit_json(hit: Hit) -> JsonObject:
@@ -177,7 +188,7 @@ def summary_text(summary: "Summary") -> str:
     if not summary.failed:
         return counts
     headline = f"{counts}; {len(summary.failed)} could not be read:"
-    return "\n".join([headline, *(f"  {line}" for line in _fold_failures(summary.failed))])
+    return "\n".join([headline, *(f"  {escape_controls(line)}" for line in _fold_failures(summary.failed))])
 
 
 def _fold_failures(failures: Iterable[UnreadableDocument]) -> Iterator[str]:

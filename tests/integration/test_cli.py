@@ -457,6 +457,23 @@ def test_a_name_that_is_not_utf8_costs_one_file(environment: str, main: Run, slu
 
 
 @ON_DEFAULT
+def test_a_source_is_one_line_of_a_list(environment: str, main: Run, slug: str, tmp_path: Path) -> None:
+    folder = tmp_path / "two"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"id": "a", "title": "Two\\nlines\\tof text", "text": "One."}\n', "utf-8")
+    (folder / "b\n\x1b[31m.md").write_text("# Red\n\nText.", "utf-8")
+    (folder / "c\n.md").write_bytes(b"")
+    assert main("db", "upgrade").status == 0 and main("orgs", "create", slug).status == 0
+    at = ("--index", INDEX, "--org", slug)
+    assert main("ingest", folder, *at, "--base", folder).out.splitlines()[1:] == ["  c\\n.md: empty: 0 bytes"]
+    listed = main("sources", "list", *at).out.splitlines()
+    assert [line.split("\t")[::4] for line in listed] == [["a", "Two\\nlines\\tof text"], ["b\\n\\x1b[31m.md", "Red"]]
+    assert main("sources", "list", *at, "--json").json[0]["title"] == "Two\nlines\tof text"
+    assert "title: Two\\nlines" in main("sources", "show", "a", *at).out
+    assert "Two\\nlines" in main("search", "One", *at).out
+
+
+@ON_DEFAULT
 def test_users_and_plans_from_the_command_line(environment: str, main: Run, rag: Run, slug: str) -> None:
     main("db", "upgrade")
     main("orgs", "create", slug)
