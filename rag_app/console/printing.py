@@ -239,31 +239,40 @@ def progress_lines(what: str, things: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def progress_bar(title: str, total: int) -> "Iterator[Progress]":
-    """Progress over `total` files on stderr: a bar on a terminal, a line every few seconds otherwise."""
+    """Progress over `total` files on stderr: a bar on a terminal, a line every few seconds otherwise.
+
+    The last line printed is of all that was done.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     seen = set[Path]()
+    first = 0
     began = last_line = time.monotonic()
+    latest = printed = ""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     rest = TextColumn(
         "{task.fields[rate]:.1f} files/s, {task.fields[chunks]} chunks  {task.fields[file]}", markup=False
     )
     with progress_counter(title, total, *columns, rest) as update:
 
-        def step(path: Path, summary: "Summary") -> None:
-            nonlocal began, last_line
-            if not seen:  # the first file took as long as it takes to start the readers and the embedding model
-                began = time.monotonic()
-            seen.add(path)
-            rate = (len(seen) - 1) / max(time.monotonic() - began, 0.001)
-            update(len(seen), chunks=summary.chunks, rate=rate, file=path.name[:40])
+        def step(paths: Sequence[Path], summary: "Summary") -> None:
+            nonlocal first, began, last_line, latest, printed
+            seen.update(paths)
+            if not first:  # these took as long as it takes to start the readers and the embedding model
+                first, began = len(seen), time.monotonic()
+            rate = (len(seen) - first) / max(time.monotonic() - began, 0.001)
+            name = escape_controls(paths[-1].name)
+            update(len(seen), chunks=summary.chunks, rate=rate, file=name[:40])
+            left = total - len(seen)
+            speed = f"{rate:.1f}/s, {left / rate:.0f} s left, " if rate and left else ""
+            latest = f"{title.strip()}: {len(seen)}/{total} files, {speed}{summary.chunks} chunks, {name}"
             if not sys.stderr.isatty() and time.monotonic() - last_line >= _SECONDS_BETWEEN_LINES:
-                last_line = time.monotonic()
-                speed = f"{rate:.1f}/s, {(total - len(seen)) / rate:.0f} s left, " if rate else ""
-                line = f"{title.strip()}: {len(seen)}/{total} files, {speed}{summary.chunks} chunks, {path.name}"
-                print(line, file=sys.stderr, flush=True)
+                last_line, printed = time.monotonic(), latest
+                print(printed, file=sys.stderr, flush=True)
 
         yield step
+    if printed and printed != latest:
+        print(latest, file=sys.stderr, flush=True)
 
 
 @contextmanager

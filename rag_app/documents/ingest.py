@@ -78,8 +78,8 @@ class Summary(Struct):
     failed: list[UnreadableDocument] = []
 
 
-Progress = Callable[[Path, Summary], None]
-"""Called after each file whose sources stand in the store, and after each batch of a file that has several."""
+Progress = Callable[[Sequence[Path], Summary], None]
+"""Called after each batch, with the files whose sources stand in the store now, or the one that the batch is a part of."""
 
 
 @dataclass(slots=True, eq=False)
@@ -155,7 +155,7 @@ class Ingestor:
         paths: Iterable[Path],
         *,
         base: Path,
-        progress: Progress = lambda path, summary: None,
+        progress: Progress = lambda paths, summary: None,
         summary: Summary | None = None,
         exclude: Sequence[str] = (),
         rows: RowsRule | None = None,
@@ -201,7 +201,6 @@ class Ingestor:
                     continue
                 what = "the name of its folder" if is_utf8(file.path.name) else "its name"
                 summary.failed.append(UnreadableDocument(file.shown, f"{what} is not UTF-8: rename it"))
-                progress(file.path, summary)
             origins = [file.origin for file in some]
             org_id, index = self._target.org_id, self._spec.name
             read = await self._ledger.files_as_read(org_id, index, self._generation, origins)
@@ -212,7 +211,9 @@ class Ingestor:
                     continue
                 standing.update(dict.fromkeys(sources, file.shown))
                 summary.unchanged += len(sources)
-                progress(file.path, summary)
+            waiting = {file.path for file in changed}
+            if done := [file.path for file in offered if file.path not in waiting]:
+                progress(done, summary)
         return changed
 
     def _with_digests(self, files: Sequence[File], read: Collection[str]) -> list[File]:
@@ -229,7 +230,7 @@ class Ingestor:
         self,
         reading: Iterator[tuple[File, Documents]],
         *,
-        progress: Progress = lambda path, summary: None,
+        progress: Progress = lambda paths, summary: None,
         summary: Summary | None = None,
         dry_run: bool = False,
         standing: Mapping[UUID, str] | None = None,
@@ -443,8 +444,7 @@ class _Run:
         return held.keys() - self._seen.keys()
 
     def _tell(self, split: _Batch) -> None:
-        for path in [each.file.path for each in split.ended] or [split.last]:
-            self._progress(path, self._summary)
+        self._progress([each.file.path for each in split.ended] or [split.last], self._summary)
 
 
 def offered_files(paths: Iterable[Path], exclude: Sequence[str] = ()) -> Iterator[tuple[Path, Path]]:

@@ -351,7 +351,7 @@ async def test_what_would_be_done_what_is_passed_over_and_what_is_gone(
     async def run(**options: Any) -> tuple[int, int, int, int]:
         told.clear()
         done = await ingestor.ingest(
-            [folder], base=folder, progress=lambda path, summary: told.append(path.name), **options
+            [folder], base=folder, progress=lambda paths, summary: told.extend(path.name for path in paths), **options
         )
         return done.added, done.updated, done.unchanged, done.removed
 
