@@ -152,6 +152,15 @@ class ChatModel(AnsweringModel):
                     unavailable = _status(error) == 503
                     await asyncio.sleep(settings.unavailable_wait_s if unavailable else settings.backoff_s * 2**attempt)
 
+    @property
+    def missing_key(self) -> str | None:
+        """The variable of the provider's key, where the model has none. At an address of one's own it may need none."""
+        chosen = self._settings
+        if self._own or chosen.api_base is not None or chosen.api_key:
+            return None
+        key = PROVIDERS[chosen.kind].key
+        return key and key.upper()
+
     async def aclose(self) -> None:
         """Close the connections of its client, for which LlamaIndex has no call."""
         client = getattr(self._llm, "_aclient", None) or getattr(self._llm, "_async_client", None)

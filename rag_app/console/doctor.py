@@ -134,7 +134,9 @@ async def _check_models(application: Application, findings: _Findings, models: b
     from llama_index.core.llms import ChatMessage
 
     for model in application.models.all:
-        if models:
+        if variable := model.missing_key:
+            findings.add("answers", f"{model.name} has no key: set {variable}", problem=True)
+        elif models:
             request = model.chat([ChatMessage("Answer with one word: ready.")])
             await findings.check("answers", request, f"{model.name} answers")
         else:

@@ -204,6 +204,9 @@ async def _prepare(settings: "Settings", urls: "DatabaseUrls") -> None:
     entrance(settings)
     async with open_application(settings, urls) as application:
         await application.check_default_organization()
+        for model in application.models.all if settings.names_models else ():
+            if variable := model.missing_key:
+                _say(settings, f"warning: {model.name} has no key, so it will refuse to answer: set {variable}")
         await application.finish_deletions()
 
 

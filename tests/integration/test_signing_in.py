@@ -105,6 +105,26 @@ def test_what_cannot_work_is_refused_before_anything_is_served(
         asyncio.run(_prepare(Settings(), DatabaseUrls(database_urls[1], database_urls[0], private=False)))
 
 
+@pytest.mark.parametrize("key", ["", "k"])
+def test_doctor_and_serve_tell_a_provider_without_a_key(
+    key: str,
+    slug: str,
+    database_urls: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("RAG_LLM", "openai")
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    capsys.readouterr()
+    asyncio.run(_prepare(Settings(), DatabaseUrls(database_urls[1], database_urls[0], private=False)))
+    warning = "warning: gpt-4o-mini has no key, so it will refuse to answer: set OPENAI_API_KEY\n"
+    assert capsys.readouterr().err == ("" if key else warning)
+    assert healthy() is bool(key)
+    assert ("!!  answers          gpt-4o-mini has no key: set OPENAI_API_KEY\n" in capsys.readouterr().out) is not bool(
+        key
+    )
+
+
 def test_the_default_organization_is_one_that_exists(
     slug: str, database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,24 @@ def private(model: AnsweringModel | None) -> Any:
     return model._settings
 
 
+@pytest.mark.parametrize(
+    ("variables", "missing"),
+    [
+        ({"RAG_LLM": "openai"}, {"OPENAI_API_KEY"}),
+        ({"RAG_LLM": "openai_like"}, {"OPENAI_API_KEY"}),
+        ({"RAG_LLM": "huggingface"}, {"HF_TOKEN"}),
+        ({"RAG_LLM": "huggingface", "HF_TOKEN": "t"}, {None}),
+        ({"RAG_LLM": "openai", "OPENAI_API_KEY": "k"}, {None}),
+        ({"RAG_LLM": "openai", "RAG_LLM_API_KEY": "k"}, {None}),
+        ({"RAG_LLM": "openai_like", "RAG_LLM_API_BASE": "http://127.0.0.1:1/v1"}, {None}),
+    ],
+)
+def test_a_provider_without_a_key_names_its_variable(
+    variables: dict[str, str], missing: set[str | None], choose: Choose
+) -> None:
+    assert {model.missing_key for model in choose(**variables).all} == missing
+
+
 def test_without_anything_all_is_extracted(choose: Choose) -> None:
     chosen = choose()
     assert names(chosen) == all_of(None, None) and chosen.all == ()
