@@ -2,7 +2,7 @@
 
 docs/settings.md and .env.example are written from here (`make docs`).
 A variable that starts with RAG_ or LEXYBRAIN_RAG_ and is not here is refused, so that a slip of the pen does not pass
-for a choice. Other LEXYBRAIN_ variables are those of LexyBrain Insights.
+for a choice. Other LEXYBRAIN_ variables are those of LexyBrain Insights: only what is nearly the name of one here is refused.
 """
 
 import difflib
@@ -693,7 +693,7 @@ def _describe_problem(name: str, value: object) -> str:
 class Settings:
     """All of them, read once.
 
-    Raises Misconfigured for a value that is not accepted and for a RAG_ or LEXYBRAIN_RAG_ variable there is not.
+    Raises Misconfigured for a value that is not accepted and for a RAG_ or LEXYBRAIN_ variable that is a slip.
     """
 
     database: DatabaseSettings
@@ -762,6 +762,7 @@ class Settings:
 
 
 GROUPS: tuple[type[_Settings], ...] = tuple(get_type_hints(Settings).values())
+_SLIP = 0.905  # likeness of names: LEXYBRAIN_MODEL_ID, of LexyBrain Insights, has 0.900 of LEXYBRAIN_RAG_MODEL_ID
 _NOT_OURS = frozenset({"RAG_TEST_OWNER_URL", "RAG_TEST_APP_URL", "RAG_SHARED"})
 
 
@@ -794,7 +795,10 @@ def fields() -> Iterator[tuple[type[_Settings], FieldInfo]]:
 def _refuse_unknown() -> None:
     known = {str(info.alias) for _, info in fields()} | _NOT_OURS
     for name in sorted({*os.environ, *dotenv_values(_ENV_FILE)}):
-        if name.startswith(("RAG_", "LEXYBRAIN_RAG_")) and name not in known:
-            close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+        ours = name.startswith(("RAG_", "LEXYBRAIN_RAG_"))
+        if name in known or not (ours or name.startswith("LEXYBRAIN_")):
+            continue
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.75 if ours else _SLIP)
+        if ours or close:
             hint = f"; did you mean {close[0]}?" if close else "; docs/settings.md lists those there are"
             raise Misconfigured(f"there is no setting {name}{hint}")

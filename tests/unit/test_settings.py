@@ -89,6 +89,15 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ("RAG_VECTORSTORE", "there is no setting RAG_VECTORSTORE; did you mean RAG_VECTOR_STORE?"),
         ("RAG_XYZZY", "there is no setting RAG_XYZZY; docs/settings.md lists those there are"),
         ("LEXYBRAIN_RAG_MODEL", "there is no setting LEXYBRAIN_RAG_MODEL; did you mean LEXYBRAIN_RAG_MODEL_ID?"),
+        (
+            "LEXYBRAIN_DAILY_COST_CAPS",
+            "there is no setting LEXYBRAIN_DAILY_COST_CAPS; did you mean LEXYBRAIN_DAILY_COST_CAP?",
+        ),
+        (
+            "LEXYBRAIN_DAILY_COSTCAP",
+            "there is no setting LEXYBRAIN_DAILY_COSTCAP; did you mean LEXYBRAIN_DAILY_COST_CAP?",
+        ),
+        ("LEXYBRAIN_RGA_ENABLED", "there is no setting LEXYBRAIN_RGA_ENABLED; did you mean LEXYBRAIN_RAG_ENABLED?"),
         ("LEXYBRAIN_RAG_XYZZY", "there is no setting LEXYBRAIN_RAG_XYZZY; docs/settings.md lists those there are"),
     ],
 )
