@@ -423,13 +423,13 @@ class Keys(Struct, frozen=True):
             return await _read_key(session, row.id)
 
     async def user_of(self, organization: Organization, key: str) -> UUID | None:
-        """The service user of an organization's key, given as in `revoke`; None if there is none."""
-        this = (
-            select(api_keys_table.c.user_id)
-            .where(_key_condition(key), api_keys_table.c.org_id == organization.id)
-            .limit(1)
-        )
-        return next((found for (found,) in await self._database.execute(this)), None)
+        """The service user of an organization's key, given as in `revoke`; None if there is none.
+
+        Raises InvalidInput for a revoked key.
+        """
+        this = select(api_keys_table).where(_key_condition(key), api_keys_table.c.org_id == organization.id).limit(1)
+        found = next(iter(await self._database.execute(this)), None)
+        return None if found is None else _valid(found).user_id
 
     async def is_revoked(self, user: UUID | None) -> bool:
         """Whether this is the service user of a revoked key."""
@@ -439,9 +439,12 @@ class Keys(Struct, frozen=True):
         return bool(await self._database.execute(this))
 
     async def set_limits(self, key: str, limits: Mapping[str, int | None]) -> ApiKey:
-        """Like `People.set_limits` for one key; None: its organization's limits. Raises NotFound, too."""
+        """Like `People.set_limits` for one key; None: its organization's limits.
+
+        Raises NotFound, too, and InvalidInput for a revoked key.
+        """
         async with self._database.session() as session:
-            found = await _find_key(session, key)
+            found = _valid(await _find_key(session, key))
             await _update_limits(session, api_keys_table, found.id, limits)
             return await _read_key(session, found.id)
 
@@ -513,6 +516,12 @@ async def _find_key(session: AsyncConnection, key: str) -> Row[Any]:
     if len(found) > 1:
         raise InvalidInput("key", shown, f"{len(found)} keys begin with {shown!r}; name one of them by its id")
     return found[0]
+
+
+def _valid(key: Row[Any]) -> Row[Any]:
+    if key.revoked_at is not None:
+        raise InvalidInput("", key.beginning, f"key {key.beginning}... is revoked")
+    return key
 
 
 def _role(role: str) -> str:

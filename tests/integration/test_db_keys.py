@@ -287,8 +287,14 @@ def test_keys_from_the_command_line(environment: str, main: Main, database_urls:
         (("create", "-o", slug, "-n", " "), "name: must be printable text and not empty"),
         (("list", "-o", "nobody"), "no organization named 'nobody'"),
         (("revoke", "rag_nothing"), "no key named 'rag_nothing'"),
+        (("set-limits", secret[:12], "--requests", 5), f"key {secret[:12]}... is revoked"),
     ):
         assert_fails(main("keys", *arguments), problem)
+    for name in (secret, made["id"]):
+        assert_fails(
+            main("grant", name, "write", "-o", slug),
+            f"key {(secret if name == secret else made['key'])[:12]}... is revoked",
+        )
     assert_fails(main("keys", "create", "-o", slug), "Missing option '--name'", status=2)
     assert_fails(main("keys"), "Missing command; see `rag-app keys --help`", status=2)
     assert len(main("keys", "list", "-o", slug, "--json").json) == 2, "what fails makes no key"
