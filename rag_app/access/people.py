@@ -59,6 +59,7 @@ PREFIX = "rag_"
 """What API keys begin with, and tokens never do. Lets scanners for leaked secrets know one."""
 _BEGINNING_LENGTH = 12  # characters
 _KEY = re.compile(PREFIX + "[A-Za-z0-9_-]{43}")
+_SLUG = re.compile("[a-z0-9][a-z0-9_-]*")
 
 _KEY_PRINCIPAL = """
     WITH used AS (
@@ -133,10 +134,9 @@ class People(Struct, frozen=True):
     _database: Database
 
     async def create_organization(self, slug: str, name: str) -> Organization:
+        """Raises InvalidInput, too, for a slug that `checked_slug` refuses."""
         async with self._database.session() as session:
-            return await insert_named(
-                session, organizations_table, Organization, slug=checked_name("slug", slug), name=name
-            )
+            return await insert_named(session, organizations_table, Organization, slug=checked_slug(slug), name=name)
 
     async def organizations(self, among: Collection[UUID] | None = None) -> list[Organization]:
         """All of them, the public one included, or those `among` these ids; by slug."""
@@ -562,6 +562,19 @@ def checked_name(key: str, name: str) -> str:
             key, name, "must be a name that is not empty, not a UUID, and has no leading or trailing white space"
         )
     return name
+
+
+def checked_slug(slug: str) -> str:
+    """The slug of a new organization: it stands in addresses, in lists, and before the / of a group in a token.
+
+    >>> checked_slug("acme_2-b")
+    'acme_2-b'
+    """
+    if _SLUG.fullmatch(checked_name("slug", slug)) is None:
+        raise InvalidInput(
+            "slug", slug, "must be lower-case letters, digits, - and _, and begin with a letter or digit"
+        )
+    return slug
 
 
 def beginning_of(name: str) -> str:

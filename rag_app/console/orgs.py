@@ -38,7 +38,7 @@ _ORGANIZATION = "{0.slug}\t{0.id}\t{0.name}"
 @on_new_unchecked_application
 async def create_organization(
     application: Application,
-    slug: Annotated[str, Argument(help="short name, as in --org")],
+    slug: Annotated[str, Argument(help="short name, as in --org: lower-case letters, digits, - and _")],
     name: Annotated[str | None, Option(help="name for people; the slug by default")] = None,
 ) -> None:
     """Create an organization."""

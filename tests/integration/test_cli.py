@@ -380,6 +380,7 @@ def test_every_failure_is_one_clear_line(
         (("sources", "show", "lost.md", *at), {}, f"no source of this organization in {INDEX} named 'lost.md'"),
         (("sources", "delete", "lost.md", *at), {}, f"no source of this organization in {INDEX} named 'lost.md'"),
         (("orgs", "create", slug), {}, f"slug: '{slug}' is taken"),
+        (("orgs", "create", "a/b"), {}, "slug: must be lower-case letters, digits, - and _"),
         (("backup", "nowhere/acme.ragbackup"), {}, "FILE: there is no folder nowhere: create it first"),
         (("restore", "nowhere"), {}, "nowhere: No such file or directory"),
         (("orgs", "add-member", "nobody", "ada"), {}, "no organization named 'nobody'"),

@@ -1,8 +1,10 @@
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import insert
 
 from rag_app.access.people import Organization, People, User
+from rag_app.access.tables import organizations_table
 from rag_app.database.session import Database
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
@@ -59,6 +61,20 @@ async def test_what_is_no_name(people: People, name: str) -> None:
         await people.create_organization(name, "")
     with pytest.raises(InvalidInput, match="name: must be a name"):
         await people.create_user(name)
+
+
+@pytest.mark.parametrize("slug", ["Bad Slug!", "a/b", "a,b", "Acme", "café", "-a", "_a", "a\n", "a.b"])
+async def test_what_is_no_slug_of_an_organization(people: People, slug: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^slug: must be "):
+        await people.create_organization(slug, "")
+
+
+async def test_a_slug_that_an_organization_has_stays(people: People, database: Database) -> None:
+    slug = f"Old {fresh()}"
+    row = {"id": uuid4(), "slug": slug, "name": slug}
+    async with database.session() as session:
+        await session.execute(insert(organizations_table).values(row))
+    assert (await people.organization(slug)).id == row["id"]
 
 
 async def test_users_are_found_by_name_and_by_id(people: People) -> None:
