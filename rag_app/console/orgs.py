@@ -269,6 +269,9 @@ async def create_key(
     """Create an API key and print it. It is shown only once.
 
     Send it in a header: `Authorization: Bearer KEY`. It sees what all members of the organization see.
+
+    API keys are accepted by `/api/v1/indexes`, `/api/v1/sources`, `/api/v1/jobs`, `/api/v1/retrieval` and `/api/lexybrain`.
+    The other interfaces need a user's token (`rag-app token`).
     """
     bound = [application.index(index).name for index in indexes] if indexes else None
     made, secret = await application.keys.create(await application.people.organization(org), name, bound)

@@ -1,14 +1,17 @@
 """Surfaces as data: each with paths of its own, each error with a kind."""
 
 import inspect
+import re
 from itertools import combinations
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from rag_app.console.orgs import create_key
 from rag_app.domain import errors
 from rag_app.http.problems import INTERNAL, KINDS, Problem, error_body, kind_of
-from rag_app.http.surface import surface_of, with_limits
+from rag_app.http.surface import Credential, surface_of, with_limits
 from rag_app.surfaces.registry import SURFACES
 
 NOT_FOR_CALLERS = {errors.RagError, errors.Misconfigured, errors.UnreadableDocument}
@@ -51,6 +54,20 @@ def test_what_callers_did_not_cause_never_speaks_for_itself() -> None:
 def test_details_are_left_out_where_there_are_none() -> None:
     body = msgspec.to_builtins(error_body(Problem(404, "not_found", "no", "id")))
     assert body == {"status": "error", "error": {"code": "not_found", "message": "no"}, "request_id": "id"}
+
+
+ROOT = Path(__file__).parents[3]
+SAID_OF_KEYS = re.compile(r"API keys are accepted by ([^.]+)\.")
+
+
+@pytest.mark.parametrize("place", ["README.md", "docs/authentication.md", "docs/limits.md", "keys create --help"])
+def test_where_keys_are_said_to_be_accepted_is_where_they_are(place: str) -> None:
+    text = create_key.__doc__ if place.startswith("keys") else (ROOT / place).read_text("utf-8")
+    [said] = SAID_OF_KEYS.findall(text or "")
+    named = [surface_of(f"{path}/", SURFACES) for path in re.findall("`([^`]+)`", said)]
+    accepting = {each.name for each in SURFACES if Credential.API_KEY in each.credentials}
+    # whose administrators are people: a key is known there, and answered with 403
+    assert sorted(each.name for each in named if each) == sorted(accepting - {"lexybrain_admin"})
 
 
 def test_limits_of_a_deployment_are_those_of_its_settings() -> None:
