@@ -761,7 +761,10 @@ PIECES = [
 @pytest.mark.parametrize(("module", "name"), [(module, name) for module, names in USED.items() for name in names])
 def test_regular_expressions_are_linear(module: str, name: str) -> None:
     found = import_module(f"rag_app.documents.readers.{module}")
-    assert {each for each in vars(found) if isinstance(vars(found)[each], re.Pattern)} == {*USED[module]}
+    patterns = {name: each for name, each in vars(found).items() if isinstance(each, re.Pattern)}
+    assert {name for name, each in patterns.items() if isinstance(each.pattern, str)} == {
+        *USED[module]
+    }  # bytes: of a head alone
     apply = getattr(getattr(found, name), USED[module][name])
     for start in ("", "---\n", "<", "microsoft "):
         for piece in PIECES:
