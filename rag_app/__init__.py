@@ -28,6 +28,10 @@ if TYPE_CHECKING:
         Chunk,
         ContextBlock,
         Evidence,
+        Message,
+        assemble_chat_prompt,
+        assemble_conversation_prompt,
+        assemble_prompt,
         build_context_blocks,
         build_evidence,
         build_evidence_from_chunks,
@@ -37,12 +41,6 @@ if TYPE_CHECKING:
         RAGResponse,
         ask_with_citations,
         search_chunks_with_filters,
-    )
-    from rag_app.surfaces.library.prompting import (
-        Message,
-        assemble_chat_prompt,
-        assemble_conversation_prompt,
-        assemble_prompt,
     )
     from rag_app.surfaces.library.rag import (
         Rag,
@@ -100,9 +98,9 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is here
     _MODULES = {
-        "context": "Chunk ContextBlock Evidence build_context_blocks build_evidence build_evidence_from_chunks",
+        "context": "Chunk ContextBlock Evidence Message assemble_chat_prompt assemble_conversation_prompt assemble_prompt"
+        " build_context_blocks build_evidence build_evidence_from_chunks",
         "owner": "Citation RAGResponse ask_with_citations search_chunks_with_filters",
-        "prompting": "Message assemble_chat_prompt assemble_conversation_prompt assemble_prompt",
         "rag": "Rag open",
         "retrieval": "DEFAULT_POLICY PipelineResult Prompts RetrievalPolicy create_permissive_policy create_strict_policy quick_test"
         " retrieve_chunks run_rag_pipeline sanitize_source_types test_rag_pipeline validate_retrieval_request",

@@ -227,7 +227,7 @@ async def calibrate(
     with the active generation. A calibration for an organization uses only its own questions and applies only to its
     members.
     """
-    from rag_app.console.calibrate import calibrate_index
+    from rag_app.console.answers import calibrate_index
 
     spec = application.index(index)
     judgments = await _judgments(application, org, spec.name, queries, qrels, recorded)

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from rag_app.application import Application
-from rag_app.console.calibrate import calibrate_index
+from rag_app.console.answers import calibrate_index
 from rag_app.console.printing import render_text
 from rag_app.domain.errors import InvalidInput
 from rag_app.evaluation.judgments import JudgmentSet, Query, read_trec

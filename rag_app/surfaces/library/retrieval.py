@@ -20,11 +20,13 @@ from rag_app.surfaces.library.context import (
     ContextBlock,
     Evidence,
     MergeStrategy,
+    Message,
+    assemble_chat_prompt,
+    assemble_prompt,
     build_context_blocks,
     build_evidence,
     chunk_of,
 )
-from rag_app.surfaces.library.prompting import Message, assemble_chat_prompt, assemble_prompt
 from rag_app.surfaces.library.rag import Rag, open as open_rag, question_of, scope_of
 
 SOURCE_TYPES = ("product", "page", "policy")

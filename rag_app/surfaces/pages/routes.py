@@ -17,11 +17,11 @@ from rag_app.access.people import People
 from rag_app.domain import RateLimited
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.server import Site
-from rag_app.surfaces.pages import administration, chat, documents, playground, signing_in
+from rag_app.surfaces.pages import administration, chat, documents, signing_in
 from rag_app.surfaces.pages.signing_in import MISDIRECTED_STATUS, SigningIn, stay_near
 from rag_app.surfaces.pages.site import admit, show_error, static_file
 
-MODULES = (chat, signing_in, documents, playground, administration)
+MODULES = (chat, signing_in, documents, administration)
 HANDLERS = [each for module in MODULES for each in vars(module).values() if isinstance(each, HTTPRouteHandler)]
 
 _KINDS = {
