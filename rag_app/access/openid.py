@@ -49,11 +49,11 @@ class Attempt:
 
     def __init__(self, secret: str | None = None) -> None:
         self.secret = secrets.token_urlsafe(32) if secret is None else secret
-        self.state, self.nonce, self.verifier = map(self._derive_secret, ("state", "nonce", "verifier"))
+        key = self.secret.encode("utf-8", "replace")
+        self.state, self.nonce, self.verifier = (
+            hmac.new(key, use, sha256).hexdigest() for use in (b"state", b"nonce", b"verifier")
+        )
         self.challenge = _base64(sha256(self.verifier.encode()).digest())
-
-    def _derive_secret(self, use: str) -> str:
-        return hmac.new(self.secret.encode("utf-8", "replace"), use.encode(), sha256).hexdigest()
 
 
 class Metadata(Struct, frozen=True):

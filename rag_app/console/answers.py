@@ -142,14 +142,12 @@ async def calibrate_index(
     model. Raises InvalidInput for a question of another organization, and where there are too few.
     """
     generation = await application.backends.active(spec)
-    owner = PUBLIC_ORGANIZATION
-    if organization is not None:
-        owner = (await application.people.organization(organization)).id
+    own = None if organization is None else await application.people.organization(organization)
     asked = await _ask(application, spec, organization, judgments, progress)
     prior, basis = await _prior(application, spec, organization)
     fit = fit_gate(asked, application.embedder.model_name, prior)
     if keep:
-        await application.calibrations.keep(generation.id, owner, fit)
+        await application.calibrations.keep(generation.id, own.id if own else PUBLIC_ORGANIZATION, fit)
     return {
         "index": spec.name,
         "organization": organization,

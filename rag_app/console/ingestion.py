@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from functools import partial, wraps
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Annotated, ParamSpec, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, TextIO, cast
 from uuid import UUID
 
 from msgspec.structs import asdict, replace
@@ -21,6 +21,7 @@ from rag_app.console.commands import (
     Index,
     Json,
     Org,
+    P,
     group,
     on_application,
     on_new_application,
@@ -34,9 +35,9 @@ from rag_app.console.printing import (
     print_result,
     progress_bar,
     progress_lines,
+    record,
     render_text,
     source_json,
-    summary_json,
     summary_text,
 )
 from rag_app.domain import InvalidInput, NotFound, RowsRule, Scope, Source, source_id, uuid_in
@@ -86,9 +87,6 @@ RowText = Annotated[
 ]
 Base = Annotated[Path | None, Option(metavar="DIR", help="external ids are paths relative to this folder; default: .")]
 Prune = Annotated[bool, Option("--prune", help="delete the sources of files that are no longer in the folders")]
-
-
-P = ParamSpec("P")
 
 
 def propose_without_index(ingest: Callable[P, None]) -> Callable[P, None]:
@@ -169,7 +167,8 @@ async def ingest(
     if rows and dry_run and not as_json:  # stdout is an index.toml
         print(told, file=sys.stderr)
     else:
-        print_result(as_json, summary_json(summary), told)
+        failed = [record(failure, "path reason") for failure in summary.failed]
+        print_result(as_json, {**asdict(summary), "failed": failed}, told)
     if rows and dry_run:
         _print_proposals(application.readers, paths, passed_over, spec, sys.stderr if as_json else sys.stdout)
     if summary.failed:

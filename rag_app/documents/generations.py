@@ -128,9 +128,8 @@ class GenerationRegistry:
     async def list(self) -> list[Generation]:
         """All, by index, store and number."""
         order = generations_table.c.index, generations_table.c.store, generations_table.c.number
-        async with self._database.session() as session:
-            found = await session.execute(select(generations_table).order_by(*order))
-            return [convert(row._mapping, Generation) for row in found]
+        found = await self._database.execute(select(generations_table).order_by(*order))
+        return [convert(row._mapping, Generation) for row in found]
 
 
 _ACTIVE = """

@@ -172,8 +172,7 @@ class Jobs(Struct, frozen=True):
         if after is not None:
             wanted = wanted.where(is_after_cursor(after, jobs_table.c.created_at, jobs_table.c.id))
         order = jobs_table.c.created_at.desc(), jobs_table.c.id.desc()
-        async with self._database.scoped(scope, operator) as session:
-            rows = (await session.execute(wanted.order_by(*order).limit(limit + 1))).all()
+        rows = await self._database.read(scope, wanted.order_by(*order).limit(limit + 1), operator)
         page = rows[:limit]
         return [*map(_job, page)], cursor(page[-1].created_at, page[-1].id) if len(rows) > limit else None
 

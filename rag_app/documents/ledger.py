@@ -100,11 +100,10 @@ class Basis(Struct, frozen=True):
     same_file: bool = False
 
 
-class SourceLedger:
+class SourceLedger(Struct, frozen=True):
     """Records which source is in which generation. All ids are `Source.id`; unknown ids and those out of scope are skipped."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     def _open_session(self, *organizations: UUID) -> AbstractAsyncContextManager[AsyncConnection]:
         return self._database.scoped(Scope(frozenset(organizations)), operator=True)
@@ -202,7 +201,12 @@ class SourceLedger:
                     if basis is not None and source.id == basis.id:
                         await _lock_stored(session, source.org_id, basis)
                         if basis.source is not None and basis.same_file:
-                            await _keep_original(session, basis.source, source)
+                            # the file of the version before is that of this one, too
+                            await session.execute(
+                                update(originals_table)
+                                .filter_by(source_id=source.id, version=basis.source.version)
+                                .values(version=source.version)
+                            )
                 await session.execute(
                     _UPSERT_SOURCE,
                     [
@@ -631,15 +635,6 @@ async def _lock_stored(session: AsyncConnection, org_id: UUID, basis: Basis) -> 
     if stored != basis.source:
         known = stored or basis.source
         raise SourceChanged(f"{known.external_id if known else ''} has been added, changed or deleted meanwhile")
-
-
-async def _keep_original(session: AsyncConnection, before: Source, after: Source) -> None:
-    """The file of the version before is that of the version after, too."""
-    await session.execute(
-        update(originals_table)
-        .where(originals_table.c.source_id == before.id, originals_table.c.version == before.version)
-        .values(version=after.version)
-    )
 
 
 async def _claim(session: AsyncConnection, sources: Sequence[Source], generation_id: int) -> set[UUID]:

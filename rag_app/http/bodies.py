@@ -21,7 +21,6 @@ from litestar.connection import Request
 from litestar.dto import AbstractDTO
 from litestar.exceptions import HTTPException
 from litestar.openapi.spec import Reference, Schema
-from litestar.status_codes import HTTP_415_UNSUPPORTED_MEDIA_TYPE
 from litestar.typing import FieldDefinition
 from msgspec import Struct
 from multipart import (  # type: ignore[import-untyped]
@@ -98,7 +97,12 @@ def _decode_again(of: type[T], body: bytes) -> T:
     text = body.decode()
     try:
         # Python's decoder: a number that is too large is refused by its field, not as bad JSON. NaN is no int
-        sent = json.loads(text, parse_float=number, parse_int=_integer, parse_constant=int)
+        sent = json.loads(
+            text,
+            parse_float=number,
+            parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else float(digits),
+            parse_constant=int,
+        )
         msgspec.json.encode(sent)  # refuses half of a surrogate pair, as the first decoder does
     except (ValueError, RecursionError):
         raise _refusal_before_the_end(of, body) from None
@@ -110,11 +114,6 @@ def _decode_again(of: type[T], body: bytes) -> T:
     if not whole_floats:  # refused before, and no float was to blame
         raise InvalidInput("", None, "The body contains the same field twice, and one of the values is not accepted")
     return accepted
-
-
-def _integer(digits: str) -> int | float:
-    """The integer; infinite if it is too long for Python to read."""
-    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
 def _find_refusal(annotation: Any, sent: Any, path: str) -> InvalidInput | None:
@@ -267,7 +266,7 @@ class JsonBody(AbstractDTO[Any]):
     def decode_bytes(self, value: bytes) -> Any:
         media_type = self.asgi_connection.content_type[0]
         if media_type not in ("", "application/json") and not media_type.endswith("+json"):
-            raise HTTPException(status_code=HTTP_415_UNSUPPORTED_MEDIA_TYPE)
+            raise HTTPException(status_code=415)
         return decode(cast(FieldDefinition, self.asgi_connection.route_handler.parsed_data_field).annotation, value)
 
 

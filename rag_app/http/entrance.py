@@ -4,11 +4,9 @@ import asyncio
 import re
 from collections.abc import Collection
 from ipaddress import ip_address
-from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Guard
 from msgspec import Struct
@@ -28,11 +26,8 @@ from rag_app.domain import (
     require,
 )
 from rag_app.http.exchange import exchange, logger
-from rag_app.http.surface import Credential, Surface
+from rag_app.http.surface import AnyConnection, Credential, Surface
 from rag_app.telemetry.observing import Stage, identify
-
-AnyConnection = ASGIConnection[Any, Any, Any, Any]
-
 
 API_KEY_HEADER = "x-api-key"
 EXTENSION_HEADER = "x-ext-client"

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from litestar import Litestar, Response, Router, get, route
 from litestar.config.cors import CORSConfig
-from litestar.connection import ASGIConnection
 from litestar.datastructures import Headers, MutableScopeHeaders
 from litestar.di import Provide
 from litestar.enums import ScopeType
@@ -33,7 +32,7 @@ from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Access, Entr
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish, logger
 from rag_app.http.fields import COMPONENT
 from rag_app.http.problems import KINDS, UNTIL_BACK, AnyRequest, error_body, respond
-from rag_app.http.surface import Injected, Surface, security, surface_of
+from rag_app.http.surface import AnyConnection, Injected, Surface, security, surface_of
 from rag_app.telemetry.observing import RequestSpan
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
@@ -192,7 +191,7 @@ def _with_credentials(origins: Collection[str]) -> BeforeMessageSendHookHandler:
     return allow
 
 
-def _a_file_name(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+def _a_file_name(connection: AnyConnection, _: BaseRouteHandler) -> None:
     """A guard that refuses impossible file names. Litestar would report the file system's errors as internal ones."""
     path = connection.scope["path"]
     if "\0" in path or len(path.encode(errors="replace")) > _LONGEST_NAME:

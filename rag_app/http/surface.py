@@ -13,7 +13,11 @@ from litestar.datastructures import ResponseHeader
 from litestar.di import Dependency
 from litestar.exceptions import HTTPException
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
-from litestar.openapi.spec import Example, SecurityRequirement, Tag
+from litestar.openapi.spec import (
+    Example,
+    SecurityRequirement,
+    Tag as Tag,  # noqa: PLC0414 - for the definitions of surfaces
+)
 from litestar.params import QueryParameter, SkipValidationMarker
 from litestar.types import AnyCallable
 from msgspec import Struct, field, structs
@@ -38,6 +42,7 @@ Injected = Annotated[T, Dependency(), SkipValidationMarker()]
 """How a handler asks for a service, by its name: `pipeline: Injected[Pipeline]`. Its type is not checked on each
 request."""
 
+AnyConnection = ASGIConnection[Any, Any, Any, Any]
 Caller = Request[Principal, Any, Any]
 """A request whose caller is known: `caller.user`."""
 
@@ -88,7 +93,7 @@ def example(room: str, name: str) -> Example:
     return Example(value=json.loads((files(room) / "examples" / f"{name}.json").read_text("utf-8")))
 
 
-def declared_alone(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+def declared_alone(connection: AnyConnection, handler: BaseRouteHandler) -> None:
     """A guard that refuses query parameters that the handler does not declare; Litestar would ignore them."""
     declared = {
         field.kwarg_definition.name or name

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs, to_builtins
 from rag_app.access.audit import ADMINISTRATORS_ONLY
 from rag_app.answering.prompt_configs import PromptRegistry
 from rag_app.answering.prompts import PromptConfig, PromptConstraints, PromptVersion, Weight
-from rag_app.domain import Forbidden, InvalidInput, JsonObject, NotFound
+from rag_app.domain import Forbidden, InvalidInput, JsonObject, NotFound, require
 from rag_app.http.fields import WORD, PageSize, as_wire
 from rag_app.http.surface import Caller, Credential, Injected, example, security
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger, FeedbackResponse
@@ -212,9 +212,7 @@ async def change(
     name: FromPath[str],
 ) -> PromptInfo:
     """Omitted fields keep their value. Threads that use a deactivated version get another one with their next message."""
-    changes = to_builtins(data)
-    if not changes:
-        raise InvalidInput("", None, NOTHING_TO_CHANGE)
+    changes = require(to_builtins(data) or None, InvalidInput("", None, NOTHING_TO_CHANGE))
     return _prompt(await prompts.change(request.user, name, **changes))
 
 

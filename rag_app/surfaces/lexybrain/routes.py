@@ -29,6 +29,7 @@ from rag_app.domain import (
     TooManyAtOnce,
     Unauthenticated,
     UnknownField,
+    require,
 )
 from rag_app.http.fields import NOT_BLANK, WORD, PageSize, limit_text
 from rag_app.http.problems import INTERNAL, KINDS, Kind, Kinds, Problem
@@ -366,9 +367,7 @@ async def change(
     thread_id: FromPath[UUID],
 ) -> ThreadInfo:
     """Omitted fields keep their value. A new message in an archived thread restores the thread."""
-    changes = to_builtins(data)
-    if not changes:
-        raise InvalidInput("", None, NOTHING_TO_CHANGE)
+    changes = require(to_builtins(data) or None, InvalidInput("", None, NOTHING_TO_CHANGE))
     return await threads.change(request.user, thread_id, **changes)
 
 

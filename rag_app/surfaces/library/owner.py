@@ -12,14 +12,13 @@ default.
 from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import date
-from typing import TypeVar
 from uuid import UUID
 
-from msgspec import Struct, json
+from msgspec import json
 
 from rag_app.application import Application
 from rag_app.domain import InvalidInput, Scope
-from rag_app.http.bodies import decode
+from rag_app.http.bodies import T, decode
 from rag_app.surfaces.library.arguments import checked_call
 from rag_app.surfaces.library.rag import Rag, open as open_rag
 from rag_app.surfaces.library.retrieval import scope_of_stranger
@@ -34,8 +33,6 @@ from rag_app.surfaces.owner.routes import (
     render_answer,
     render_result,
 )
-
-T = TypeVar("T", bound=Struct)
 
 Citation = OwnerSource
 """A cited source: the passage that supports the answer, and the call or booking that it is from."""

@@ -18,10 +18,10 @@ from rag_app.access.openid import Attempt, Provider
 from rag_app.access.page_sessions import ATTEMPT_LIFETIME, Sessions
 from rag_app.access.people import People
 from rag_app.domain import NotFound, RagError, RateLimited, Unauthenticated, require
-from rag_app.http.entrance import PAGES_COOKIES, AnyConnection, is_near, is_same_origin, loopback_host, pages_cookie
+from rag_app.http.entrance import PAGES_COOKIES, is_near, is_same_origin, loopback_host, pages_cookie
 from rag_app.http.exchange import logger
 from rag_app.http.problems import AnyRequest
-from rag_app.http.surface import Injected
+from rag_app.http.surface import AnyConnection, Injected
 from rag_app.surfaces.pages.site import SECURITY, Html, action, local_path, page, redirect, render, visitor_of
 
 DEMO_MEMBER, DEMO_OTHER, DEMO_ADMINISTRATOR = "mila@aurora.example", "jonas@birch.example", "ada@aurora.example"

@@ -26,11 +26,11 @@ from msgspec import Struct, ValidationError, convert
 from rag_app.access.page_sessions import Sessions, Visitor
 from rag_app.access.people import People
 from rag_app.domain import Forbidden, InvalidInput, Unauthenticated, require
-from rag_app.http.entrance import AnyConnection, is_same_origin, pages_cookie
+from rag_app.http.entrance import is_same_origin, pages_cookie
 from rag_app.http.exchange import exchange, logger
 from rag_app.http.problems import AnyRequest, Kinds, kind_of, problem_of
-from rag_app.http.surface import Route
-from rag_app.surfaces.management.types import TrendDay
+from rag_app.http.surface import AnyConnection, Route
+from rag_app.surfaces.management.service import TrendDay
 from rag_app.telemetry.observing import identify
 
 Form = TypeVar("Form", bound=Struct)
