@@ -35,9 +35,9 @@ from rag_app.console.printing import (
     print_result,
     progress_bar,
     progress_lines,
-    record,
     render_text,
     source_json,
+    summary_json,
     summary_text,
 )
 from rag_app.domain import InvalidInput, NotFound, RowsRule, Scope, Source, source_id, uuid_in
@@ -167,8 +167,7 @@ async def ingest(
     if rows and dry_run and not as_json:  # stdout is an index.toml
         print(told, file=sys.stderr)
     else:
-        failed = [record(failure, "path reason") for failure in summary.failed]
-        print_result(as_json, {**asdict(summary), "failed": failed}, told)
+        print_result(as_json, summary_json(summary), told)
     if rows and dry_run:
         _print_proposals(application.readers, paths, passed_over, spec, sys.stderr if as_json else sys.stdout)
     if summary.failed:

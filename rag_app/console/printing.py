@@ -178,6 +178,10 @@ def source_json(source: Source) -> JsonObject:
     return {"id": str(source.id), **asdict(source), "date": day(source.date)}
 
 
+def summary_json(summary: "Summary") -> JsonObject:
+    return {**asdict(summary), "failed": [record(failure, "path reason") for failure in summary.failed]}
+
+
 def summary_text(summary: "Summary") -> str:
     """What an ingest did, in one line; then each failure with its reason."""
     counts = _COUNTS.format(summary)

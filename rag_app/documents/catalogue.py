@@ -259,7 +259,13 @@ def _conditions_of(asked: SourceSelection) -> list[ColumnElement[bool]]:
     if asked.search:
         named = (sources_table.c.title, sources_table.c.external_id, sources_table.c.file_name)
         conditions.append(or_(*(column.icontains(asked.search, autoescape=True) for column in named)))
-    return [*conditions, *(translate(each, _holds, _JOINS) for each in asked.filters)]
+    return [
+        *conditions,
+        *(  # never NULL, so NOT is SQL's
+            translate(each, lambda one: func.coalesce(_condition(one), literal(False)), _JOINS)
+            for each in asked.filters
+        ),
+    ]
 
 
 _OWN = {
@@ -278,13 +284,8 @@ _JOINS: Mapping[FilterCondition, Callable[[list[ColumnElement[bool]]], ColumnEle
 }
 
 
-def _holds(condition: MetadataFilter) -> ColumnElement[bool]:
-    """A checked condition on a source instead of a chunk. It is never NULL, so NOT is SQL's."""
-    return func.coalesce(_condition(condition), literal(False))
-
-
 def _condition(condition: MetadataFilter) -> ColumnElement[bool]:
-    """Values are parameters, and compared in their own type."""
+    """A checked condition on a source instead of a chunk. Values are parameters, and compared in their own type."""
     name, operator, value = condition.key, condition.operator, condition.value
     if name in _OWN:
         return _COMPARE[operator](_OWN[name], value)
