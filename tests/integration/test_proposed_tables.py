@@ -34,6 +34,12 @@ P1,North,1931,3.5,poor,no
 P2,North,1958,5,good,yes
 P3,South,2001,2,good,yes
 """
+# A state that is a word of the date's column.
+TREES = """tree_no,Planted on,owner,state
+T1,2026-01-05,Ada Holm,planted
+T2,2026-01-09,Bo Lind,felled
+T3,2026-02-02,Ada Holm,planted
+"""
 SWIMS = """heat_no,swimmer,club,dist_km,net_min,result
 1,Amy Reed,Otters,1,22,finished
 2,Bea Ford,Seals,1,19,finished
@@ -113,7 +119,7 @@ TABLES = {
     "desk_calls": CALLS,
     "site_plant": PLANT,
 }
-TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "swims": SWIMS}
+TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "swims": SWIMS, "trees": TREES}
 
 
 @ON_DEFAULT
@@ -126,6 +132,8 @@ TABLES |= {"movies": MOVIES, "tolls": TOLLS, "visits": VISITS, "pools": POOLS, "
         ("movies", ["What was the population of Dawn?"], "15"),
         ("movies", ["Was the average budget higher in 1955 or in 1960?"], "400 against 200"),
         ("movies", ["the average budget in 1955", "and in 1960?"], "200"),
+        ("trees", ["How many trees were planted in January 2026?"], "There are 2 trees"),
+        ("trees", ["How many trees are planted in all?"], "There are 2 trees with state planted"),
         ("pools", ["What do swimmers find at P3?"], "condition good"),
         ("visits", ["What did Lena bring in altogether?"], "95"),
         ("visits", ["how much have we charged Tom Parr?"], "90"),

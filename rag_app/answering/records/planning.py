@@ -43,7 +43,14 @@ from rag_app.answering.records.conditions import (
 )
 from rag_app.answering.records.orders import MOST_GROUPS, MOST_LISTED, MOST_RANKED, MOST_TOLD, OrderReader
 from rag_app.answering.records.plans import Plan, Reading, days_in
-from rag_app.answering.records.settling import dated_field, days_label, drop_verb_of, time_done, times_of
+from rag_app.answering.records.settling import (
+    dated_field,
+    days_label,
+    drop_verb_of,
+    drop_verb_of_rows,
+    time_done,
+    times_of,
+)
 from rag_app.answering.records.titles import kind_of, read_names
 from rag_app.answering.records.wording import (
     SUPERLATIVES,
@@ -151,12 +158,8 @@ def read_question(
         if comparing and token.stem in word_set("compares") and token.role in ("", "apart"):
             token.meaning, token.said = None, True  # "this week against last week"
     dating = _dated_by(text, spec, values, period)
-    if dating is not None:
-        drop_verb_of(tokens, spec, dating)
-        for token in tokens:
-            token.said = token.said or token.stem == "due"
-            if token.name == dating and says_year(spec, dating):
-                token.meaning = None
+    if period is not None:
+        _drop_words_of_dates(tokens, spec, dating)
     of_row = period is None and names_row(tokens, spec)
     for token in tokens:
         token.said = token.said or (of_row and token.is_left)
@@ -180,6 +183,18 @@ def read_question(
     about = unknown if stand_before_kind(tokens, left) else ()
     another = asks_of_another(tokens, spec)
     return Reading(None, unknown, missing, kind if missing else None, ranks, limits or ranked, about, another)
+
+
+def _drop_words_of_dates(tokens: Sequence[Token], spec: IndexSpec, dating: str | None) -> None:
+    """What leads to a period of the field `dating`, or of the rows' own date, says no more than that."""
+    if dating is None:
+        drop_verb_of_rows(tokens, spec)
+        return
+    drop_verb_of(tokens, spec, dating)
+    for token in tokens:
+        token.said = token.said or token.stem == "due"
+        if token.name == dating and says_year(spec, dating):
+            token.meaning = None
 
 
 def _read_plan(

@@ -117,6 +117,15 @@ def drop_verb_of(tokens: Sequence[Token], spec: IndexSpec, name: str) -> None:
             token.meaning, token.said = None, True
 
 
+def drop_verb_of_rows(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """The same of the date that a table's rows are of: "set up in June" of a column "Set up on" says no state."""
+    led = {_verb(word) for rule in spec.rows for name in rule.date[:1] for word in stems(name)} - word_set("of_dates")
+    meant = [token for token in tokens if not token.inside and (token.meaning or token.is_left)]
+    for token in meant[-1:]:
+        if token.role == "value" and _verb(token.stem) in led:
+            token.meaning, token.said = None, True
+
+
 def doers(tokens: Sequence[Token], spec: IndexSpec) -> set[str]:
     """The fields of those who do what a verb of the question says: "how many did Ada grow" is of a grower."""
     verbs = {_verb(token.stem) for token in tokens if token.role in ("", "field") and not token.name}
