@@ -14,7 +14,8 @@ import pytest
 from rag_app.application import Application
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.surfaces.administration.personal import Personal
-from rag_app.surfaces.management.service import TrendDay, Usage
+from rag_app.surfaces.management.service import Usage
+from rag_app.surfaces.management.types import TrendDay
 from tests.conftest import NewPostgres
 from tests.integration.service import Text, bearer, configured, ingest, prepare, served, without_limits
 

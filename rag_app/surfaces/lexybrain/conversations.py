@@ -4,22 +4,19 @@ A turn begins when no other message of its thread is being answered, the feature
 one transaction stores the user's message and a reservation. Then, without a transaction, the capability is chosen, the
 history read, a prompt version taken, and the pipeline answers. At the end one transaction stores and charges the
 assistant's message, or gives the reservation back. A kill in between leaves the message and a reservation that expires.
-
-Clients may resume an answer that is being written, or stop it from elsewhere: each process holds the answers that it
-writes. A stop may reach another process, which leaves it in `request_leases`, where the writing process looks every second.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from operator import attrgetter
 from typing import Any
-from uuid import UUID, uuid4, uuid5
+from uuid import UUID, uuid4
 
 from msgspec import convert, structs
 
@@ -46,7 +43,6 @@ from rag_app.domain import (
     JsonObject,
     Misconfigured,
     ModelFailed,
-    NotFound,
     Principal,
     Question,
     RagError,
@@ -78,15 +74,8 @@ from rag_app.surfaces.lexybrain.messages import (
     worth_it,
 )
 from rag_app.surfaces.lexybrain.quotas import UNSUPPORTED_ANSWER, Entitlements
-from rag_app.surfaces.lexybrain.threads import (
-    ThreadStore,
-    give_up,
-    hold_thread,
-    keep_answer,
-    keep_message,
-    lease_id,
-    settle_on,
-)
+from rag_app.surfaces.lexybrain.running import RunningAnswers
+from rag_app.surfaces.lexybrain.threads import ThreadStore, give_up, hold_thread, keep_answer, keep_message, settle_on
 from rag_app.surfaces.lexybrain.training import Training, lesson
 from rag_app.surfaces.lexybrain.types import (
     REFERENCE_TYPES,
@@ -103,72 +92,6 @@ from rag_app.surfaces.lexybrain.types import (
     Role,
 )
 from rag_app.telemetry.observing import Stage, identify, safe_text
-
-KEPT_S = 60.0
-"""How long a stream that is over can be read again; from then on its answer is in the thread."""
-_LOOK_S = 1.0
-_STOP_S = 900.0
-_ASK_TO_STOP = """
-    INSERT INTO request_leases (id, key, expires_at) VALUES ($1, 'stop', now() + make_interval(secs => $2))
-    ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class RunningAnswers:
-    """The running answers of this process, by user and thread: a thread answers one message at a time."""
-
-    database: Database
-    _streams: dict[tuple[UUID, UUID], tuple[Resumable, asyncio.Task[None]]] = field(default_factory=dict, init=False)
-
-    def keep(self, user: UUID, thread: UUID, stream: Resumable) -> None:
-        """Keep a stream until `KEPT_S` seconds after its end, or until the thread answers another message."""
-        if before := self._streams.get((user, thread)):
-            before[1].cancel()
-        self._streams[user, thread] = stream, asyncio.create_task(self._watch(user, thread, stream))
-
-    async def find(self, user: UUID | None, thread: UUID) -> Resumable:
-        """Raises NotFound if nothing is being answered, ThreadBusy if another process does it."""
-        if user is not None:
-            if found := self._streams.get((user, thread)):
-                return found[0]
-            held = "SELECT id FROM request_leases WHERE id = $1 AND expires_at > now()"
-            if await self.database.fetch(held, lease_id(user, thread)):
-                raise ThreadBusy
-        raise NotFound("answer", str(thread))
-
-    async def stop(self, user: UUID | None, thread: UUID) -> None:
-        """Stop the answer; the text so far is stored, marked `interrupted`. Raises NotFound if nothing is being answered."""
-        try:
-            stream = await self.find(user, thread)
-        except ThreadBusy:
-            await self.database.fetch(_ASK_TO_STOP, _mark(user, thread), _STOP_S)
-            return
-        if stream.writing.done():
-            raise NotFound("answer", str(thread))
-        await stream.stop()
-
-    async def aclose(self) -> None:
-        """Stop all running answers; their text so far is stored."""
-        for stream, watching in list(self._streams.values()):
-            await stream.stop()
-            watching.cancel()
-            await asyncio.wait({watching})
-
-    async def _watch(self, user: UUID, thread: UUID, stream: Resumable) -> None:
-        mark = _mark(user, thread)
-        while not stream.writing.done():
-            await asyncio.wait({stream.writing}, timeout=_LOOK_S)
-            with suppress(StoreFailed):  # it looks again
-                if await self.database.fetch("DELETE FROM request_leases WHERE id = $1 RETURNING id", mark):
-                    await stream.stop()
-        await asyncio.sleep(KEPT_S)
-        del self._streams[user, thread]
-
-
-def _mark(user: UUID | None, thread: UUID) -> UUID:
-    return uuid5(thread, f"stop {user}")
-
 
 log = logging.getLogger(__name__)
 
@@ -372,8 +295,9 @@ class Turn:
     async def _rewrite(self, history: Sequence[PastMessage]) -> Sequence[str]:
         """What a model says is to be searched for, since a follow-up by itself often names nothing; else nothing."""
         text, models = self._said.text, self._services.models
-        rewrites = self._services.rewrite and history and self._begun.over_budget is None
-        model = models.model(self.capability) if rewrites else None
+        model = None
+        if self._services.rewrite and history and self._begun.over_budget is None:
+            model = models.model(self.capability)
         if model is None:
             return ()
         prompt, most = models.prompt("ask_lexybrain_rewrite"), self._services.history_tokens

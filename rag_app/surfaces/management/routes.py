@@ -7,19 +7,19 @@ from datetime import date
 from typing import Annotated, Literal
 from uuid import UUID
 
+from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import Struct
 
 from rag_app.access.audit import ADMINISTRATORS_ONLY
 from rag_app.domain import Forbidden, InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
 from rag_app.http.fields import WORD, PageSize
-from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, Tag, example
-from rag_app.surfaces.management.service import (
+from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
+from rag_app.surfaces.management.service import Belonging, FeedbackQueue, Usage
+from rag_app.surfaces.management.types import (
     FEEDBACK,
     MONTH,
     AuditResponse,
-    Belonging,
-    FeedbackQueue,
     FeedbackQueuePage,
     KeyInfo,
     KeysResponse,
@@ -32,7 +32,6 @@ from rag_app.surfaces.management.service import (
     NewSettlement,
     OrganizationsResponse,
     TrendsResponse,
-    Usage,
     UsageResponse,
 )
 from rag_app.surfaces.validation.service import RetrievalValidation

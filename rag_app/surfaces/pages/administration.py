@@ -31,7 +31,8 @@ from rag_app.surfaces.pages.site import (
     render,
     uuid,
 )
-from rag_app.surfaces.playground.routes import Configuration, NewJudgment, Playground, PlaygroundRequest
+from rag_app.surfaces.playground.routes import Playground
+from rag_app.surfaces.playground.types import Configuration, NewJudgment, PlaygroundRequest
 from rag_app.surfaces.validation.service import RetrievalValidation
 
 RESOLUTIONS = ("fixed", "noted", "dismissed")

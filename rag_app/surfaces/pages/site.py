@@ -30,7 +30,7 @@ from rag_app.http.entrance import is_same_origin, pages_cookie
 from rag_app.http.exchange import exchange, logger
 from rag_app.http.problems import AnyRequest, Kinds, kind_of, problem_of
 from rag_app.http.surface import AnyConnection, Route
-from rag_app.surfaces.management.service import TrendDay
+from rag_app.surfaces.management.types import TrendDay
 from rag_app.telemetry.observing import identify
 
 Form = TypeVar("Form", bound=Struct)

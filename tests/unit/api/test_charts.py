@@ -3,7 +3,7 @@
 import re
 from datetime import date, timedelta
 
-from rag_app.surfaces.management.service import TrendDay
+from rag_app.surfaces.management.types import TrendDay
 from rag_app.surfaces.pages import routes
 from rag_app.surfaces.pages.site import TEMPLATES
 

@@ -747,7 +747,7 @@ def test_utf16_without_a_mark_is_still_read(text: str, encoding: str) -> None:
 USED = {  # by the method that the readers call; a quadratic one would take hours for what follows
     "formats": {"_CONTROL": "findall", "_UNWANTED_CHARACTERS": "findall", "_FRONT_MATTER": "match", "_KEY": "search"},
     "shaping": {"_NUMBER": "fullmatch", "_YEAR": "fullmatch", "_NO_TITLE": "fullmatch"},
-    "markup": {"_TAG": "findall", "_LABELLED_LINE": "match", "_ITEM": "findall", "_SHORT_LINE": "fullmatch"},
+    "markup": {"_TAG": "findall", "_LABELLED_LINE": "match", "_ITEM": "findall"},
     "office": {"_HEADING": "fullmatch"},
     "pdf": {"_GAP": "findall", "_BULLET": "match", "_BULLET_GAP": "findall"},
     "unseen": {"_LENGTH": "match"},
