@@ -16,7 +16,7 @@ from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi.spec import (
     Example,
     SecurityRequirement,
-    Tag as Tag,  # noqa: PLC0414 - for the definitions of surfaces
+    Tag,
 )
 from litestar.params import QueryParameter, SkipValidationMarker
 from litestar.types import AnyCallable

@@ -4,7 +4,7 @@ That a field is there at all ("with a rating"), in which of two roles a name sta
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from itertools import pairwise, takewhile
 
@@ -112,17 +112,18 @@ def dated_field(tokens: Sequence[Token], spec: IndexSpec) -> str | None:
 
 def drop_verb_of(tokens: Sequence[Token], spec: IndexSpec, name: str) -> None:
     """The word that leads to a period of a field says no more than that: "paid in October"."""
-    for token in tokens:
-        if token.role == "value" and token.name != name and _verb(token.stem) in _own_verbs(spec, name):
-            token.meaning, token.said = None, True
+    _drop_verbs([token for token in tokens if token.name != name], _own_verbs(spec, name))
 
 
 def drop_verb_of_rows(tokens: Sequence[Token], spec: IndexSpec) -> None:
-    """The same of the date that a table's rows are of: "set up in June" of a column "Set up on" says no state."""
-    led = {_verb(word) for rule in spec.rows for name in rule.date[:1] for word in stems(name)} - word_set("of_dates")
+    """The same of the date that a table's rows are of: "planted in June" of a column "Planted on" says no state."""
     meant = [token for token in tokens if not token.inside and (token.meaning or token.is_left)]
-    for token in meant[-1:]:
-        if token.role == "value" and _verb(token.stem) in led:
+    _drop_verbs(meant[-1:], _verbs_in([name for rule in spec.rows for name in rule.date[:1]]))
+
+
+def _drop_verbs(tokens: Sequence[Token], verbs: Collection[str]) -> None:
+    for token in tokens:
+        if token.role == "value" and _verb(token.stem) in verbs:
             token.meaning, token.said = None, True
 
 
@@ -336,10 +337,14 @@ def _is_done(verb: str, bases: frozenset[str] | set[str]) -> bool:
 
 
 def _own_verbs(spec: IndexSpec, name: str) -> set[str]:
-    """The words of a time's names that lead to its days, without those of every date: "paid" of "paid on"."""
-    phrases = (*vocabulary_of(spec, name).words, name.replace("_", " "))
-    words = {word for phrase in phrases for word in stems(phrase) if len(word) > 2} - word_set("of_dates")
-    return {_verb(word) for word in words}
+    """The words of a time's names that lead to its days: "paid" of "paid on"."""
+    return _verbs_in((*vocabulary_of(spec, name).words, name))
+
+
+def _verbs_in(names: Sequence[str]) -> set[str]:
+    """Those of names of times, without those of every date."""
+    words = {word for name in names for word in stems(name) if len(word) > 2}
+    return {_verb(word) for word in words - word_set("of_dates")}
 
 
 def _lead_of(tokens: Sequence[Token], place: int) -> tuple[Token | None, bool]:

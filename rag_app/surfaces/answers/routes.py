@@ -5,13 +5,14 @@ An answer is named by the `X-Request-ID` of its response (`request_id` in a stre
 
 from typing import Annotated
 
+from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg, FromPath
 from msgspec import Meta, Struct
 
 from rag_app.domain import InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
 from rag_app.evaluation.kept_answers import REQUEST, KeptAnswerFeedback, KeptAnswers, Verdict
 from rag_app.http.fields import NOT_BLANK, limit_text
-from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, Tag, example
+from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 
 FEEDBACK = "/api/v1/answers/{request_id:str}/feedback"
 

@@ -6,6 +6,7 @@ from typing import Annotated
 from uuid import UUID
 
 from litestar import Response
+from litestar.openapi.spec import Tag
 from litestar.params import FromPath, QueryParameter
 from msgspec import Meta, Struct
 
@@ -26,7 +27,7 @@ from rag_app.domain import (
 )
 from rag_app.http.fields import PageSize
 from rag_app.http.streaming import MEDIA_TYPE, progress_stream
-from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, Tag
+from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
 
 
 class JobsResponse(Struct, frozen=True):

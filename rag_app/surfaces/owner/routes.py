@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 from litestar import Response
+from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct, field
 
@@ -47,7 +48,7 @@ from rag_app.http.fields import (
 )
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import MODEL_ERRORS, Caller, Credential, Injected, Surface, Tag, example
+from rag_app.http.surface import MODEL_ERRORS, Caller, Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.filters import EQ, GTE, IN, LTE, conditions, parse_where
 from rag_app.retrieval.index import load_index

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 from litestar.datastructures import ETag, ResponseHeader
 from litestar.exceptions import HTTPException
 from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import Tag
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from litestar.response import File, Response
 from msgspec import DecodeError, Meta, Struct, json, structs
@@ -27,7 +28,7 @@ from rag_app.domain import (
 from rag_app.http.bodies import BodyTooLarge, Form, decode, file_name, receive_body, receive_form
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.streaming import prefers
-from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, Tag
+from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
 from rag_app.retrieval.filters import checked_text, parse_condition
 from rag_app.surfaces.sources.repeats import KeyInUse
 from rag_app.surfaces.sources.service import PreconditionFailed, Sending, SourceService, names_tag

@@ -6,6 +6,7 @@ The contract's own words are kept: field names, ranges, defaults, texts.
 from typing import Annotated
 
 from litestar.exceptions import HTTPException
+from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
 
 from rag_app.domain import (
@@ -22,7 +23,7 @@ from rag_app.domain import (
 from rag_app.http.exchange import exchange
 from rag_app.http.fields import PageSize
 from rag_app.http.problems import KINDS, Kind, Kinds, Problem
-from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, Tag, example
+from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.validation.service import RetrievalValidation
 from rag_app.surfaces.validation.types import (
     DEFAULT_COLLECTION,
